@@ -133,11 +133,6 @@ class Settings(StoreSettings):
         default=False,
         description="MCP: also send outputSchema and structuredContent, every payload twice.",
     )
-    mcp_loop: Literal["own", "sdk"] = Field(
-        default="own",
-        description="MCP over stdio: answer common requests directly (own), or all through the "
-        "official SDK (sdk).",
-    )
     compat: Compat | None = Field(
         default=None,
         description="'kv-memory' serves its clients: two HTTP addresses answer as it did, and "

@@ -14,7 +14,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from abilities import Settings, embedders, plugins
-from abilities.adapters import tools
+from abilities.adapters import mcp
 from abilities.server import app
 from tests.support import postgres
 from tests.support.installed import find_entry_points, find_version
@@ -66,7 +66,7 @@ def _remembered() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         for module in (plugins, embedders):
             patch.setattr(module, "entry_points", find_entry_points)
-        for module in (app, tools):
+        for module in (app, mcp):
             patch.setattr(module, "version", find_version)
         for name in ("add_ability_routes", "add_memories", "add_explorer"):
             patch.setattr(app, name, RememberedRoutes(getattr(app, name)))

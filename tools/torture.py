@@ -171,12 +171,12 @@ FIGURES = {
     ),
     19: Figure(
         "10,000 conditional updates by 8 processes, none lost; who follows changes misses none; "
-        "both loops of stdio answer 3,000 sequences with the same bytes",
+        "3,000 sequences of lines over stdio, each answered as it is owed",
         [
             "tests/stores/test_store_history.py",
-            "tests/surfaces/test_stdio_loops.py",
+            "tests/surfaces/test_stdio_sequences.py",
             "-k",
-            "conditional or follows or same_bytes",
+            "conditional or follows or sequence_of_lines",
         ],
         full={"CONDITIONAL": 10_000, "FOLLOWED": 1_000, "INPUTS": 3_000},
         quick={"CONDITIONAL": 500, "FOLLOWED": 100, "INPUTS": 150},

@@ -4,32 +4,28 @@ An ability that names a resource can be read at its URIs too, as JSON. Beside to
 there are prompts, and completions of their arguments.
 """
 
+from importlib.metadata import version
 from typing import Any, NamedTuple
 from urllib.parse import unquote
 
 import mcp_types as types
-from mcp.server import Server
 from mcp.server.context import CallNext, HandlerResult, ServerRequestContext
+from mcp.server.lowlevel import Server
 from mcp.shared.exceptions import MCPError
 
-from abilities.adapters.prompts import describe_prompts, describe_server
-from abilities.adapters.tools import (
-    JSON_TYPE,
-    SERVER_NAME,
-    call_tool,
-    describe_template,
-    describe_tool,
-    explain_unknown_tool,
-    get_server_version,
-    get_structured,
-)
+from abilities.adapters.tools import describe_tool
 from abilities.application import Abilities
 from abilities.completion import Asked, complete
 from abilities.declarations.faults import Fault
 from abilities.declarations.values import JsonObject
-from abilities.prompts import fill_prompt
+from abilities.definition import Ability
+from abilities.instructions import build_instructions
+from abilities.prompts import Prompt, fill_prompt, list_offered, list_prompts
 from abilities.registry import AbilityRegistry
 from abilities.replies import Reply
+
+_SERVER_NAME = "agent-abilities"
+_JSON_TYPE = "application/json"
 
 _Context = ServerRequestContext[Any]
 
@@ -43,9 +39,9 @@ def create_server(abilities: Abilities) -> Server[Any]:
 
     # The high-level API derives schemas from functions; ours are given.
     server: Server[Any] = Server(
-        SERVER_NAME,
-        version=get_server_version(),
-        instructions=describe_server(abilities),
+        _SERVER_NAME,
+        version=version(_SERVER_NAME),
+        instructions=_describe_server(abilities),
         on_list_tools=handlers.list_tools,
         on_call_tool=handlers.call_tool,
         on_list_resources=handlers.list_resources,
@@ -72,8 +68,7 @@ class _Handlers:
             self._tools[ability.name] = types.Tool.model_validate(tool)
 
             if ability.resource is not None:
-                template = describe_template(ability)
-                self._templates[ability.name] = types.ResourceTemplate.model_validate(template)
+                self._templates[ability.name] = _describe_template(ability)
 
     async def list_tools(
         self, context: _Context, params: types.PaginatedRequestParams | None
@@ -88,14 +83,18 @@ class _Handlers:
         """Call an ability. Raises MCPError: INVALID_PARAMS for an unknown tool."""
         abilities = self._get_abilities(context)
         if params.name not in abilities.registry:
-            unknown = explain_unknown_tool(abilities, params.name)
-            raise _build_error(unknown.data, unknown.message)
+            raise _explain_unknown_tool(abilities, params.name)
 
-        reply = await call_tool(abilities, params.name, params.arguments)
+        structured = abilities.settings.structured
+        reply = await abilities.reply(
+            params.name, params.arguments, for_model=True, structured=structured
+        )
 
+        # The payload travels once by default: many clients give both forms to the model.
+        has_structured = structured and not reply.failed
         return types.CallToolResult(
             content=[types.TextContent(type="text", text=reply.text)],
-            structured_content=get_structured(abilities, reply),
+            structured_content=reply.payload if has_structured else None,
             is_error=reply.failed,
         )
 
@@ -131,17 +130,15 @@ class _Handlers:
             fault = reply.payload["error"]
             raise _build_error({"uri": params.uri, **fault}, fault["message"])
 
-        text = types.TextResourceContents(uri=params.uri, mime_type=JSON_TYPE, text=reply.text)
+        text = types.TextResourceContents(uri=params.uri, mime_type=_JSON_TYPE, text=reply.text)
         return types.ReadResourceResult(contents=[text])
 
     async def list_prompts(
         self, context: _Context, params: types.PaginatedRequestParams | None
     ) -> types.ListPromptsResult:
         """List the prompts that the caller may use."""
-        described = describe_prompts(self._get_abilities(context))
-        return types.ListPromptsResult(
-            prompts=[types.Prompt.model_validate(prompt) for prompt in described]
-        )
+        prompts = list_prompts(self._get_abilities(context))
+        return types.ListPromptsResult(prompts=[_describe_prompt(prompt) for prompt in prompts])
 
     async def get_prompt(
         self, context: _Context, params: types.GetPromptRequestParams
@@ -178,7 +175,7 @@ class _Handlers:
         """
         result = await call_next(ctx)
         if isinstance(result, dict) and ctx.method in ("initialize", "server/discover"):
-            result["instructions"] = describe_server(self._get_abilities(ctx))
+            result["instructions"] = _describe_server(self._get_abilities(ctx))
 
         return result
 
@@ -189,6 +186,43 @@ class _Handlers:
 
         abilities: Abilities = context.request.scope["abilities"]
         return abilities
+
+
+def _describe_server(abilities: Abilities) -> str:
+    """Return the instructions for a caller's model."""
+    return build_instructions(list_offered(abilities))
+
+
+def _describe_template(ability: Ability) -> types.ResourceTemplate:
+    """Return the template of the URIs by which an ability can be read; it must have one."""
+    assert ability.resource is not None
+    return types.ResourceTemplate(
+        name=ability.name,
+        title=ability.title,
+        description=ability.description,
+        uri_template=ability.resource,
+        mime_type=_JSON_TYPE,
+    )
+
+
+def _describe_prompt(prompt: Prompt) -> types.Prompt:
+    arguments = [
+        types.PromptArgument(name=name, description=field.description, required=field.is_required())
+        for name, field in prompt.input.model_fields.items()
+    ]
+    return types.Prompt(
+        name=prompt.name, title=prompt.title, description=prompt.description, arguments=arguments
+    )
+
+
+def _explain_unknown_tool(abilities: Abilities, name: str) -> MCPError:
+    """Return the error for a name that no tool has, with the one that it probably means."""
+    refusal = abilities.registry.explain_unknown(name)
+    message = "Unknown tool."
+    if refusal.did_you_mean is not None:
+        message = f"Unknown tool; did you mean '{refusal.did_you_mean}'?"
+
+    return _build_error(Fault.from_refusal(refusal).to_payload(), message)
 
 
 def _check_reply(reply: Reply) -> None:

@@ -6,9 +6,22 @@ are, because those are this package's.
 """
 
 import json
-from typing import Final, NamedTuple, TypeGuard
+from typing import Any, Final, TypeGuard
 
 import orjson
+from mcp_types import (
+    CONNECTION_CLOSED,
+    HEADER_MISMATCH,
+    INTERNAL_ERROR,
+    INVALID_PARAMS,
+    INVALID_REQUEST,
+    METHOD_NOT_FOUND,
+    MISSING_REQUIRED_CLIENT_CAPABILITY,
+    PARSE_ERROR,
+    UNSUPPORTED_PROTOCOL_VERSION,
+    JSONRPCNotification,
+    JSONRPCRequest,
+)
 
 from abilities.adapters.documents import MAX_DEPTH, parse_document
 from abilities.declarations.reasons import FAULTS
@@ -18,18 +31,6 @@ RequestId = int | str
 
 MAX_ID = 1_024
 """Characters of a request's id, in digits if it is an integer."""
-CANCELLED = "notifications/cancelled"
-
-# The SDK has them too, but importing it takes longer than many a session.
-PARSE_ERROR: Final = -32700
-INVALID_REQUEST: Final = -32600
-METHOD_NOT_FOUND: Final = -32601
-INVALID_PARAMS: Final = -32602
-INTERNAL_ERROR: Final = -32603
-CONNECTION_CLOSED: Final = -32000
-HEADER_MISMATCH: Final = -32020
-MISSING_REQUIRED_CLIENT_CAPABILITY: Final = -32021
-UNSUPPORTED_PROTOCOL_VERSION: Final = -32022
 
 # The message and its params stand around a call's arguments.
 _MAX_DEPTH = MAX_DEPTH + 2
@@ -53,25 +54,6 @@ _SENTENCES: Final = {
 """What callers read of an error that has no fault, by its code."""
 
 
-class Request(NamedTuple):
-    """A message that is owed an answer."""
-
-    id: RequestId
-    method: str
-    params: JsonObject | None
-
-
-class Notification(NamedTuple):
-    """A message that is never answered."""
-
-    method: str
-    params: JsonObject | None
-
-
-class Answer(NamedTuple):
-    """An answer of the client, although this server never asks for anything."""
-
-
 class InvalidMessage(Exception):
     """A text is no message; ``answer`` says so in JSON."""
 
@@ -83,10 +65,10 @@ class InvalidMessage(Exception):
         self.answer = format_answer(request_id, "error", error)
 
 
-def parse_message(text: bytes) -> Request | Notification | Answer:
-    """Return the message in a text. Raises InvalidMessage.
+def parse_message(text: bytes) -> JSONRPCRequest | JSONRPCNotification | None:
+    """Return the message in a text; None for an answer, because this server asks for nothing.
 
-    Ids are strings and integers of at most `MAX_ID` characters.
+    Raises InvalidMessage for all else. Ids are strings and integers of at most `MAX_ID` characters.
     """
     try:
         value = parse_document(text, _MAX_DEPTH)
@@ -97,8 +79,15 @@ def parse_message(text: bytes) -> Request | Notification | Answer:
         sentence = "Invalid request: batches are not served; send one message at a time."
         raise InvalidMessage(INVALID_REQUEST, sentence=sentence)
 
-    message = as_object(value) or {}
+    return _build_message(as_object(value) or {})
+
+
+def _build_message(message: JsonObject) -> JSONRPCRequest | JSONRPCNotification | None:
+    """Return the message that an object holds, as `parse_message` does. Raises InvalidMessage."""
     request_id: object = message.get("id")
+    method: object = message.get("method")
+    params = as_object(message.get("params"))
+    is_message = message.get("jsonrpc") == "2.0"
 
     if "method" in message and "id" in message and not is_id(request_id):
         sentence = (
@@ -106,32 +95,26 @@ def parse_message(text: bytes) -> Request | Notification | Answer:
         )
         raise InvalidMessage(INVALID_REQUEST, sentence=sentence)
 
-    return _build_message(message, request_id if is_id(request_id) else None)
-
-
-def _build_message(
-    message: JsonObject, request_id: RequestId | None
-) -> Request | Notification | Answer:
-    """Return the message that an object holds. Raises InvalidMessage."""
-    method: object = message.get("method")
-    params: object = message.get("params")
-    is_message = message.get("jsonrpc") == "2.0"
-
     if is_message and "method" not in message and ("result" in message or "error" in message):
-        return Answer()
+        return None
 
+    known_id = request_id if is_id(request_id) else None
     if not is_message or not isinstance(method, str):
-        raise InvalidMessage(INVALID_REQUEST, request_id)
+        raise InvalidMessage(INVALID_REQUEST, known_id)
 
-    if request_id is None:
-        return Notification(method, as_object(params))
+    # What is not given must not be set: it would be sent on as null.
+    fields: dict[str, Any] = {"jsonrpc": "2.0", "method": method}
+    if params is not None:
+        fields["params"] = params
 
-    fields = as_object(params)
-    if params is not None and fields is None:
+    if known_id is None:
+        return JSONRPCNotification(**fields)
+
+    if message.get("params") is not None and params is None:
         sentence = "Invalid request: params must be an object."
-        raise InvalidMessage(INVALID_REQUEST, request_id, sentence)
+        raise InvalidMessage(INVALID_REQUEST, known_id, sentence)
 
-    return Request(request_id, method, fields)
+    return JSONRPCRequest(id=known_id, **fields)
 
 
 def is_id(value: object) -> TypeGuard[RequestId]:
@@ -146,15 +129,6 @@ def is_id(value: object) -> TypeGuard[RequestId]:
     return abs(value) < _ID_BOUND
 
 
-def format_message(message: Request | Notification) -> bytes:
-    """Return a message as JSON."""
-    fields: JsonObject = {"jsonrpc": "2.0", **message._asdict()}
-    if message.params is None:
-        del fields["params"]
-
-    return json.dumps(fields).encode()
-
-
 def format_answer(request_id: RequestId | None, kind: str, content: object) -> bytes:
     """Return an answer as JSON: its ``kind`` is "result" or "error"."""
     # orjson knows no integers of more than 64 bits, but as ids they are allowed.
@@ -166,10 +140,10 @@ def format_answer(request_id: RequestId | None, kind: str, content: object) -> b
 
 def format_error(request_id: RequestId | None, error: JsonObject) -> bytes:
     """Return the answer to a request that failed, in this package's words."""
-    return format_answer(request_id, "error", describe_error(error))
+    return format_answer(request_id, "error", _describe_error(error))
 
 
-def describe_error(error: JsonObject) -> JsonObject:
+def _describe_error(error: JsonObject) -> JsonObject:
     """Return what a caller may learn of an error of the SDK: its code and our sentence for it."""
     data = as_object(error.get("data")) or {}
     if data.get("reason") in FAULTS:

@@ -1,21 +1,16 @@
 """Lines over pipes, none of which blocks the loop. What waits on either side is bounded.
 
-A pipe is read when it has something, and a line that an empty pipe has room for is written at once.
-Files that cannot be watched, and pipes that are full, have a thread. Threads are daemons: a
-blocking read or write can neither be cancelled nor delay the end of the process.
+A thread reads and another one writes: a descriptor may be a pipe, a socket, a terminal or a file,
+not all of which can be watched. Threads are daemons: a blocking read or write can neither be
+cancelled nor delay the end of the process.
 """
 
 import asyncio
-import fcntl
 import os
 import select
-import shutil
-import sys
-import termios
 import threading
 from collections import deque
 from collections.abc import Callable, Iterator
-from contextlib import suppress
 
 MAX_LINE = 1024 * 1024
 """Bytes of one incoming line; a longer one is skipped."""
@@ -43,60 +38,53 @@ class LineReader:
         self._descriptor = descriptor
         self._loop = asyncio.get_running_loop()
         self._lines: asyncio.Queue[bytes | None] = asyncio.Queue()
-        self._splitter = LineSplitter()
-        self._is_paused = False
+        self._room = threading.Semaphore(_READ_AHEAD)
 
-        try:
-            self._loop.add_reader(descriptor, self._receive)
-        except OSError:  # a file, for example, which nobody can watch
-            self._descriptor = _pump(descriptor)
-            self._loop.add_reader(self._descriptor, self._receive)
-
-        self._poll = select.poll()
-        self._poll.register(self._descriptor, _HANG_UP)
+        threading.Thread(target=self._read_lines, name="abilities-stdin", daemon=True).start()
 
     async def read(self) -> bytes | None:
         """Return the next line, or None at the end of the input."""
         line = await self._lines.get()
-        if self._is_paused and self._has_room():
-            self._is_paused = False
-            self._loop.add_reader(self._descriptor, self._receive)
-
+        self._room.release()
         return line
 
-    def _receive(self) -> None:
-        """Read what is there, or the end."""
-        try:
-            chunk = os.read(self._descriptor, _CHUNK_BYTES)  # does not block: nobody else reads it
-        except BlockingIOError:
-            return
-        except OSError:  # a terminal or a socket that has gone
-            chunk = b""
+    def _read_lines(self) -> None:
+        splitter = LineSplitter()
+        is_open = True
 
-        for line in self._splitter.split(chunk):
-            self._lines.put_nowait(line)
+        while is_open:
+            chunk = self._read_chunk()
+            is_open = bool(chunk)
+            for line in splitter.split(chunk):
+                self._wait_for_room()
+                is_open &= _notify(self._loop, self._lines.put_nowait, line)
 
-        if not chunk:
-            self._loop.remove_reader(self._descriptor)
-            self._lines.put_nowait(None)
-            self.ended.set()
-        elif not self._has_room():
-            self._loop.remove_reader(self._descriptor)
-            self._is_paused = True
-            self._look_for_end()
+        _notify(self._loop, self._lines.put_nowait, None)
+        _notify(self._loop, self.ended.set)
 
-    def _has_room(self) -> bool:
-        return self._lines.qsize() < _READ_AHEAD
+    def _read_chunk(self) -> bytes:
+        """Return what is there when something is, or nothing at the end."""
+        while True:
+            try:
+                return os.read(self._descriptor, _CHUNK_BYTES)
+            except BlockingIOError:  # made so by somebody who shares the descriptor
+                _watch(self._descriptor, select.POLLIN).poll()
+            except OSError:  # a terminal or a socket that has gone
+                return b""
 
-    def _look_for_end(self) -> None:
-        """Look now and then, as long as nothing is read, whether more can come."""
-        if not self._is_paused or self.ended.is_set():
-            return
+    def _wait_for_room(self) -> None:
+        """Wait until a line is taken, and look now and then whether more can come."""
+        hang_up = _watch(self._descriptor, _HANG_UP)
 
-        if any(events & _HANG_UP for _, events in self._poll.poll(0)):
-            self.ended.set()
-        else:
-            self._loop.call_later(_HANG_UP_SECONDS, self._look_for_end)
+        while not self._room.acquire(timeout=_HANG_UP_SECONDS):
+            if any(events & _HANG_UP for _, events in hang_up.poll(0)):
+                _notify(self._loop, self.ended.set)
+
+
+def _watch(descriptor: int, events: int) -> select.poll:
+    poll = select.poll()
+    poll.register(descriptor, events)
+    return poll
 
 
 class LineSplitter:
@@ -132,35 +120,14 @@ class LineSplitter:
             self._is_skipping = True
 
 
-def _pump(source: int) -> int:
-    """Return a pipe that a thread fills from a descriptor."""
-    reading, writing = os.pipe()
-    threading.Thread(
-        target=_copy, args=(source, writing), name="abilities-stdin", daemon=True
-    ).start()
-    return reading
-
-
-def _copy(source: int, target: int) -> None:
-    """Copy a descriptor to its end into another one, and close that."""
-    with (
-        suppress(OSError),
-        os.fdopen(target, "wb") as pipe,
-        os.fdopen(source, "rb", closefd=False) as file,
-    ):
-        shutil.copyfileobj(file, pipe)
-
-
 class LineWriter:
     """Writes lines to a descriptor, in order. ``count`` grows with every piece that was taken."""
 
     def __init__(self, descriptor: int) -> None:
         self.count = 0
         self._descriptor = descriptor
-        self._capacity = _measure_pipe(descriptor)
         self._loop = asyncio.get_running_loop()
         self._room = asyncio.Semaphore(_WRITE_AHEAD)
-        self._unwritten = 0
         self._failed = asyncio.Event()
         self._lines: deque[bytes] = deque()
         self._has_lines = threading.Semaphore(0)
@@ -175,30 +142,8 @@ class LineWriter:
             self._room.release()  # for whoever waits as well
             raise BrokenPipeError
 
-        data = line + b"\n"
-        if self._can_write_now(len(data)):
-            self._write_now(data)
-            return
-
-        self._unwritten += 1
-        self._lines.append(data)
+        self._lines.append(line + b"\n")
         self._has_lines.release()
-
-    def _can_write_now(self, size: int) -> bool:
-        """Return whether so many bytes can be written without a wait: the pipe is empty."""
-        return (
-            not self._unwritten and size <= self._capacity and not _count_unread(self._descriptor)
-        )
-
-    def _write_now(self, data: bytes) -> None:
-        """Write a line without the thread, which would have to be woken. Raises BrokenPipeError."""
-        try:
-            self._write_line(data)
-        except OSError:
-            self._failed.set()
-            raise BrokenPipeError from None
-        finally:
-            self._room.release()
 
     async def flush(self) -> None:
         """Wait until all lines are written. Raises BrokenPipeError."""
@@ -225,16 +170,11 @@ class LineWriter:
             except OSError:
                 # Whoever waits for room must learn of it.
                 _notify(self._loop, self._failed.set)
-                _notify(self._loop, self._settle)
+                _notify(self._loop, self._room.release)
                 return
 
-            if not _notify(self._loop, self._settle):
+            if not _notify(self._loop, self._room.release):
                 return
-
-    def _settle(self) -> None:
-        """Make room for another line, because one is written."""
-        self._unwritten -= 1
-        self._room.release()
 
     def _write_line(self, line: bytes) -> None:
         remaining = memoryview(line)
@@ -243,23 +183,6 @@ class LineWriter:
             written = os.write(self._descriptor, remaining[:_CHUNK_BYTES])
             remaining = remaining[written:]
             self.count += 1
-
-
-def _measure_pipe(descriptor: int) -> int:
-    """Return how many bytes an empty pipe takes; 0 for anything else, and if it is not known."""
-    if not hasattr(fcntl, "F_GETPIPE_SZ"):
-        return 0
-
-    try:
-        return fcntl.fcntl(descriptor, fcntl.F_GETPIPE_SZ)
-    except OSError:
-        return 0
-
-
-def _count_unread(descriptor: int) -> int:
-    """Return how many bytes in a pipe wait for its reader."""
-    answer = fcntl.ioctl(descriptor, termios.FIONREAD, bytes(4))
-    return int.from_bytes(answer, sys.byteorder)
 
 
 def _notify(loop: asyncio.AbstractEventLoop, call: Callable[..., object], *values: object) -> bool:

@@ -1,11 +1,9 @@
 """MCP over stdio: every request gets one answer, and stdout carries nothing but the protocol.
 
-A line that is not JSON is answered with -32700, and JSON that is not a JSON-RPC request with
--32600; the SDK would ignore both, and the client would wait forever. Whatever else the process
-prints goes to stderr.
-
-Common requests are answered here (`direct`). All others go to the SDK's server (`sdk`), which is
-imported and started when the first of them comes.
+The official SDK's server answers (`mcp`). This is its transport, stricter than the SDK's own: a
+line that is not JSON is answered with -32700, and JSON that is not a JSON-RPC request with -32600.
+The SDK would ignore both, and the client would wait forever. Whatever else the process prints goes
+to stderr.
 
 All that waits is bounded. Beyond a number of requests in flight the next ones wait in the pipe, and
 so they do if the client does not take its answers. When the input ends, the requests that have
@@ -14,29 +12,41 @@ begun are answered before the server stops.
 
 import asyncio
 import fcntl
+import itertools
 import logging
 import os
 import sys
 from contextlib import suppress
 from functools import partial
-from typing import TYPE_CHECKING, NamedTuple
+from typing import Any, NamedTuple
 
-from abilities.adapters.direct import CALL, DirectServer
-from abilities.adapters.messages import (
-    CANCELLED,
+import anyio
+import orjson
+from mcp.server.lowlevel import Server
+from mcp.shared.message import ServerMessageMetadata, SessionMessage
+from mcp_types import (
     INVALID_REQUEST,
+    JSONRPCError,
+    JSONRPCMessage,
+    JSONRPCNotification,
+    JSONRPCRequest,
+    JSONRPCResponse,
+)
+
+from abilities.adapters.mcp import create_server
+from abilities.adapters.messages import (
     InvalidMessage,
-    Notification,
-    Request,
+    RequestId,
+    format_answer,
+    format_error,
+    is_id,
     parse_message,
 )
 from abilities.adapters.pipes import LineReader, LineWriter
-from abilities.adapters.requests import RequestsInFlight
 from abilities.application import Abilities
-from abilities.declarations.values import JsonObject
 
-if TYPE_CHECKING:
-    from abilities.adapters.sdk import SdkServer
+MAX_REQUESTS = 64
+"""Requests that may be in flight at the same time; the next ones wait."""
 
 DRAIN_SECONDS = 12.0
 """How long the server waits for an answer to be ready and taken after the input has ended.
@@ -44,6 +54,7 @@ DRAIN_SECONDS = 12.0
 A call takes at most ten seconds.
 """
 
+_CANCELLED = "notifications/cancelled"
 _PIPE_BYTES = 1024 * 1024
 """The largest pipe that Linux grants to every process (pipe(7))."""
 
@@ -61,7 +72,7 @@ async def serve_stdio(abilities: Abilities) -> None:
 
 async def serve_pipes(abilities: Abilities, stdin: int, stdout: int) -> None:
     """Serve MCP on two descriptors until the input ends or nobody reads the output."""
-    connection = _Connection(abilities.for_caller("mcp"), LineReader(stdin), LineWriter(stdout))
+    connection = _Connection(create_server(abilities), LineReader(stdin), LineWriter(stdout))
 
     try:
         await connection.serve()
@@ -113,16 +124,18 @@ def _widen_pipe(descriptor: int) -> None:
 
 
 class _Connection:
-    """Reads the messages of one client, and answers each here or through the SDK."""
+    """Hands the messages of one client to the SDK's server, and its answers to the client."""
 
-    def __init__(self, abilities: Abilities, reader: LineReader, writer: LineWriter) -> None:
-        self.reader = reader
-        self.writer = writer
-        self._abilities = abilities
-        self._requests = RequestsInFlight()
-        self._calls: dict[int, asyncio.Task[None]] = {}
-        self._direct = DirectServer(abilities) if abilities.settings.mcp_loop == "own" else None
-        self._sdk: SdkServer | None = None
+    def __init__(self, server: Server[Any], reader: LineReader, writer: LineWriter) -> None:
+        self._server = server
+        self._reader = reader
+        self._writer = writer
+        self._requests = _RequestsInFlight()
+        # No buffers: what the server has not taken yet waits as a line, of which there are few.
+        self._to_server, self._received = anyio.create_memory_object_stream[
+            SessionMessage | Exception
+        ](0)
+        self._sent, self._from_server = anyio.create_memory_object_stream[SessionMessage](0)
 
     async def serve(self) -> None:
         """Answer until the input has ended and all requests are answered.
@@ -131,118 +144,143 @@ class _Connection:
         has ended and they are not taken.
         """
         async with asyncio.TaskGroup() as group:
-            watchers = (self._give_up(), self.writer.wait_for_failure())
-            tasks = [group.create_task(watcher) for watcher in watchers]
+            watchers = [
+                group.create_task(self._give_up()),
+                group.create_task(self._writer.wait_for_failure()),
+            ]
+            serving = group.create_task(self._run_server())
+            answering = group.create_task(self._send_answers())
 
-            while (line := await self.reader.read()) is not None:
-                await self._receive(line, group)
+            while (line := await self._reader.read()) is not None:
+                await self._receive(line)
 
             await self._requests.wait_until_none()
-            await self.writer.flush()
+            await self._to_server.aclose()
+            await asyncio.wait([serving, answering])
+            await self._writer.flush()
 
-            if self._sdk is not None:
-                await self._sdk.close()
-            for task in tasks:
-                task.cancel()
+            for watcher in watchers:
+                watcher.cancel()
 
     async def _give_up(self) -> None:
         """Raise _NothingMoves if the input has ended and nothing more is answered or taken."""
-        await self.reader.ended.wait()
+        await self._reader.ended.wait()
         count = -1
 
-        while count != self.writer.count:
-            count = self.writer.count
+        while count != self._writer.count:
+            count = self._writer.count
             await asyncio.sleep(DRAIN_SECONDS)
 
         raise _NothingMoves
 
-    async def _receive(self, line: bytes, group: asyncio.TaskGroup) -> None:
-        """Answer a line that is no message, and hand on a message."""
+    async def _run_server(self) -> None:
+        """Let the SDK answer until nothing more is sent to it."""
+        options = self._server.create_initialization_options()
+        options.capabilities.experimental = None  # before 2.3 the SDK sends an empty object
+        await self._server.run(self._received, self._sent, options)
+
+    async def _receive(self, line: bytes) -> None:
+        """Answer a line that is no message, and hand on a message when there is room for it."""
         try:
             message = parse_message(line)
+            if isinstance(message, JSONRPCRequest) and message.id in self._requests:
+                # Without the id, because that would answer the request that has it.
+                sentence = "Invalid request: its id is that of a request in flight."
+                raise InvalidMessage(INVALID_REQUEST, sentence=sentence)
         except InvalidMessage as invalid:
-            await self.writer.write(invalid.answer)
+            await self._writer.write(invalid.answer)
             return
 
-        if isinstance(message, Request):
-            await self._begin(message, group)
-        elif isinstance(message, Notification):
-            await self._notify(message, group)
+        if isinstance(message, JSONRPCRequest):
+            await self._begin(message)
+        elif isinstance(message, JSONRPCNotification):
+            await self._notify(message)
 
-    async def _begin(self, request: Request, group: asyncio.TaskGroup) -> None:
-        """Begin to answer a request, when there is room for it."""
-        if request.id in self._requests:
-            # Without the id, because that would answer the request that has it.
-            sentence = "Invalid request: its id is that of a request in flight."
-            refusal = InvalidMessage(INVALID_REQUEST, sentence=sentence)
-            await self.writer.write(refusal.answer)
-            return
-
+    async def _begin(self, request: JSONRPCRequest) -> None:
+        """Hand on a request, with a number in the place of its id."""
         number = await self._requests.add(request.id)
-        direct = self._direct
-        if direct is not None and not direct.is_open:
-            direct.open(request)
+        # Requests that the client cancels are never answered; this is how they end.
+        metadata = ServerMessageMetadata(on_request_unanswered=partial(self._forget, number))
 
-        if direct is None or not direct.takes(request):
-            sdk = await self._open_sdk(group)
-            await sdk.begin(number, request)
-        elif request.method == CALL:
-            call = group.create_task(self._call(direct, request))
-            call.add_done_callback(partial(self._end_call, number))
-            self._calls[number] = call
-        else:
-            await self.writer.write(direct.answer(request))
-            self._requests.remove(number)
+        numbered = request.model_copy(update={"id": number})
+        await self._to_server.send(SessionMessage(numbered, metadata))
 
-    async def _call(self, direct: DirectServer, request: Request) -> None:
-        """Call a tool, and send the answer."""
-        await self.writer.write(await direct.call(request))
-
-    def _end_call(self, number: int, call: asyncio.Task[None]) -> None:
-        # A task that is cancelled before it could begin runs no line of its own.
-        del self._calls[number]
+    async def _forget(self, number: int) -> None:
         self._requests.remove(number)
 
-    async def _notify(self, notification: Notification, group: asyncio.TaskGroup) -> None:
-        """Cancel a request, or tell the SDK's server, if it serves this client."""
-        if notification.method == CANCELLED:
-            await self._cancel(notification.params or {})
-            return
+    async def _notify(self, notification: JSONRPCNotification) -> None:
+        """Hand on a notification; one that cancels a request names its number, if it has one."""
+        if notification.method == _CANCELLED:
+            params = notification.params or {}
+            number = self._requests.find(params.get("requestId"))
+            if number is None:
+                return
 
-        if self._direct is not None and not self._direct.is_open:
-            self._direct.open(None)
+            numbered = {**params, "requestId": number}
+            notification = notification.model_copy(update={"params": numbered})
 
-        # A connection that is open takes no notice of others, but one that is not may open by it.
-        if self._direct is None or not self._direct.has_era:
-            sdk = await self._open_sdk(group)
-            await sdk.notify(notification)
+        await self._to_server.send(SessionMessage(notification))
 
-    async def _cancel(self, params: JsonObject) -> None:
-        """Cancel a request, if it is in flight."""
-        number = self._requests.find(params.get("requestId"))
-        if number is None:
-            return
+    async def _send_answers(self) -> None:
+        async with self._from_server:
+            async for outgoing in self._from_server:
+                await self._writer.write(self._format(outgoing.message))
 
-        if number in self._calls:
-            self._calls[number].cancel()
-        elif self._sdk is not None:
-            await self._sdk.notify(Notification(CANCELLED, {**params, "requestId": number}))
+    def _format(self, message: JSONRPCMessage) -> bytes:
+        """Return a message of the server as a line, and forget the request that it answers."""
+        if isinstance(message, JSONRPCResponse):
+            return format_answer(self._requests.remove(message.id), "result", message.result)
 
-    async def _open_sdk(self, group: asyncio.TaskGroup) -> "SdkServer":
-        """Return the SDK's server; when it is first needed, it is imported and started."""
-        if self._sdk is None:
-            # It takes a third of a second, in which others are answered.
-            server = await asyncio.to_thread(_import_sdk_server)
-            self._sdk = server(self._abilities, self.writer.write, self._requests.remove)
-            group.create_task(self._sdk.run())
+        if isinstance(message, JSONRPCError):
+            error = message.error.model_dump(mode="json", exclude_none=True)
+            return format_error(self._requests.remove(message.id), error)
 
-            if self._direct is not None and self._direct.opening is not None:
-                await self._sdk.open(self._direct.opening)
-
-        return self._sdk
+        return orjson.dumps(message.model_dump(mode="json", by_alias=True, exclude_unset=True))
 
 
-def _import_sdk_server() -> "type[SdkServer]":
-    from abilities.adapters.sdk import SdkServer
+class _RequestsInFlight:
+    """The ids of the requests that are not answered yet, each with the server's number for it.
 
-    return SdkServer
+    Clients choose ids of any size and may take "1" and 1 for two; the SDK does not.
+    """
+
+    def __init__(self) -> None:
+        self._numbers: dict[RequestId, int] = {}
+        self._ids: dict[int, RequestId] = {}
+        self._next = itertools.count(1)
+        self._room = asyncio.Semaphore(MAX_REQUESTS)
+        self._is_empty = asyncio.Event()
+        self._is_empty.set()
+
+    def __contains__(self, request_id: RequestId) -> bool:
+        return request_id in self._numbers
+
+    async def add(self, request_id: RequestId) -> int:
+        """Return the number of a new request, as soon as there is room for one more."""
+        await self._room.acquire()
+
+        number = next(self._next)
+        self._numbers[request_id] = number
+        self._ids[number] = request_id
+        self._is_empty.clear()
+        return number
+
+    def find(self, request_id: object) -> int | None:
+        """Return the number of the request with an id, if it is in flight."""
+        return self._numbers.get(request_id) if is_id(request_id) else None
+
+    def remove(self, number: object) -> RequestId:
+        """Forget a request by its number; return its id."""
+        assert isinstance(number, int)
+        request_id = self._ids.pop(number)
+        del self._numbers[request_id]
+        self._room.release()
+
+        if not self._ids:
+            self._is_empty.set()
+
+        return request_id
+
+    async def wait_until_none(self) -> None:
+        """Wait until no request is in flight."""
+        await self._is_empty.wait()

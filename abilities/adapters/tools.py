@@ -1,27 +1,12 @@
-"""Abilities as MCP describes them, in plain JSON, for every server of MCP."""
+"""Abilities as MCP describes them, in plain JSON: what a client's model reads of each tool."""
 
-from importlib.metadata import version
-from typing import NamedTuple
-
-from abilities.application import Abilities
-from abilities.declarations.faults import Fault
 from abilities.declarations.values import JsonObject
 from abilities.definition import Ability
-from abilities.replies import Reply
 from abilities.schemas import build_annotations, build_input_schema, build_output_schema
 from abilities.settings import Settings
 
-SERVER_NAME = "agent-abilities"
-
 EXPECTED_RESPONSE_BYTES = 64_000
 """Clients give answers of this size to their model as they are; larger ones need a hint."""
-
-JSON_TYPE = "application/json"
-
-
-def get_server_version() -> str:
-    """Return the version of this package."""
-    return version(SERVER_NAME)
 
 
 def describe_tool(ability: Ability, settings: Settings) -> JsonObject:
@@ -57,48 +42,3 @@ def _build_hints(ability: Ability) -> JsonObject:
         del hints["destructiveHint"]
 
     return dict(sorted(hints.items()))
-
-
-def describe_template(ability: Ability) -> JsonObject:
-    """Return the template of the URIs by which an ability can be read; it must have one."""
-    return {
-        "description": ability.description,
-        "mimeType": JSON_TYPE,
-        "name": ability.name,
-        "title": ability.title,
-        "uriTemplate": ability.resource,
-    }
-
-
-async def call_tool(abilities: Abilities, name: str, arguments: JsonObject | None) -> Reply:
-    """Call an ability that is in the registry, and return its reply in a form for models."""
-    structured = abilities.settings.structured
-    return await abilities.reply(name, arguments, for_model=True, structured=structured)
-
-
-def get_structured(abilities: Abilities, reply: Reply) -> JsonObject | None:
-    """Return what is sent beside the text of a reply, if anything is.
-
-    The payload travels once by default: many clients give both forms to the model.
-    """
-    if not abilities.settings.structured or reply.failed:
-        return None
-
-    return reply.payload
-
-
-class UnknownTool(NamedTuple):
-    """What is answered if no tool has a name: a sentence, and the fault as its data."""
-
-    message: str
-    data: JsonObject
-
-
-def explain_unknown_tool(abilities: Abilities, name: str) -> UnknownTool:
-    """Return the answer for a name that no tool has, with the one that it probably means."""
-    refusal = abilities.registry.explain_unknown(name)
-    message = "Unknown tool."
-    if refusal.did_you_mean is not None:
-        message = f"Unknown tool; did you mean '{refusal.did_you_mean}'?"
-
-    return UnknownTool(message, Fault.from_refusal(refusal).to_payload())

@@ -5,11 +5,9 @@ call that failed as a whole says why on stdout), 2 if the command line, its JSON
 wrong.
 """
 
-import gc
 import logging
 import sys
-from collections.abc import Callable, Generator, Iterable
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import click
@@ -17,6 +15,7 @@ from typing_extensions import override
 
 from abilities.cli.commands import Commands
 from abilities.cli.errors import show_errors
+from abilities.cli.importing import pause_collection
 from abilities.cli.options import find_options, share_options
 
 _EXAMPLES = """\b
@@ -134,21 +133,6 @@ _SUMMARIES = {
 """What the list of commands says of each, which is printed without importing them."""
 
 
-@contextmanager
-def _pause_collection() -> Generator[None]:
-    """Import in a block without searching for garbage, which takes a tenth of a short command.
-
-    What was imported stays, so later searches leave it out.
-    """
-    gc.disable()
-
-    try:
-        yield
-    finally:
-        gc.freeze()
-        gc.enable()
-
-
 class _Commands(Commands):
     """The commands; whatever their errors quote, it does not steer the terminal."""
 
@@ -159,7 +143,7 @@ class _Commands(Commands):
     @override
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         if cmd_name in _LOADERS and cmd_name not in self.commands:
-            with _pause_collection():
+            with pause_collection():
                 commands = _LOADERS[cmd_name]()
 
             for command in commands:

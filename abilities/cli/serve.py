@@ -15,6 +15,7 @@ import click
 from abilities.application import Abilities
 from abilities.cli.completion import complete_tools
 from abilities.cli.errors import UsageErrorInLines, describe_os_error
+from abilities.cli.importing import defer_packages, pause_collection
 from abilities.cli.mending import describe_failure
 from abilities.cli.session import Session, pass_session
 from abilities.cli.text import echo
@@ -135,11 +136,14 @@ def _choose_tools(session: Session, tools: str | None) -> Session:
 
 
 async def _serve_stdio(session: Session) -> None:
-    # What few clients send needs the SDK, which is not imported before.
+    # An optional dependency.
     if not is_installed("mcp"):
         raise click.UsageError(_explain_no_mcp())
 
-    from abilities.adapters.stdio import serve_stdio
+    with pause_collection():
+        # By themselves they import the SDK's client and a second server too, and what those need.
+        defer_packages("mcp", "mcp.server")
+        from abilities.adapters.stdio import serve_stdio
 
     # Whoever types the command would wait for something to happen, and it waits for them.
     if sys.stdin is not None and sys.stdin.isatty():

@@ -22,12 +22,11 @@ from abilities.declarations.suggestions import ADDRESSES
 from abilities.declarations.values import JsonObject
 from abilities.explorer.pages import PAGES
 from abilities.explorer.routes import add_explorer
-from abilities.extras import is_installed
+from abilities.extras import format_install, is_installed
 from abilities.helpers.reply.render import render
 from abilities.helpers.tokens import TokenFile
 from abilities.prompts import PROMPTS
 from abilities.replies import Reply, build_failed_reply
-from abilities.server.absent_mcp import create_absent_route
 from abilities.server.callers import METRICS, Caller, Callers
 from abilities.server.guard import Guard
 from abilities.server.hosts import HostCheck
@@ -44,6 +43,8 @@ _DIALECTS: dict[Compat | None, Dialect] = {None: PLAIN, "kv-memory": KV_MEMORY}
 _EVERYWHERE = ("0.0.0.0", "::")  # noqa: S104 - compared with, not listened on
 _HEALTH, _READY = "/healthz", "/readyz"
 _NOT_READY = 503
+_NOT_IMPLEMENTED = 501
+_METHOD_NOT_FOUND = -32601  # JSON-RPC's; the SDK that names it is not installed where it is sent
 _OK = {"status": "ok"}
 _PROMETHEUS = "text/plain; version=1.0.0; charset=utf-8"
 
@@ -148,7 +149,7 @@ def _create_mcp(
 ) -> tuple[Route, Callable[[], AbstractAsyncContextManager[None]]]:
     """Return the route of MCP, and what must run while it is served."""
     if not is_installed("mcp"):
-        return create_absent_route(), nullcontext
+        return Route("/mcp", _refuse_mcp, methods=["POST"]), nullcontext
 
     # An optional dependency.
     from abilities.adapters.mcp import create_server
@@ -156,6 +157,14 @@ def _create_mcp(
 
     server = create_server(abilities)
     return create_mcp_route(server), server.session_manager.run
+
+
+async def _refuse_mcp(_: Request) -> Response:
+    """Say how to get MCP on a server whose installation lacks the SDK."""
+    sentence = f"MCP is not installed on this server; its operator can run: {format_install('mcp')}"
+    error = {"code": _METHOD_NOT_FOUND, "message": sentence}
+    answer = {"jsonrpc": "2.0", "id": None, "error": error}
+    return Response(render(answer), _NOT_IMPLEMENTED, media_type="application/json")
 
 
 def _add_document(app: FastAPI) -> None:

@@ -8,8 +8,9 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple, cast
 
 import orjson
-from mcp.server import Server
+from mcp.server.lowlevel import Server
 from mcp.server.transport_security import TransportSecuritySettings
+from mcp_types import INVALID_REQUEST, JSONRPCRequest
 from starlette.requests import Request as HttpRequest
 from starlette.responses import Response
 from starlette.routing import Route
@@ -17,16 +18,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from abilities.adapters.documents import is_json
 from abilities.adapters.http import to_response
-from abilities.adapters.messages import (
-    INVALID_REQUEST,
-    Answer,
-    InvalidMessage,
-    Request,
-    RequestId,
-    format_error,
-    format_message,
-    parse_message,
-)
+from abilities.adapters.messages import InvalidMessage, RequestId, format_error, parse_message
 from abilities.declarations.faults import Fault
 from abilities.declarations.values import as_object
 from abilities.replies import build_failed_reply
@@ -74,17 +66,19 @@ class _McpEndpoint:
 
         try:
             message = parse_message(await request.body())
-            if isinstance(message, Answer):
+            if message is None:
                 raise InvalidMessage(INVALID_REQUEST, sentence=_UNASKED)
         except InvalidMessage as invalid:
             return Response(invalid.answer, 400, media_type=_JSON)
 
         request_id: RequestId | None = None
-        if isinstance(message, Request):
+        if isinstance(message, JSONRPCRequest):
             request_id = message.id
-            message = message._replace(id=_NUMBER)
+            message = message.model_copy(update={"id": _NUMBER})
 
-        received = await self._ask(request, format_message(message))
+        # Not with model_dump_json, which makes null of an integer that was too large to read.
+        body = json.dumps(message.model_dump(exclude_unset=True)).encode()
+        received = await self._ask(request, body)
         return _translate(received, request_id)
 
     async def _ask(self, request: HttpRequest, body: bytes) -> "_Received":

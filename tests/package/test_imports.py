@@ -11,6 +11,7 @@ import click
 import pytest
 
 import abilities
+from abilities.cli.importing import defer_packages
 from abilities.cli.main import _SUMMARIES, main
 from tests.support.sources import ROOT
 
@@ -96,6 +97,34 @@ def test_a_command_imports_no_library_that_it_does_not_use(name: str, tmp_path: 
     imported = set(json.loads(done.stderr.splitlines()[-1]))
     assert {"abilities.cli.main", "click"} <= imported
     assert imported & forbidden == set()
+
+
+DEFERRING = """
+import sys
+from abilities.cli.importing import defer_packages
+
+defer_packages("mcp", "mcp.server")
+import mcp.server.lowlevel
+assert not {"mcp.client", "mcp.server.mcpserver"} & sys.modules.keys()
+
+package = sys.modules["mcp"]
+defer_packages("mcp")
+assert sys.modules["mcp"] is package
+
+from mcp import Client
+from mcp.server import MCPServer, Server
+assert Server is mcp.server.lowlevel.Server
+assert {"mcp.client", "mcp.server.mcpserver"} <= sys.modules.keys()
+assert mcp.Client is Client and not hasattr(mcp, "nothing")
+"""
+
+
+def test_a_deferred_package_is_whole_as_soon_as_somebody_asks_for_a_name_of_it() -> None:
+    done = subprocess.run([sys.executable, "-c", DEFERRING], capture_output=True, text=True)
+
+    assert (done.returncode, done.stderr) == (0, "")
+    with pytest.raises(ModuleNotFoundError, match="no package 'no_such_package'"):
+        defer_packages("no_such_package")
 
 
 def test_the_list_of_commands_says_what_each_of_them_says() -> None:

@@ -24,6 +24,13 @@ HELLO = {
     "capabilities": {},
     "clientInfo": {"name": "test", "version": "1"},
 }
+"""The params of ``initialize``, which opens a connection of the earlier revisions."""
+
+ENVELOPE = {
+    "io.modelcontextprotocol/protocolVersion": "2026-07-28",
+    "io.modelcontextprotocol/clientCapabilities": {},
+}
+"""The ``_meta`` of each request of the current revision."""
 
 
 class Piped:

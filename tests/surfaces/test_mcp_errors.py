@@ -8,41 +8,22 @@ import httpx
 import pytest
 from hypothesis import HealthCheck, given
 from hypothesis import settings as trying
-from hypothesis import strategies as st
 
 from abilities import Abilities, Settings
 from abilities.adapters.messages import MAX_ID
 from abilities.server.app import create_app
-from tests.support.piped import HELLO, Piped, build_call, build_line, build_request, open_piped
+from tests.support.jsonrpc import MESSAGES, Owed, check_answer, check_words, judge
+from tests.support.piped import (
+    ENVELOPE,
+    HELLO,
+    Piped,
+    build_call,
+    build_line,
+    build_request,
+    open_piped,
+)
 from tests.support.surfaces import run_lifespan
 from tests.support.tier import size
-
-CANARIES = (
-    "pydantic",
-    "validation error",
-    "input should",
-    "traceback",
-    "mcp.",
-    "starlette",
-    "for further information",
-    "jsonrpcrequest",
-    "unprocessable",
-    "session terminated",
-    "handler returned",
-    "not acceptable",
-    "expected value",
-    "at line",
-    "exception",
-)
-"""Parts of what the SDK, its libraries and Python say, in lower case."""
-
-CODES = {-32700, -32600, -32601, -32602, -32603, -32020, -32022}
-
-ENVELOPE = {
-    "io.modelcontextprotocol/protocolVersion": "2026-07-28",
-    "io.modelcontextprotocol/clientCapabilities": {},
-}
-
 
 COMPLETED = {
     "ref": {"type": "ref/resource", "uri": "x://{y}"},
@@ -160,27 +141,9 @@ def check_error(answer: Any, case: Case) -> None:
     check_words(answer)
 
 
-def check_words(answer: Any) -> None:
-    """Check that an error speaks in our words alone, in one sentence."""
-    error = answer["error"]
-    assert error.keys() <= {"code", "message", "data"}
-    assert error["code"] in CODES
-    assert len(error["message"]) <= 120 and error["message"].endswith((".", "?"))
-
-    data = error.get("data", {})
-    text = (error["message"] + str({**data, "uri": ""})).lower()
-    assert not [canary for canary in CANARIES if canary in text], text
-
-
-@pytest.fixture(params=["own", "sdk"])
-def stdio_settings(settings: Settings, request: pytest.FixtureRequest) -> Settings:
-    """Settings for each of the two loops over stdio."""
-    return settings.model_copy(update={"mcp_loop": request.param})
-
-
 @pytest.fixture
-async def piped(stdio_settings: Settings) -> AsyncIterator[Piped]:
-    async with open_piped(stdio_settings) as client:
+async def piped(settings: Settings) -> AsyncIterator[Piped]:
+    async with open_piped(settings) as client:
         yield client
 
 
@@ -341,9 +304,9 @@ async def test_a_posted_request_is_answered_under_its_own_id(
 
 
 async def test_a_connection_of_the_current_revision_refuses_the_earlier_one_in_our_words(
-    stdio_settings: Settings,
+    settings: Settings,
 ) -> None:
-    async with open_piped(stdio_settings, hello=None) as piped:
+    async with open_piped(settings, hello=None) as piped:
         await piped.request(1, "tools/list", {"_meta": ENVELOPE})
         assert "result" in await piped.read()
 
@@ -361,9 +324,9 @@ async def test_a_connection_of_the_current_revision_refuses_the_earlier_one_in_o
 
 
 async def test_a_request_before_initialize_is_refused_in_our_words(
-    stdio_settings: Settings,
+    settings: Settings,
 ) -> None:
-    async with open_piped(stdio_settings, hello=None) as piped:
+    async with open_piped(settings, hello=None) as piped:
         await piped.send(build_call(1, "get_memory_stats"))
         check_error(await piped.read(), Case(b"", -32602, 1))
 
@@ -373,52 +336,6 @@ async def test_a_request_before_initialize_is_refused_in_our_words(
         check_error(await piped.read(), Case(b"", -32600, 3))
 
 
-VALUES = st.recursive(
-    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(max_size=9),
-    lambda inner: (
-        st.lists(inner, max_size=4) | st.dictionaries(st.text(max_size=5), inner, max_size=4)
-    ),
-    max_leaves=12,
-)
-REFERENCES: tuple[Any, ...] = (
-    {"type": "ref/resource", "uri": "memory://{key}"},
-    {"type": "ref/prompt", "name": "remember"},
-    {"name": "key", "value": "a"},
-    {"name": "subject", "value": ""},
-)
-METHODS = st.sampled_from(
-    [
-        "ping",
-        "initialize",
-        "tools/call",
-        "tools/list",
-        "resources/read",
-        "server/discover",
-        "notifications/cancelled",
-        "subscriptions/listen",
-        "logging/setLevel",
-        "completion/complete",
-        "prompts/list",
-        "prompts/get",
-    ]
-)
-PARAMS = VALUES | st.dictionaries(
-    st.sampled_from(
-        ["name", "arguments", "uri", "requestId", "_meta", "cursor", "ref", "argument"]
-    ),
-    VALUES | st.sampled_from(["file_list", "memory_get", "memory://a", "remember", *REFERENCES]),
-)
-MESSAGES = VALUES | st.fixed_dictionaries(
-    {},
-    optional={
-        "jsonrpc": st.just("2.0") | VALUES,
-        "id": st.integers() | st.text(max_size=9) | VALUES,
-        "method": METHODS | VALUES,
-        "params": PARAMS,
-        "result": VALUES,
-        "error": VALUES,
-    },
-)
 LOTS = trying(
     deadline=None,
     max_examples=size("ABILITIES_INPUTS", quick=60, full=600),
@@ -428,52 +345,32 @@ LOTS = trying(
 
 @given(message=MESSAGES)
 @LOTS
-async def test_h5_any_json_gets_at_most_one_answer_and_the_next_ping_its_own(
-    message: Any, piped: Piped
-) -> None:
-    line = json.dumps(message).encode()
-    await piped.send(line)
-
-    ping = "the ping that no message has"
-    await piped.request(ping, "ping")
-    first = await piped.read()
-    answers = [first]
-    if first["id"] != ping or is_owed_an_answer(message):
-        answers.append(await piped.read())
-
-    pongs = [answer for answer in answers if answer["id"] == ping]
-    assert pongs == [{"jsonrpc": "2.0", "id": ping, "result": {}}]
-    for answer in answers:
-        check_answer(answer, message)
-
-
-@given(message=MESSAGES)
-@LOTS
 async def test_h3_any_posted_json_gets_one_answer_in_our_words(
     message: Any, client: httpx.AsyncClient
 ) -> None:
-    response = await client.post("/mcp", content=json.dumps(message).encode())
+    body = json.dumps(message).encode()
+    owed = judge(body)
 
-    if response.status_code == 202:
-        assert response.content == b"" and "id" not in message
+    response = await client.post("/mcp", content=body)
+
+    if owed is None and "method" in message:
+        assert (response.status_code, response.content) == (202, b"")
         return
 
-    check_answer(response.json(), message)
+    answer = response.json()
+    check_answer(answer)
+    if owed is None:
+        owed = Owed(None, -32600)  # nobody was asked
+
+    assert answer["id"] == owed.id
+    if owed.code is not None:
+        assert (response.status_code, answer["error"]["code"]) == (400, owed.code)
 
 
-def is_owed_an_answer(message: Any) -> bool:
-    """Return whether a line is neither a notification nor an answer."""
-    if not isinstance(message, dict) or message.get("jsonrpc") != "2.0":
-        return True
-    if "method" not in message:
-        return not message.keys() & {"result", "error"}
-
-    return "id" in message or not isinstance(message["method"], str)
-
-
-def check_answer(answer: Any, message: Any) -> None:
-    """Check that an answer is well-formed, has the message's id or none, and is ours."""
-    assert answer.keys() in ({"jsonrpc", "id", "result"}, {"jsonrpc", "id", "error"})
-    if "error" in answer:
-        assert answer["id"] is None or answer["id"] == message["id"]
-        check_words(answer)
+def test_the_oracle_says_of_each_refused_text_what_is_said_here() -> None:
+    for kind, case in CASES.items():
+        owed = judge(case.text)
+        assert owed is not None, kind
+        assert owed.id == case.id, kind
+        assert owed.code in (None, case.code), kind
+        assert (owed.code is None) == (case.code in (-32601, -32602)), kind

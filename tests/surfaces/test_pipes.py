@@ -55,6 +55,20 @@ async def test_lines_of_a_file_are_read_to_its_end(tmp_path: Path) -> None:
     assert received == lines
 
 
+async def test_a_descriptor_that_does_not_block_is_read_to_its_end() -> None:
+    reading, writing = os.pipe()
+    os.set_blocking(reading, False)
+    reader = LineReader(reading)
+
+    for number in range(3):
+        os.write(writing, b"%d\n" % number)
+        assert await reader.read() == b"%d" % number
+    os.close(writing)
+
+    assert await reader.read() is None
+    os.close(reading)
+
+
 async def test_lines_wait_in_the_pipe_until_those_before_them_are_taken() -> None:
     lines = [b"%d:" % number + b"x" * 20_000 for number in range(500)]
     reading, writing = os.pipe()

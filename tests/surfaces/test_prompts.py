@@ -1,4 +1,4 @@
-"""Instructions, prompts and completion: the official client over stdio, on both loops, and HTTP."""
+"""Instructions, prompts and completion: the official client over stdio and HTTP."""
 
 import asyncio
 import re
@@ -55,21 +55,21 @@ async def connect_over_stdio(settings: Settings, mode: str) -> AsyncIterator[Cli
             yield client
 
 
-QUICK = ["own auto", "sdk legacy", "http auto"]
-THOROUGH = ["own legacy", "sdk auto", "http legacy"]
+QUICK = ["stdio auto", "http auto"]
+THOROUGH = ["stdio legacy", "http legacy"]
 WAYS = [*QUICK, *(pytest.param(way, marks=pytest.mark.thorough) for way in THOROUGH)]
 
 
 @pytest.fixture(params=WAYS)
 def connect(request: pytest.FixtureRequest) -> Connect:
-    """Connect a client of one era to a server, over stdio on either loop or over HTTP."""
+    """Connect a client of one era to a server, over stdio or HTTP."""
     kind, mode = request.param.split()
 
     def open_client(settings: Settings) -> AbstractAsyncContextManager[Client]:
         if kind == "http":
             return connect_over_http(settings, mode)
 
-        return connect_over_stdio(settings.model_copy(update={"mcp_loop": kind}), mode)
+        return connect_over_stdio(settings, mode)
 
     return open_client
 

@@ -8,7 +8,6 @@ import sys
 from pathlib import Path
 from typing import Any
 
-import orjson
 import pytest
 from mcp import Client, MCPError, StdioServerParameters
 from mcp.client.stdio import stdio_client
@@ -16,6 +15,7 @@ from mcp.client.stdio import stdio_client
 from abilities import Settings
 from abilities.builtin.catalog import BUILT_IN
 from tests.support.file_cases import ROWS, Row
+from tests.support.piped import HELLO, build_request
 from tests.support.surfaces import (
     CannotCarry,
     environment,
@@ -26,17 +26,6 @@ from tests.support.surfaces import (
 from tests.support.tier import size
 
 COMMAND = [sys.executable, "-m", "abilities", "mcp"]
-HELLO = {
-    "protocolVersion": "2025-11-25",
-    "capabilities": {},
-    "clientInfo": {"name": "test", "version": "1"},
-}
-
-
-@pytest.fixture(params=["own", pytest.param("sdk", marks=pytest.mark.thorough)])
-def settings(settings: Settings, request: pytest.FixtureRequest) -> Settings:
-    """Settings for each of the two loops."""
-    return settings.model_copy(update={"mcp_loop": request.param})
 
 
 def build_environment(settings: Settings, **more: str) -> dict[str, str]:
@@ -119,10 +108,6 @@ def exchange(settings: Settings, *lines: bytes, **more: str) -> tuple[list[dict[
     return [json.loads(line) for line in process.stdout.splitlines()], process.stderr
 
 
-def build_request(number: int | str, method: str, params: dict[str, Any]) -> bytes:
-    return orjson.dumps({"jsonrpc": "2.0", "id": number, "method": method, "params": params})
-
-
 MALFORMED_LINES = {
     "words": (b"garbage", -32700),
     "half": (b'{"jsonrpc": "2.0", "id": 1', -32700),
@@ -163,21 +148,6 @@ async def test_a_line_that_is_no_message_gets_an_error_and_the_next_one_its_answ
     process.stdin.close()
     assert await process.stdout.read() == b"", "no line has two answers"
     assert await process.wait() == 0
-
-
-def test_every_message_between_malformed_lines_is_answered_when_all_are_sent_at_once(
-    settings: Settings,
-) -> None:
-    lines = [build_request(1, "initialize", HELLO)]
-    for number, (line, _) in enumerate(MALFORMED_LINES.values(), 2):
-        lines += [line, build_request(number, "ping", {})]
-
-    answers, _ = exchange(settings, *lines)
-
-    codes = sorted(answer["error"]["code"] for answer in answers if "error" in answer)
-    answered = sorted(answer["id"] for answer in answers if "result" in answer)
-    assert codes == sorted(code for _, code in MALFORMED_LINES.values())
-    assert answered == list(range(1, len(MALFORMED_LINES) + 2))
 
 
 async def ask(process: asyncio.subprocess.Process, line: bytes) -> dict[str, Any]:

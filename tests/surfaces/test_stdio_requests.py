@@ -18,20 +18,14 @@ import pytest
 from abilities import Ability, Arguments, Context, Model, Settings, ability
 from abilities.adapters import stdio as stdio_module
 from abilities.adapters.messages import MAX_ID
-from abilities.adapters.requests import MAX_REQUESTS
-from tests.support.piped import Piped, build_call, build_line, build_request, open_piped
+from abilities.adapters.stdio import MAX_REQUESTS
+from tests.support.piped import HELLO, Piped, build_call, build_line, build_request, open_piped
 from tests.support.stores import store_file
 from tests.support.surfaces import environment
 from tests.support.tier import size
 from tests.support.waiting import wait_until
 
 COMMAND = [sys.executable, "-m", "abilities", "mcp"]
-
-
-@pytest.fixture(params=["own", "sdk"])
-def settings(settings: Settings, request: pytest.FixtureRequest) -> Settings:
-    """Settings for each of the two loops."""
-    return settings.model_copy(update={"mcp_loop": request.param})
 
 
 class Nothing(Arguments):
@@ -309,9 +303,7 @@ async def fill_pipes(process: subprocess.Popen[bytes]) -> None:
     """Send calls and read nothing, until the server takes no more."""
     assert process.stdin
     os.set_blocking(process.stdin.fileno(), False)
-    hello = {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {}}
-    hello["clientInfo"] = {"name": "test", "version": "1"}
-    lines = build_request("hello", "initialize", hello) + b"\n"
+    lines = build_request("hello", "initialize", HELLO) + b"\n"
     call = build_call("%d", "file_read_bulk", paths=["big.txt"])
     lines += b"".join(call.replace(b"%d", b"%d" % n) + b"\n" for n in range(20_000))
     remaining = memoryview(lines)
@@ -382,9 +374,7 @@ def test_a_non_blocking_stdout_is_written_whole(settings: Settings) -> None:
     ) as process:
         os.close(writing)
         assert process.stdin
-        hello = {"protocolVersion": "2025-11-25", "capabilities": {}}
-        client = {"clientInfo": {"name": "test", "version": "1"}}
-        process.stdin.write(build_request("hello", "initialize", {**hello, **client}) + b"\n")
+        process.stdin.write(build_request("hello", "initialize", HELLO) + b"\n")
         process.stdin.write(b"\n".join(calls) + b"\n")
         process.stdin.close()
 
