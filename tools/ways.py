@@ -19,7 +19,7 @@ from rich.table import Table
 
 from abilities import Abilities, Settings
 
-CALLS: Mapping[str, Mapping[str, Any]] = {
+CALLS: Mapping[str, dict[str, Any]] = {
     "file_read_bulk": {"paths": ["notes.txt"]},
     "bulk_read_memory": {"key": "memory 5", "total": 6},
     "recall": {"queries": ["what follows memory"]},

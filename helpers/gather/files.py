@@ -3,7 +3,7 @@
 import os
 from collections.abc import Sequence
 from functools import partial
-from typing import NamedTuple
+from typing import NamedTuple, cast
 
 from abilities.declarations.faults import Refused
 from abilities.declarations.limits import MAX_GLOBS_FILES, MAX_HITS
@@ -137,8 +137,8 @@ def _continue_file(item: AskedItem, point: str) -> Item:
 
 
 def _get_path(item: AskedItem) -> str:
-    if isinstance(item.item, str):
-        return item.item
+    if item.fields is _PLAIN:
+        return cast(str, item.item)  # anything else is refused when it is parsed
 
     assert isinstance(item.fields, FileItem)
     return item.fields.file
