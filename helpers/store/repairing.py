@@ -92,6 +92,7 @@ WHERE m.namespace = ? AND m.key = ? AND {{is_known}} ORDER BY s.id <> m.id
 """
 _HAS_NAMES = "s.namespace = m.namespace AND (s.id = m.id OR s.key = m.key)"
 _DELETE_TAGS = "DELETE FROM tags WHERE namespace = ? AND id = ?"
+_IS_TAKEN = "SELECT 1 FROM shelf WHERE namespace = ? AND doc = ? AND id <> ?"
 _FREE_DOC = "SELECT coalesce(max(doc) + 1, 0) FROM shelf WHERE namespace = ?"
 _CLEAN = """
 DELETE FROM {table} WHERE namespace = ? AND NOT EXISTS (
@@ -312,12 +313,14 @@ class _Repair:
     async def _index(self, row: Row, known: Sequence[_Known]) -> None:
         """Write a memory's rows in the memory index and the tag index; keep its access counters."""
         transaction, namespace = self.transaction, row.namespace
+        counters, doc = AccessCounters(row.created_at, 0), None
         if known:
             (accessed_at, access_count), doc = known[0].shelved
             accessed_at = mend_time(accessed_at, row.created_at)
             counters = AccessCounters(accessed_at, max(access_count, 0))
-        else:
-            counters = AccessCounters(row.created_at, 0)
+
+        # What the index knows of the memory may stand there under a damaged id.
+        if doc is None or await transaction.fetch(_IS_TAKEN, namespace, doc, row.id):
             ((doc,),) = await transaction.fetch(_FREE_DOC, namespace)
 
         await write_index_row(transaction, row, Shelved(counters, doc))

@@ -38,6 +38,8 @@ DAMAGE = (
     ("memories", "UPDATE shelf SET size = 1 WHERE key = 'k0001'"),
     ("memories", f"DELETE FROM shelf WHERE id = {ONE_ID}"),
     (None, "UPDATE shelf SET key = 'x' WHERE key = 'k0001'"),
+    (None, "UPDATE shelf SET id = 'x' WHERE key = 'k0001'"),
+    (None, "UPDATE memories SET id = 'x', score = 80 WHERE key = 'k0001'"),
     (None, "UPDATE memories SET key = 'other' WHERE key = 'k0001'"),
     (None, "UPDATE memories SET id = 'none' WHERE key = 'k0001'"),
     (None, "UPDATE memories SET namespace = 'a/b' WHERE key = 'k0001'"),
