@@ -216,7 +216,8 @@ class _Repair:
     async def run(self) -> None:
         """Mend all that a check would find."""
         transaction, namespace = self.transaction, self.namespace
-        mended = [await self._mend_memory(memory) for memory in await self._select_wrong()]
+        for memory in await self._select_wrong():
+            await self._mend_memory(memory)
         for (key,) in await transaction.fetch(_REPEATED, namespace):
             await self._renew_version(key)
 
@@ -227,11 +228,6 @@ class _Repair:
         await self._mend_history()
         for statement in _COUNT_AGAIN:
             await transaction.run(statement, *[namespace] * statement.count("?"))
-
-        # An index without such tables is one for all namespaces, and made anew as a whole.
-        if transaction.search_tables:
-            for row in mended:
-                await transaction.renew_words(row)
 
         # What terms a damaged memory had is not known.
         if await find_wrong_namespaces(transaction, namespace):
@@ -255,15 +251,18 @@ class _Repair:
             await self.transaction.run(_RAISE_VERSION, self.namespace, highest, highest)
         return wrong
 
-    async def _mend_memory(self, memory: ExaminedMemory) -> Row:
-        """Write what is left of a damaged memory, and its rows in the indexes; return it."""
-        if memory.wrong == ["search"]:
-            return memory.row
+    async def _mend_memory(self, memory: ExaminedMemory) -> None:
+        """Write what is left of a damaged memory, and what the indexes must have of it."""
+        row = memory.row
+        if memory.wrong != ["search"]:
+            known = await self._find_known(row.key)
+            if not memory.is_sound:
+                row = await self._restore(memory, known)
+            await self._index(row, known)
 
-        known = await self._find_known(memory.row.key)
-        row = memory.row if memory.is_sound else await self._restore(memory, known)
-        await self._index(row, known)
-        return row
+        # A search index without such tables is one for all namespaces, and made anew as a whole.
+        if self.transaction.search_tables:
+            await self.transaction.renew_words(row)
 
     async def _restore(self, memory: ExaminedMemory, known: Sequence[_Known]) -> Row:
         """Write what is left of a damaged memory anew, after its row was put aside; return it."""
