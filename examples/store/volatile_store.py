@@ -28,12 +28,9 @@ from abilities.helpers.store.changes import Change
 from abilities.helpers.store.checking import check_rows
 from abilities.helpers.store.engine import Engine, Work
 from abilities.helpers.store.entries import StoreRules
-from abilities.helpers.store.examining import EngineIndex
 from abilities.helpers.store.expiry import MemoriesDue, has_due
-from abilities.helpers.store.model import Row
 from abilities.helpers.store.protocol import IntegrityFinding
 from abilities.helpers.store.query import Matches, Numbers, Query, SearchPlan
-from abilities.helpers.store.search_text import fold_searchable
 from abilities.helpers.store.store import SqlStore
 from abilities.helpers.store.timeline import HistoryLimits
 from abilities.helpers.store.transaction import Columns, Transaction
@@ -74,20 +71,6 @@ ERRORS_OF_ONE_CHANGE = (
     sqlite3.ProgrammingError,
 )
 """What a change's own values cause; any other error of the database ends the whole transaction."""
-
-SAVE_WORDS = """
-INSERT INTO words (namespace, id, folded) VALUES (?, ?, ?)
-ON CONFLICT (namespace, id) DO UPDATE SET folded = excluded.folded
-"""
-DELETE_WORDS = "DELETE FROM words WHERE namespace = ? AND id = ?"
-
-INDEX = EngineIndex(
-    is_indexed="s.key = m.key",
-    is_known="s.namespace = m.namespace AND (s.id = m.id OR s.key = m.key)",
-    searched="(SELECT w.folded FROM words AS w WHERE w.namespace = m.namespace AND w.id = m.id)",
-    is_findable=lambda row, folded: bool(folded == fold_searchable(row)),
-)
-"""What a check compares with the memories."""
 
 
 @lru_cache(maxsize=1_024)
@@ -159,17 +142,6 @@ class VolatileTransaction(Transaction):
         matches = Matches(" AND ".join(conditions), query.search, tables)
         return SearchPlan(found=matches, met=matches)
 
-    @override
-    async def save_words(self, before: Row | None, after: Row | None) -> None:
-        if before is not None and (after is None or before.id != after.id):
-            await self.run(DELETE_WORDS, before.namespace, before.id)
-        if after is not None:
-            await self.renew_words(after)
-
-    @override
-    async def renew_words(self, row: Row) -> None:
-        await self.run(SAVE_WORDS, row.namespace, row.id, fold_searchable(row))
-
 
 class VolatileEngine(Engine):
     """One connection, and one thread on which calls run in the order in which they come.
@@ -235,7 +207,7 @@ class VolatileEngine(Engine):
     @override
     async def check(self, progress: Callable[[int], None], *, full: bool) -> list[IntegrityFinding]:
         """Check everything; other calls wait until it is done."""
-        work = partial(check_rows, index=INDEX, progress=progress)
+        work = partial(check_rows, progress=progress)
         return await asyncio.wrap_future(self._submit(work))
 
     @override

@@ -1,22 +1,25 @@
-"""The integrity check of every store: what memories imply is compared with what is stored."""
+"""The integrity check of every store: what memories imply is compared with what is stored.
+
+What is examined here is a whole store for a check, and one namespace for a repair.
+"""
 
 from collections import defaultdict
-from collections.abc import Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Sequence
+from itertools import count, islice
+from typing import NamedTuple
 
-from abilities.declarations.values import has_surrogate
-from abilities.helpers.store.examining import (
-    COUNT_LINKS,
-    COUNT_MEMORIES,
-    MARKS,
-    EngineIndex,
-    examine_links,
-    examine_memories,
-)
-from abilities.helpers.store.history_check import MISCOUNTED, REVIVED, UNTOLD, list_broken
+import orjson
+
+from abilities.declarations.faults import Refused
+from abilities.helpers.store.deriving import INDEX_COLUMNS, IndexRow, build_index_row
+from abilities.helpers.store.entries import ENTRY_COLUMNS, find_owner
+from abilities.helpers.store.history import ENTRY_BYTES, Entry, verify_entry
+from abilities.helpers.store.mending import mend_namespace
+from abilities.helpers.store.model import LinkRecord, Row, verify_saved
 from abilities.helpers.store.protocol import IntegrityFinding
-from abilities.helpers.store.ranking import StaleMark
+from abilities.helpers.store.ranking import ARE_STALE, LINK_COLUMNS, LinkEnds, StaleMark
 from abilities.helpers.store.recall_check import list_wrong_parts
-from abilities.helpers.store.transaction import Transaction
+from abilities.helpers.store.transaction import Statement, Transaction
 
 _MAX_EXAMPLES = 5
 _PROGRESS_ROWS = 1_000
@@ -51,9 +54,49 @@ _WORDS = {
 }
 """By the names of the findings: the sentence if all is sound, and what counts what is not."""
 
+_MEMORY_COLUMNS = ", ".join(f"m.{name}" for name in (*Row._fields, "hash"))
+_INDEX_COLUMNS = ", ".join(f"s.{name}" for name in INDEX_COLUMNS)
+_MEMORIES = f"""
+SELECT {_MEMORY_COLUMNS}, {{searched}}, (
+    SELECT JSON_LIST(t.tag) FROM tags AS t
+    WHERE t.namespace = m.namespace AND t.id = m.id AND t.archived = m.archived
+), {_INDEX_COLUMNS}
+FROM memories AS m
+LEFT JOIN shelf AS s ON s.namespace = m.namespace AND s.id = m.id AND {{is_own}}
+"""
+_LINKS = f"""
+SELECT l.namespace, {LINK_COLUMNS}, t.archived, t.score, s.archived, s.score, {ARE_STALE}
+FROM links AS l
+LEFT JOIN memories AS t ON t.namespace = l.namespace AND t.key = l.target
+LEFT JOIN memories AS s ON s.namespace = l.namespace AND s.key = l.source
+"""
+_MARKS = f"SELECT namespace, {', '.join(StaleMark._fields)} FROM stale_ranks"
+_ENTRIES = f"SELECT {ENTRY_COLUMNS} FROM history INDEXED BY history_id"
 
-_INDEX_SIZE = "SELECT count(*) FROM shelf"
+COUNT_MEMORIES = """
+SELECT namespace, 'all' AS name, archived, '' AS value, count(*) AS number FROM shelf {where}
+GROUP BY namespace, archived
+UNION ALL SELECT namespace, 'size', archived, '', sum(size) FROM shelf {where}
+GROUP BY namespace, archived
+UNION ALL SELECT namespace, 'type', archived, type, count(*) FROM shelf {where}
+GROUP BY namespace, archived, type
+UNION ALL SELECT namespace, 'importance', archived, CAST(importance AS text), count(*)
+FROM shelf {where} GROUP BY namespace, archived, importance
+UNION ALL SELECT namespace, 'tag', archived, tag, count(*) FROM tags {where}
+GROUP BY namespace, archived, tag
+"""
+"""The counters as the indexes of memories and of tags imply them."""
 
+COUNT_LINKS = """
+SELECT namespace, key, sum(outgoing) AS outgoing, sum(incoming) AS incoming FROM (
+    SELECT namespace, source AS key, count(*) AS outgoing, 0 AS incoming FROM links {where}
+    GROUP BY namespace, source
+    UNION ALL SELECT namespace, target, 0, count(*) FROM links {where} GROUP BY namespace, target
+) AS ends GROUP BY namespace, key
+"""
+"""The numbers of links of each key and to it."""
+
+_SURPLUS = "SELECT (SELECT count(*) FROM shelf) - (SELECT count(*) FROM memories)"
 _MISCOUNTED_MEMORIES = f"""
 SELECT namespace, name, archived, value FROM (
     {COUNT_MEMORIES.format(where="")}
@@ -74,19 +117,61 @@ LEFT JOIN versions AS v ON v.namespace = m.namespace
 GROUP BY m.namespace, m.version, v.number
 HAVING count(*) > 1 OR m.version < 1 OR m.version > coalesce(v.number, 0)
 """
+
+# What the last entry of a memory leads to is its version; after a deletion there is no memory.
+UNTOLD = """
+SELECT m.namespace, m.id FROM memories AS m WHERE m.version <> (
+    SELECT max(CASE h.action WHEN 'relinked' THEN h.previous ELSE h.version END)
+    FROM history AS h INDEXED BY history_id WHERE h.namespace = m.namespace AND h.id = m.id
+)
+"""
+_REVIVED = """
+SELECT p.namespace, p.id FROM purged AS p
+WHERE EXISTS (SELECT 1 FROM memories AS m WHERE m.namespace = p.namespace AND m.id = p.id)
+    OR EXISTS (
+        SELECT 1 FROM history AS h INDEXED BY history_id
+        WHERE h.namespace = p.namespace AND h.id = p.id
+    )
+"""
+_MISCOUNTED_BYTES = f"""
+SELECT namespace, 'bytes' FROM (
+    SELECT namespace, {ENTRY_BYTES} + octet_length(before) AS size FROM history
+    UNION ALL SELECT namespace, -history_bytes FROM versions
+) AS sizes GROUP BY namespace HAVING sum(size) <> 0
+"""
 _WRONG = (
     ("counters", _MISCOUNTED_LINKS),
     ("versions", _WRONG_VERSIONS),
     ("history", UNTOLD),
-    ("history", REVIVED),
-    ("history", MISCOUNTED),
+    ("history", _REVIVED),
+    ("history", _MISCOUNTED_BYTES),
 )
 """Statements that return what is wrong: its namespace and what names it there."""
 
 
+class ExaminedMemory(NamedTuple):
+    """A memory and its hash; ``wrong`` names the findings that it belongs to.
+
+    A memory that is not sound is no more than that: what follows from it is not known.
+    """
+
+    row: Row
+    hash: int
+    is_sound: bool
+    wrong: Sequence[str]
+
+
+class ExaminedLink(NamedTuple):
+    """A link, and what of it is right. It dangles if its target is missing."""
+
+    namespace: str
+    record: LinkRecord
+    is_ranked: bool
+    is_dangling: bool
+
+
 async def check_rows(
     transaction: Transaction,
-    index: EngineIndex,
     progress: Callable[[int], None],
     wrong_tables: Sequence[str] = (),
 ) -> list[IntegrityFinding]:
@@ -97,10 +182,25 @@ async def check_rows(
     memories, if an engine compares them as a whole.
     """
     wrong: dict[str, list[str]] = defaultdict(list)
-    wrong_parts = [*wrong_tables, *await list_wrong_parts(transaction)]
-    count = _count_rows(progress)
-    await _check_memories(transaction, index, wrong, count)
-    dangling = await _check_links(transaction, wrong, count)
+    advance = _count_rows(progress)
+    async for memory in examine_memories(transaction):
+        advance()
+        for finding in memory.wrong:
+            wrong[finding].append(f"{memory.row.namespace}/{memory.row.key}")
+
+    ((surplus,),) = await transaction.fetch(_SURPLUS)
+    if surplus:
+        wrong["memories"].append(f"{surplus:+} rows in the memory index")
+
+    dangling = 0
+    async for namespace, record, is_ranked, is_dangling in examine_links(transaction):
+        advance()
+        dangling += is_dangling
+        if not is_ranked:
+            wrong["links"].append(f"{namespace}/{record.source} -> {record.target}")
+
+    async for namespace, mark in find_damaged_marks(transaction):
+        wrong["links"].append(f"{namespace}/{mark.key}")
 
     async for namespace, name, archived, value in transaction.stream(_MISCOUNTED_MEMORIES):
         words = value if name == "tag" else f"{name} {archived} {value}"
@@ -110,56 +210,15 @@ async def check_rows(
         async for namespace, *words in transaction.stream(statement):
             wrong[finding].append(f"{namespace}/{' '.join(map(str, words))}")
 
-    async for entry in list_broken(transaction):
+    async for entry in find_broken_entries(transaction):
         wrong["history"].append(f"{entry.namespace}/{entry.id} {entry.version}")
 
-    wrong["search"] += [f"entries of {name}" for name in wrong_parts]
+    for name in (*wrong_tables, *await list_wrong_parts(transaction)):
+        wrong["search"].append(f"entries of {name}")
+
     findings = [build_finding(name, wrong[name], *words) for name, words in _WORDS.items()]
     findings.insert(2, _report_dangling_links(dangling))
     return findings
-
-
-async def _check_memories(
-    transaction: Transaction,
-    index: EngineIndex,
-    wrong: dict[str, list[str]],
-    count: Callable[[], None],
-) -> None:
-    number = 0
-    async for memory in examine_memories(transaction, index):
-        count()
-        number += 1
-        name = f"{memory.row.namespace}/{memory.row.key}"
-        if not memory.is_indexed:
-            wrong["memories"].append(name)
-        if memory.is_sound and not memory.has_tags:
-            wrong["tags"].append(name)
-        if memory.is_sound and not memory.is_findable:
-            wrong["search"].append(name)
-
-    ((indexed,),) = await transaction.fetch(_INDEX_SIZE)
-    if indexed != number:
-        wrong["memories"].append(f"{indexed - number:+} rows in the memory index")
-
-
-async def _check_links(
-    transaction: Transaction, wrong: dict[str, list[str]], count: Callable[[], None]
-) -> int:
-    """Check the links and the marks of stale ranks; return how many links dangle."""
-    dangling = 0
-    async for namespace, record, is_ranked, is_dangling in examine_links(transaction):
-        count()
-        dangling += is_dangling
-        if not is_ranked:
-            wrong["links"].append(f"{namespace}/{record.source} -> {record.target}")
-
-    # The ranks behind the marks are checked themselves.
-    async for namespace, *columns in transaction.stream(MARKS):
-        mark = StaleMark._make(columns)
-        if has_surrogate(namespace) or not mark.is_sound:
-            wrong["links"].append(f"{namespace}/{mark.key}")
-
-    return dangling
 
 
 def build_finding(name: str, wrong: list[str], good: str, bad: str) -> IntegrityFinding:
@@ -185,12 +244,134 @@ def _report_dangling_links(number: int) -> IntegrityFinding:
 
 def _count_rows(progress: Callable[[int], None]) -> Callable[[], None]:
     """Return what to call for each row, so that progress is reported now and then."""
-    number = 0
+    numbers = count(1)
 
-    def count() -> None:
-        nonlocal number
-        number += 1
-        if number % _PROGRESS_ROWS == 0:
+    def advance() -> None:
+        if next(numbers) % _PROGRESS_ROWS == 0:
             progress(_PROGRESS_ROWS)
 
-    return count
+    return advance
+
+
+async def examine_memories(
+    transaction: Transaction, namespace: str | None = None
+) -> AsyncIterator[ExaminedMemory]:
+    """Yield each memory of a store, or of a namespace, with what of it is wrong."""
+    text = _MEMORIES.format(
+        searched=transaction.searched, is_own=match_own_columns(transaction) or "true"
+    )
+    async for columns in transaction.stream(*_choose(text, "m.namespace", namespace)):
+        # Taken apart by the fields of their types, so that no position is written down.
+        rest = iter(columns)
+        row = Row._make(islice(rest, len(Row._fields)))
+        stored_hash = next(rest)
+        if not _is_sound(row, stored_hash):
+            yield ExaminedMemory(row, stored_hash, False, ["memories"])
+            continue
+
+        is_right = {
+            "search": transaction.is_findable(row, next(rest)),
+            "tags": _have_same_tags(row.tags, next(rest)),
+            "memories": IndexRow._make(rest) == build_index_row(row),
+        }
+        wrong = [name for name, right in is_right.items() if not right]
+        yield ExaminedMemory(row, stored_hash, True, wrong)
+
+
+def match_own_columns(transaction: Transaction) -> str:
+    """Return the SQL of whether the engine's own columns join a row s of the index to memory m."""
+    return " AND ".join(f"s.{name} = {source}" for name, source in transaction.shelf_columns)
+
+
+async def examine_links(
+    transaction: Transaction, namespace: str | None = None
+) -> AsyncIterator[ExaminedLink]:
+    """Yield each link of a store, or of a namespace, with what of it is right."""
+    width = len(LinkRecord._fields)
+    async for place, *columns in transaction.stream(*_choose(_LINKS, "l.namespace", namespace)):
+        record = LinkRecord._make(columns[:width])
+        ends = LinkEnds._make(columns[width:])
+        is_ranked = record.is_sound and ends.confirm_ranks(record)
+        yield ExaminedLink(place, record, is_ranked, ends.target_archived is None)
+
+
+async def find_damaged_marks(
+    transaction: Transaction, namespace: str | None = None
+) -> AsyncIterator[tuple[str, StaleMark]]:
+    """Yield the marks of stale ranks, and their namespaces, that no change can have made.
+
+    The ranks behind a mark are examined with the links.
+    """
+    async for place, *columns in transaction.stream(*_choose(_MARKS, "namespace", namespace)):
+        mark = StaleMark._make(columns)
+        if mend_namespace(place) != place or not mark.is_sound:
+            yield place, mark
+
+
+async def find_broken_entries(
+    transaction: Transaction, namespace: str | None = None
+) -> AsyncIterator[Entry]:
+    """Yield the entries, of a store or of a namespace, that do not lead to their memory's last."""
+    text, *values = _choose(_ENTRIES, "namespace", namespace)
+    entries: list[Entry] = []
+    async for columns in transaction.stream(f"{text} ORDER BY namespace, id, version", *values):
+        entry = Entry._make(columns)
+        if entries and find_owner(entry) != find_owner(entries[0]):
+            for broken in _list_broken(entries):
+                yield broken
+            entries = []
+        entries.append(entry)
+
+    for broken in _list_broken(entries):
+        yield broken
+
+
+def _list_broken(entries: Iterable[Entry]) -> list[Entry]:
+    """Return which entries of a memory, by rising version, do not lead on to the last one.
+
+    These are damaged ones, those before them, and those before one that is missing.
+    """
+    linked: list[Entry] = []
+    broken: list[Entry] = []
+    version: int | None = None
+
+    for entry in entries:
+        try:
+            verify_entry(entry)
+        except Refused:
+            broken += [*linked, entry]
+            linked, version = [], None
+            continue
+
+        # What was before a repair is not known for sure.
+        if entry.action != "mended" and version not in (None, entry.previous):
+            broken += linked
+            linked = []
+
+        linked.append(entry)
+        version = {"deleted": 0, "relinked": entry.previous}.get(entry.action, entry.version)
+
+    return broken
+
+
+def _choose(text: str, column: str, namespace: str | None) -> Statement:
+    """Return a statement for the rows of a namespace, or for all."""
+    return (text,) if namespace is None else (f"{text} WHERE {column} = ?", namespace)
+
+
+def _is_sound(row: Row, stored_hash: int) -> bool:
+    """Return whether a memory is as it was written, and its values are possible."""
+    try:
+        verify_saved(row, stored_hash)
+    except Refused:
+        return False
+
+    return True
+
+
+def _have_same_tags(tags: str, indexed: str) -> bool:
+    """Return whether two JSON arrays hold the same tags; damage can make the second one no JSON."""
+    try:
+        return bool(sorted(orjson.loads(tags)) == sorted(orjson.loads(indexed)))
+    except ValueError:
+        return False

@@ -82,7 +82,6 @@ async def repair_store(
 
     store = _open_postgres(url)
     try:
-        await store.prepare()
         return await store.repair(originals, progress, dry_run=dry_run)
     finally:
         await store.close()

@@ -1,6 +1,7 @@
 """What a repair of a store has in common for all stores: its report, and the file of originals."""
 
 import base64
+import math
 import os
 import secrets
 from collections.abc import Mapping
@@ -41,17 +42,15 @@ class OriginalsFile:
     """A file for damaged rows as they stood, one JSON object per line; made with the first one.
 
     Values that JSON cannot carry are objects with their bytes, ``{"base64": "…"}``. Without a path,
-    the rows are only counted. It never replaces a file.
+    nothing is written. It never replaces a file.
     """
 
     def __init__(self, path: Path | None) -> None:
         self.path = path
         self._file: BinaryIO | None = None
-        self.count = 0
 
     def add(self, table: str, columns: Mapping[str, object]) -> None:
         """Write a row. Raises FileExistsError, OSError."""
-        self.count += 1
         if self.path is None:
             return
 
@@ -93,15 +92,7 @@ def _to_json(value: object) -> object:
 
     if isinstance(value, bytes):
         return {"base64": base64.b64encode(value).decode()}
-    if isinstance(value, float):
-        return _to_json_number(value)
-
-    return value
-
-
-def _to_json_number(value: float) -> object:
-    """Return a number, or its name if JSON has no such number."""
-    if value - value != 0:  # infinite, or none
+    if isinstance(value, float) and not math.isfinite(value):
         return {"float": repr(value)}
 
     return value

@@ -3,43 +3,51 @@
 Each namespace is mended in one transaction. What is already mended stays if that is interrupted.
 """
 
-from collections.abc import Awaitable, Callable, Sequence
-from typing import Any, NamedTuple, Protocol, TypeVar
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import AbstractAsyncContextManager
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
 
 from abilities.declarations.values import JsonObject, has_surrogate, utc_now
-from abilities.helpers.store.entries import Occasion, build_entry, save_entry, take_version
-from abilities.helpers.store.examining import (
-    EngineIndex,
+from abilities.helpers.store.checking import (
+    COUNT_LINKS,
+    COUNT_MEMORIES,
+    UNTOLD,
     ExaminedMemory,
+    examine_links,
     examine_memories,
+    find_broken_entries,
+    find_damaged_marks,
+    match_own_columns,
 )
-from abilities.helpers.store.history_check import mend_history
+from abilities.helpers.store.entries import ENTRY_COLUMNS, Occasion
+from abilities.helpers.store.history import ENTRY_BYTES, Entry
 from abilities.helpers.store.mending import (
+    mend_link,
     mend_namespace,
     mend_row,
     mend_time,
     restore_row,
 )
-from abilities.helpers.store.model import IMPORTANCES, AccessCounters, Row, hash_row
+from abilities.helpers.store.model import IMPORTANCES, AccessCounters, LinkRecord, LinkRow, Row
 from abilities.helpers.store.originals import OriginalsFile, RepairReport
-from abilities.helpers.store.past import find_last_version
+from abilities.helpers.store.ranking import LinkEnds
 from abilities.helpers.store.recall_check import (
     find_wrong_namespaces,
     mend_language,
     rebuild_index,
 )
-from abilities.helpers.store.repairing_links import count_again, mend_links
 from abilities.helpers.store.saving import (
     Shelved,
     add_tags,
     is_free,
     name_mended,
+    save_mended,
+    update_row,
     write_index_row,
 )
 from abilities.helpers.store.timeline import HistoryLimits
 from abilities.helpers.store.transaction import Transaction
-
-ResultT = TypeVar("ResultT")
 
 _TABLES = (
     "memories",
@@ -55,10 +63,6 @@ _TABLES = (
     "recall_terms",
     "recall_recent",
 )
-_COLUMNS = (*Row._fields, "hash")
-_UPDATE = f"""
-UPDATE memories SET {", ".join(f"{name} = ?" for name in _COLUMNS)} WHERE namespace = ? AND key = ?
-"""
 _ROW = f"SELECT {', '.join(Row._fields)} FROM memories WHERE namespace = ? AND key = ?"
 _HIGHEST = """
 SELECT coalesce(max(version), 0) FROM history WHERE namespace = ? AND version < 4611686018427387904
@@ -84,9 +88,11 @@ _FIND_KNOWN = f"""
 SELECT {", ".join(f"s.{name}" for name in _KNOWN)}, s.importance,
     s.accessed_at, s.access_count, s.doc
 FROM memories AS m CROSS JOIN shelf AS s
-WHERE m.namespace = ? AND m.key = ? AND {{index.is_known}} ORDER BY s.id <> m.id
+WHERE m.namespace = ? AND m.key = ? AND {{is_known}} ORDER BY s.id <> m.id
 """
+_HAS_NAMES = "s.namespace = m.namespace AND (s.id = m.id OR s.key = m.key)"
 _DELETE_TAGS = "DELETE FROM tags WHERE namespace = ? AND id = ?"
+_IS_TAKEN = "SELECT 1 FROM shelf WHERE namespace = ? AND doc = ? AND id <> ?"
 _FREE_DOC = "SELECT coalesce(max(doc) + 1, 0) FROM shelf WHERE namespace = ?"
 _CLEAN = """
 DELETE FROM {table} WHERE namespace = ? AND NOT EXISTS (
@@ -94,37 +100,63 @@ DELETE FROM {table} WHERE namespace = ? AND NOT EXISTS (
 )
 """
 
+_UNMARK = "DELETE FROM stale_ranks WHERE namespace = ? AND side = ? AND key = ?"
+_DELETE_LINK = "DELETE FROM links WHERE namespace = ? AND source = ? AND target = ? AND type = ?"
+_ADD_LINK = f"""
+INSERT INTO links (namespace, {", ".join(LinkRecord._fields)})
+VALUES ({", ".join("?" * (len(LinkRecord._fields) + 1))}) ON CONFLICT DO NOTHING
+"""
+_END = "SELECT archived, score FROM memories WHERE namespace = ? AND key = ?"
 
-class RepairedStore(Protocol):
-    """What a repair asks of an engine."""
+_UNTOLD_ENTRIES = f"""
+SELECT {ENTRY_COLUMNS} FROM history INDEXED BY history_id
+WHERE namespace = ? AND id IN (SELECT id FROM ({UNTOLD} AND m.namespace = ?) AS untold)
+"""
+_DELETE_ENTRY = "DELETE FROM history WHERE namespace = ? AND version = ? AND id = ?"
+_NOTE_FORGOTTEN = """
+UPDATE versions SET forgotten = least(number, greatest(forgotten, ?)) WHERE namespace = ?
+"""
+_DELETE_REVIVED = """
+DELETE FROM purged AS p WHERE p.namespace = ? AND EXISTS (
+    SELECT 1 FROM memories AS m WHERE m.namespace = p.namespace AND m.id = p.id
+)
+"""
+_DELETE_PURGED = """
+DELETE FROM history AS h WHERE h.namespace = ? AND EXISTS (
+    SELECT 1 FROM purged AS p WHERE p.namespace = h.namespace AND p.id = h.id
+)
+"""
 
-    index: EngineIndex
-    tables: Sequence[str]
-    """Tables of the engine's own that have namespaces."""
+_COUNT_BYTES = f"""
+UPDATE versions SET history_bytes = (
+    SELECT coalesce(sum({ENTRY_BYTES} + octet_length(before)), 0) FROM history
+    WHERE history.namespace = versions.namespace
+) WHERE namespace = ?
+"""
+_COUNT_AGAIN = (
+    "DELETE FROM counters WHERE namespace = ?",
+    f"""
+    INSERT INTO counters (namespace, name, archived, value, number)
+    {COUNT_MEMORIES.format(where="WHERE namespace = ?")}
+    """,
+    "DELETE FROM link_counts WHERE namespace = ?",
+    f"""
+    INSERT INTO link_counts (namespace, key, outgoing, incoming)
+    {COUNT_LINKS.format(where="WHERE namespace = ?")}
+    """,
+    _COUNT_BYTES,
+)
+"""Statements that count what is counted, each for one namespace."""
 
-    async def write(
-        self, namespace: str, work: Callable[[Transaction], Awaitable[ResultT]]
-    ) -> ResultT:
-        """Do work in a transaction, the only one that changes a namespace; undo it in a dry run."""
-        ...
-
-    async def mend_words(
-        self, transaction: Transaction, namespace: str, rows: Sequence[Row]
-    ) -> None:
-        """Make the search index of a namespace anew, as far as it is wrong.
-
-        ``rows`` are memories that were mended, or that the search index does not have.
-        """
-        ...
+Begin = Callable[[str], AbstractAsyncContextManager[Transaction]]
+"""Begins a transaction, the only one that changes a namespace; a dry run undoes it at its end."""
 
 
 class _Known(NamedTuple):
     """What the memory index has of a memory that damage may have changed."""
 
     columns: JsonObject
-    accessed_at: str
-    access_count: int
-    doc: int
+    shelved: Shelved
 
     @classmethod
     def parse(cls, values: Sequence[Any]) -> "_Known":
@@ -134,11 +166,11 @@ class _Known(NamedTuple):
         if importance in range(len(IMPORTANCES)):
             known["importance"] = IMPORTANCES[importance]
 
-        return cls(known, accessed_at, access_count, doc)
+        return cls(known, Shelved(AccessCounters(accessed_at, access_count), doc))
 
 
 async def repair_rows(
-    store: RepairedStore,
+    begin: Begin,
     originals: OriginalsFile,
     report: RepairReport,
     progress: Callable[[int], None],
@@ -148,78 +180,54 @@ async def repair_rows(
 
     ``progress`` is called with the number of memories and links that were examined.
     """
-
-    async def find_namespaces(transaction: Transaction) -> list[str]:
-        tables = (*_TABLES, *store.tables)
+    async with begin("") as transaction:
+        await mend_language(transaction)
+        tables = (*_TABLES, *transaction.search_tables)
         statement = " UNION ".join(f"SELECT namespace FROM {table}" for table in tables)
-        return [namespace for (namespace,) in await transaction.fetch(statement)]
-
-    await store.write("", mend_language)
+        namespaces = [namespace for (namespace,) in await transaction.fetch(statement)]
 
     # First those with impossible names, because their memories move to others.
-    namespaces = await store.write("", find_namespaces)
     namespaces.sort(key=lambda name: (mend_namespace(name) == name, name))
     for place, namespace in enumerate(namespaces):
-
-        async def mend(transaction: Transaction, namespace: str = namespace) -> set[str]:
-            repair = _Repair(store, transaction, namespace, originals, report, progress, limits)
-            moved = await repair.run()
+        async with begin(namespace) as transaction:
+            repair = _Repair(transaction, namespace, originals, report, progress, limits)
+            await repair.run()
 
             # What stood in the damaged rows is on disk before the change is committed.
             report.originals = originals.save()
-            return moved
 
-        moved = await store.write(namespace, mend)
-        namespaces += sorted(moved.difference(namespaces[place + 1 :]))
+        namespaces += sorted(repair.moved.difference(namespaces[place + 1 :]))
 
 
+@dataclass
 class _Repair:
     """The repair of one namespace, in a transaction that alone changes it."""
 
-    def __init__(
-        self,
-        store: RepairedStore,
-        transaction: Transaction,
-        namespace: str,
-        originals: OriginalsFile,
-        report: RepairReport,
-        progress: Callable[[int], None],
-        limits: HistoryLimits,
-    ) -> None:
-        self._store = store
-        self._transaction = transaction
-        self._namespace = namespace
-        self._originals = originals
-        self._report = report
-        self._progress = progress
-        self._limits = limits
-        self._now = utc_now()
-        self._moved: set[str] = set()  # other namespaces that memories or links were moved to
+    transaction: Transaction
+    namespace: str
+    originals: OriginalsFile
+    report: RepairReport
+    progress: Callable[[int], None]
+    limits: HistoryLimits
+    now: str = field(default_factory=utc_now)
+    moved: set[str] = field(default_factory=set[str])
+    """Other namespaces that memories or links were moved to."""
 
-    async def run(self) -> set[str]:
-        """Mend all that a check would find; return the other namespaces that got something."""
-        transaction, namespace = self._transaction, self._namespace
-        mended: list[Row] = []
+    async def run(self) -> None:
+        """Mend all that a check would find."""
+        transaction, namespace = self.transaction, self.namespace
         for memory in await self._select_wrong():
-            if not memory.is_sound:
-                mended.append(await self._mend_memory(memory))
-            else:
-                mended.append(memory.row)
-                if not memory.is_indexed or not memory.has_tags:
-                    await self._index(memory.row, await self._find_known(memory.row.key))
-
+            await self._mend_memory(memory)
         for (key,) in await transaction.fetch(_REPEATED, namespace):
             await self._renew_version(key)
 
         # Until now the index may have told what a damaged memory was.
-        for table in ("shelf", "tags"):
+        for table in ("shelf", "tags", *transaction.search_tables):
             await transaction.run(_CLEAN.format(table=table), namespace)
-        self._moved |= await mend_links(
-            transaction, namespace, self._originals, self._report, self._progress
-        )
-        await mend_history(transaction, namespace, self._originals)
-        await count_again(transaction, namespace)
-        await self._store.mend_words(transaction, namespace, mended)
+        await self._mend_links()
+        await self._mend_history()
+        for statement in _COUNT_AGAIN:
+            await transaction.run(statement, *[namespace] * statement.count("?"))
 
         # What terms a damaged memory had is not known.
         if await find_wrong_namespaces(transaction, namespace):
@@ -228,39 +236,51 @@ class _Repair:
             for table in ("versions", "purged"):
                 await transaction.run(f"DELETE FROM {table} WHERE namespace = ?", namespace)
 
-        return self._moved
-
     async def _select_wrong(self) -> list[ExaminedMemory]:
         """Return the memories with anything wrong; let no version of a sound one be given again."""
         wrong: list[ExaminedMemory] = []
-        transaction, namespace = self._transaction, self._namespace
-        ((highest,),) = await transaction.fetch(_HIGHEST, namespace)
-        async for memory in examine_memories(transaction, self._store.index, namespace):
-            self._progress(1)
+        ((highest,),) = await self.transaction.fetch(_HIGHEST, self.namespace)
+        async for memory in examine_memories(self.transaction, self.namespace):
+            self.progress(1)
             if memory.is_sound:
                 highest = max(highest, memory.row.version)
-            if not (memory.is_indexed and memory.has_tags and memory.is_findable):
+            if memory.wrong:
                 wrong.append(memory)
 
         if highest:
-            await transaction.run(_RAISE_VERSION, namespace, highest, highest)
+            await self.transaction.run(_RAISE_VERSION, self.namespace, highest, highest)
         return wrong
 
-    async def _mend_memory(self, memory: ExaminedMemory) -> Row:
-        """Write what is left of a damaged memory anew, after its row was put aside."""
+    async def _mend_memory(self, memory: ExaminedMemory) -> None:
+        """Write what is left of a damaged memory, and what the indexes must have of it."""
         row = memory.row
-        self._originals.add("memories", {**row._asdict(), "hash": memory.hash})
-        known = await self._find_known(row.key)
+        if memory.wrong != ["search"]:
+            known = await self._find_known(row.key)
+            if not memory.is_sound:
+                row = await self._restore(memory, known)
+            await self._index(row, known)
+
+        # A search index without such tables is one for all namespaces, and made anew as a whole.
+        if self.transaction.search_tables:
+            await self.transaction.renew_words(row)
+
+    async def _restore(self, memory: ExaminedMemory, known: Sequence[_Known]) -> Row:
+        """Write what is left of a damaged memory anew, after its row was put aside; return it."""
+        row = memory.row
+        self.originals.add("memories", {**row._asdict(), "hash": memory.hash})
         for columns in await self._list_known_values(row, known):
             restored = restore_row(row, memory.hash, columns)
-            if restored is not None and await is_free(self._transaction, restored, row):
-                self._report.restored_memories += 1
-                await self._update(row, restored)
+            if restored is not None and await is_free(self.transaction, restored, row):
+                self.report.restored_memories += 1
+                await update_row(self.transaction, row, restored)
                 break
         else:
-            restored = await self._write_mended(row)
+            self.report.mended_memories += 1
+            mended = await name_mended(self.transaction, row, mend_row(row, self.now))
+            restored = await self._save(row, mended)
 
-        await self._index(restored, known)
+        if restored.namespace != self.namespace:
+            self.moved.add(restored.namespace)
         return restored
 
     async def _list_known_values(self, row: Row, known: Sequence[_Known]) -> list[JsonObject]:
@@ -268,61 +288,95 @@ class _Repair:
         values = [each.columns for each in known]
         own: JsonObject = values[0] if values else {}
         namespace = own.get("namespace", row.namespace)
-        for (key,) in await self._transaction.fetch(_MISSING_KEYS, namespace):
+        for (key,) in await self.transaction.fetch(_MISSING_KEYS, namespace):
             values.append({**own, "key": key})
 
         return values
 
-    async def _write_mended(self, row: Row) -> Row:
-        """Write a damaged memory with defaults in place of what cannot be; return it."""
-        self._report.mended_memories += 1
-        mended = await name_mended(self._transaction, row, mend_row(row, self._now))
-        return await self._save(row, mended)
-
     async def _renew_version(self, key: str) -> None:
-        ((*columns,),) = await self._transaction.fetch(_ROW, self._namespace, key)
+        ((*columns,),) = await self.transaction.fetch(_ROW, self.namespace, key)
         row = Row._make(columns)
         await self._save(row, row)
 
     async def _save(self, before: Row, row: Row) -> Row:
         """Write a memory with a new version, of which the history tells; return it."""
-        transaction, namespace = self._transaction, row.namespace
-        version = await take_version(transaction, namespace)
-        last = await find_last_version(transaction, namespace, row.id)
-
-        # What was damaged cannot come back, so the entry tells nothing of it.
-        former, saved = (
-            row._replace(version=last or max(row.version, 0)),
-            row._replace(version=version),
-        )
-        entry = build_entry(Occasion("mended", self._now, "repair"), former, saved, version)
-        await self._update(before, saved)
-        await save_entry(transaction, entry, self._limits)
-        return saved
-
-    async def _update(self, before: Row, row: Row) -> None:
-        names = (before.namespace, before.key)
-        await self._transaction.run(_UPDATE, *row, hash_row(row), *names)
-        if row.namespace != self._namespace:
-            self._moved.add(row.namespace)
+        occasion = Occasion("mended", self.now, "repair")
+        return await save_mended(self.transaction, before, row, occasion, self.limits)
 
     async def _find_known(self, key: str) -> list[_Known]:
         """Return what the memory index may have of a memory, the likeliest first."""
-        statement = _FIND_KNOWN.format(index=self._store.index)
-        found = await self._transaction.fetch(statement, self._namespace, key)
-        return list(map(_Known.parse, found))
+        is_known = match_own_columns(self.transaction) or _HAS_NAMES
+        statement = _FIND_KNOWN.format(is_known=is_known)
+        return list(map(_Known.parse, await self.transaction.fetch(statement, self.namespace, key)))
 
     async def _index(self, row: Row, known: Sequence[_Known]) -> None:
         """Write a memory's rows in the memory index and the tag index; keep its access counters."""
-        counters = AccessCounters(row.created_at, 0)
-        transaction, namespace = self._transaction, row.namespace
+        transaction, namespace = self.transaction, row.namespace
+        counters, doc = AccessCounters(row.created_at, 0), None
         if known:
-            accessed_at = mend_time(known[0].accessed_at, row.created_at)
-            counters = AccessCounters(accessed_at, max(known[0].access_count, 0))
-            doc = known[0].doc
-        else:
+            (accessed_at, access_count), doc = known[0].shelved
+            accessed_at = mend_time(accessed_at, row.created_at)
+            counters = AccessCounters(accessed_at, max(access_count, 0))
+
+        # What the index knows of the memory may stand there under a damaged id.
+        if doc is None or await transaction.fetch(_IS_TAKEN, namespace, doc, row.id):
             ((doc,),) = await transaction.fetch(_FREE_DOC, namespace)
 
         await write_index_row(transaction, row, Shelved(counters, doc))
         await transaction.run(_DELETE_TAGS, namespace, row.id)
         await add_tags(transaction, row, counters.accessed_at)
+
+    async def _mend_links(self) -> None:
+        """Mend damaged links and wrong ranks; remove damaged marks of stale ranks."""
+        transaction, namespace = self.transaction, self.namespace
+        for _, mark in [each async for each in find_damaged_marks(transaction, namespace)]:
+            await transaction.run(_UNMARK, namespace, mark.side, mark.key)
+
+        place = mend_namespace(namespace)
+        wrong: list[LinkRecord] = []
+        async for link in examine_links(transaction, namespace):
+            self.progress(1)
+            if not link.is_ranked or place != namespace:
+                wrong.append(link.record)
+
+        for record in wrong:
+            mended = record.row
+            if not record.is_sound or place != namespace:
+                self.originals.add("links", {"namespace": namespace, **record._asdict()})
+                self.report.mended_links += 1
+                mended = mend_link(mended)
+
+            await transaction.run(_DELETE_LINK, namespace, *record[:3])
+            await self._add_link(place, mended)
+
+        if wrong and place != namespace:
+            self.moved.add(place)
+
+    async def _add_link(self, namespace: str, link: LinkRow) -> None:
+        ends: list[object] = []
+        for key in (link.target, link.source):
+            found = await self.transaction.fetch(_END, namespace, key)
+            ends += found[0] if found else (None, None)
+
+        record = LinkEnds(*ends).build_record(link)
+        await self.transaction.run(_ADD_LINK, namespace, *record)
+
+    async def _mend_history(self) -> None:
+        """Remove the entries that do not lead to the present; put them aside.
+
+        A memory that changed without its history loses that.
+        """
+        transaction, namespace = self.transaction, self.namespace
+        await self._forget([each async for each in find_broken_entries(transaction, namespace)])
+        untold = await transaction.fetch(_UNTOLD_ENTRIES, namespace, namespace)
+        await self._forget(map(Entry._make, untold))
+
+        # A memory that is there counts for more than the note that it was purged.
+        for statement in (_DELETE_REVIVED, _DELETE_PURGED):
+            await transaction.run(statement, namespace)
+
+    async def _forget(self, entries: Iterable[Entry]) -> None:
+        for entry in entries:
+            self.originals.add("history", entry._asdict())
+            await self.transaction.run(_DELETE_ENTRY, self.namespace, entry.version, entry.id)
+            await self.transaction.run(_NOTE_FORGOTTEN, entry.version, self.namespace)

@@ -21,13 +21,20 @@ from abilities.helpers.store.deriving import (
     get_rank_score,
     list_tags,
 )
-from abilities.helpers.store.entries import Occasion, StoreRules, build_entry, save_entry
+from abilities.helpers.store.entries import (
+    Occasion,
+    StoreRules,
+    build_entry,
+    save_entry,
+    take_version,
+)
 from abilities.helpers.store.history import Entry
 from abilities.helpers.store.linking import delete_links, refresh_stale_ranks, update_ranks
 from abilities.helpers.store.mending import mend_row, propose_names
 from abilities.helpers.store.model import AccessCounters, Row, hash_row, verify_row, verify_saved
 from abilities.helpers.store.past import find_last_version
 from abilities.helpers.store.recall_index import INDEX_STATE, IndexState, change_terms, remove_doc
+from abilities.helpers.store.timeline import HistoryLimits
 from abilities.helpers.store.transaction import Columns, Transaction
 
 _log = logging.getLogger("abilities")
@@ -209,11 +216,11 @@ async def save_memory(
     access counters; without them, it keeps those that it has. Raises Refused if what was written
     cannot be read: invalid_stored_value.
     """
-    before, values = found.row, (*after, hash_row(after))
+    before = found.row
     if before is None:
-        await transaction.run(_INSERT, *values)
+        await transaction.run(_INSERT, *after, hash_row(after))
     else:
-        await transaction.run(_UPDATE, *values, before.namespace, before.key)
+        await update_row(transaction, before, after)
 
     await save_entry(transaction, entry, rules.history)
     await _index_memory(transaction, found, after, counters)
@@ -360,10 +367,10 @@ async def mend_memory(
     assert damaged is not None, "what is damaged exists"
     _log.warning("a damaged memory was mended before it was changed")
 
-    mended = await name_mended(transaction, damaged, mend_row(damaged, now))
-    mended = mended._replace(version=found.next_version)
     shelved = await unindex_memory(transaction, damaged.namespace, damaged.id, damaged.key)
-    await transaction.run(_UPDATE, *mended, hash_row(mended), damaged.namespace, damaged.key)
+    mended = await name_mended(transaction, damaged, mend_row(damaged, now))
+    occasion = Occasion("mended", now, caller)
+    mended = await save_mended(transaction, damaged, mended, occasion, rules.history)
     await _verify(transaction, mended)
 
     if shelved is None:
@@ -374,12 +381,6 @@ async def mend_memory(
     await _shelve(transaction, None, mended, shelved)
     await change_terms(transaction, None, mended, shelved.doc)
     await update_ranks(transaction, mended)
-
-    # What was damaged cannot come back, so the entry tells nothing of it.
-    last = await find_last_version(transaction, mended.namespace, mended.id)
-    former = mended._replace(version=last or max(int(damaged.version), 0))
-    entry = build_entry(Occasion("mended", now, caller), former, mended, mended.version)
-    await save_entry(transaction, entry, rules.history)
     return found._replace(
         row=mended,
         last_version=mended.version,
@@ -387,6 +388,26 @@ async def mend_memory(
         recall_state=None,
         damage=None,
     )
+
+
+async def save_mended(
+    transaction: Transaction, damaged: Row, mended: Row, occasion: Occasion, limits: HistoryLimits
+) -> Row:
+    """Write a mended row with a new version, of which the history tells; return it."""
+    version = await take_version(transaction, mended.namespace)
+    last = await find_last_version(transaction, mended.namespace, mended.id)
+
+    # What was damaged cannot come back, so the entry tells nothing of it.
+    former = mended._replace(version=last or max(damaged.version, 0))
+    saved = mended._replace(version=version)
+    await update_row(transaction, damaged, saved)
+    await save_entry(transaction, build_entry(occasion, former, saved, version), limits)
+    return saved
+
+
+async def update_row(transaction: Transaction, before: Row, row: Row) -> None:
+    """Write a memory in the place of what it was, and nothing that is derived from it."""
+    await transaction.run(_UPDATE, *row, hash_row(row), before.namespace, before.key)
 
 
 async def name_mended(transaction: Transaction, damaged: Row, mended: Row) -> Row:

@@ -19,12 +19,19 @@ from typing import Any, NamedTuple, Protocol, TypeVar
 
 from abilities.helpers.store.model import Row
 from abilities.helpers.store.query import Numbers, Query, SearchPlan
+from abilities.helpers.store.search_text import fold_searchable
 
 ResultT = TypeVar("ResultT")
 RecordT = TypeVar("RecordT")
 
 _PORTION = 500
 """Names that one statement is given at most."""
+
+_SAVE_WORDS = """
+INSERT INTO words (namespace, id, folded) VALUES (?, ?, ?)
+ON CONFLICT (namespace, id) DO UPDATE SET folded = excluded.folded
+"""
+_DELETE_WORDS = "DELETE FROM words WHERE namespace = ? AND id = ?"
 
 PORTION = 1_000
 """Rows that are dealt with before other calls have their turn; it takes some milliseconds."""
@@ -63,7 +70,8 @@ class ForEach(NamedTuple):
 class Transaction(Protocol):
     """A transaction, or a snapshot that is only read. A statement sees those before it.
 
-    Where a method is written out, an engine may do better, and need not.
+    Where a method is written out, an engine may do better, and need not. The search index is then a
+    table ``words`` of the searchable text of each memory.
     """
 
     is_remote: bool = False
@@ -71,6 +79,14 @@ class Transaction(Protocol):
 
     shelf_columns: tuple[tuple[str, str], ...] = ()
     """Columns that only this engine has in the memory index, and their SQL from memories AS m."""
+
+    search_tables: tuple[str, ...] = ("words",)
+    """Tables of the search index whose rows belong to one memory each, by namespace and id."""
+
+    searched: str = (
+        "(SELECT w.folded FROM words AS w WHERE w.namespace = m.namespace AND w.id = m.id)"
+    )
+    """The SQL of what the search index has of memories AS m, as `is_findable` takes it."""
 
     most_sorted: int = 10_000
     """Matches of a query that are rather all found and sorted than met along an index.
@@ -132,11 +148,21 @@ class Transaction(Protocol):
 
     async def save_words(self, before: Row | None, after: Row | None) -> None:
         """Let the search index follow a change of a memory, whose row is written or still there."""
-        ...
+        if before is not None and (after is None or before.id != after.id):
+            await self.run(_DELETE_WORDS, before.namespace, before.id)
+            before = None
+        if after is not None and (
+            before is None or fold_searchable(before) != fold_searchable(after)
+        ):
+            await self.renew_words(after)
 
     async def renew_words(self, row: Row) -> None:
         """Index the words of a memory, whatever the search index has of it."""
-        ...
+        await self.run(_SAVE_WORDS, row.namespace, row.id, fold_searchable(row))
+
+    def is_findable(self, row: Row, searched: object) -> bool:
+        """Return whether the search index has of a sound memory what it must have."""
+        return searched == fold_searchable(row)
 
     async def pause(self) -> None:
         """Let other calls have their turn, if they share the thread."""

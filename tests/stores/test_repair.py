@@ -38,6 +38,8 @@ DAMAGE = (
     ("memories", "UPDATE shelf SET size = 1 WHERE key = 'k0001'"),
     ("memories", f"DELETE FROM shelf WHERE id = {ONE_ID}"),
     (None, "UPDATE shelf SET key = 'x' WHERE key = 'k0001'"),
+    (None, "UPDATE shelf SET id = 'x' WHERE key = 'k0001'"),
+    (None, "UPDATE memories SET id = 'x', score = 80 WHERE key = 'k0001'"),
     (None, "UPDATE memories SET key = 'other' WHERE key = 'k0001'"),
     (None, "UPDATE memories SET id = 'none' WHERE key = 'k0001'"),
     (None, "UPDATE memories SET namespace = 'a/b' WHERE key = 'k0001'"),
@@ -69,6 +71,28 @@ DAMAGE = (
     ("counters", "INSERT INTO link_counts VALUES ('default', 'none', 0, 1)"),
     *(("search", statement.replace("'k1'", "'k0001'")) for statement in RECENT),
 )
+_TEXT = "CAST(x'6bff' AS TEXT)"
+NOT_UTF8 = (
+    f"UPDATE memories SET key = {_TEXT} WHERE key = 'k0001'",
+    f"UPDATE memories SET id = {_TEXT} WHERE key = 'k0001'",
+    f"UPDATE memories SET namespace = {_TEXT} WHERE key = 'k0001'",
+    f"UPDATE shelf SET id = {_TEXT} WHERE id = {ONE_ID}",
+    f"UPDATE shelf SET type = {_TEXT}, created_at = {_TEXT} WHERE id = {ONE_ID}",
+    f"UPDATE tags SET tag = {_TEXT} WHERE tag = 't' AND id = {ONE_ID}",
+    f"UPDATE tags SET id = {_TEXT} WHERE id = {ONE_ID}",
+    f"UPDATE counters SET value = {_TEXT} WHERE name = 'tag' AND value = 't'",
+    f"UPDATE link_counts SET key = {_TEXT} WHERE key = 'k0001'",
+    f"UPDATE links SET target = {_TEXT} WHERE source || target = 'k0001k0002'",
+    f"UPDATE links SET source = {_TEXT} WHERE source = 'k0001'",
+    f"UPDATE links SET type = {_TEXT}, term = {_TEXT} WHERE source = 'k0001'",
+    f"INSERT INTO stale_ranks VALUES ('{NAMESPACE}', 'target', {_TEXT}, 3, 1, 1.0, '', '')",
+    f"INSERT INTO stale_ranks VALUES ('{NAMESPACE}', 'target', 'a', 3, 1, 1.0, {_TEXT}, '')",
+)
+UNNOTICED = (
+    f"UPDATE shelf SET accessed_at = {_TEXT} WHERE id = {ONE_ID}",
+    f"INSERT INTO versions (namespace, number, forgotten) VALUES ({_TEXT}, 3, 0)",
+)
+"""What no check can find, because nothing follows from it."""
 SQLITE_DAMAGE = (
     (
         "search",
@@ -76,17 +100,13 @@ SQLITE_DAMAGE = (
     ),
     ("index", "DELETE FROM search_data WHERE id = (SELECT max(id) FROM search_data)"),
     *(("search", statement) for statement in SQLITE_RECENT),
-    (None, "UPDATE memories SET key = CAST(x'6bff' AS TEXT) WHERE key = 'k0001'"),
-    (None, "UPDATE memories SET id = CAST(x'69ff' AS TEXT) WHERE key = 'k0001'"),
-    (None, "UPDATE memories SET namespace = CAST(x'6eff' AS TEXT) WHERE key = 'k0001'"),
+    *((None, statement) for statement in NOT_UTF8),
     (None, "UPDATE memories SET summary = CAST(x'ff00' AS TEXT) WHERE key = 'k0001'"),
     (None, "UPDATE memories SET tags = CAST(x'5bff5d' AS TEXT) WHERE key = 'k0001'"),
-    (None, "UPDATE links SET source = CAST(x'6bff' AS TEXT) WHERE source = 'k0001'"),
     (None, "UPDATE links SET namespace = CAST(x'6eff' AS TEXT) WHERE source = 'k0001'"),
     (
         None,
-        "UPDATE links SET target = CAST(x'6bff' AS TEXT), weight = 9e999"
-        " WHERE source || target = 'k0001k0002'",
+        f"UPDATE links SET target = {_TEXT}, weight = 9e999 WHERE source || target = 'k0001k0002'",
     ),
     (None, "INSERT INTO search_short (search_short, rowid, grams) VALUES ('delete', 2, '6b')"),
 )
@@ -436,30 +456,7 @@ async def test_a_store_with_damaged_pages_in_use_is_not_repaired_and_says_so(
     assert tried.exit_code == 0 and "dry run" in tried.stdout
 
 
-NOT_UTF8 = "CAST(x'6bff' AS TEXT)"
-
-
-@pytest.mark.parametrize(
-    "statement",
-    [
-        f"UPDATE memories SET key = {NOT_UTF8} WHERE key = 'k0001'",
-        f"UPDATE memories SET id = {NOT_UTF8} WHERE key = 'k0001'",
-        f"UPDATE memories SET namespace = {NOT_UTF8} WHERE key = 'k0001'",
-        f"UPDATE shelf SET id = {NOT_UTF8} WHERE id = {ONE_ID}",
-        f"UPDATE shelf SET type = {NOT_UTF8}, created_at = {NOT_UTF8} WHERE id = {ONE_ID}",
-        f"UPDATE shelf SET accessed_at = {NOT_UTF8} WHERE id = {ONE_ID}",
-        f"UPDATE tags SET tag = {NOT_UTF8} WHERE id = {ONE_ID}",
-        f"UPDATE tags SET id = {NOT_UTF8} WHERE id = {ONE_ID}",
-        f"UPDATE counters SET value = {NOT_UTF8} WHERE name = 'tag'",
-        f"UPDATE link_counts SET key = {NOT_UTF8} WHERE key = 'k0001'",
-        f"UPDATE links SET target = {NOT_UTF8} WHERE source = 'k0001'",
-        f"UPDATE links SET source = {NOT_UTF8} WHERE source = 'k0001'",
-        f"UPDATE links SET type = {NOT_UTF8}, term = {NOT_UTF8} WHERE source = 'k0001'",
-        f"INSERT INTO versions (namespace, number, forgotten) VALUES ({NOT_UTF8}, 3, 0)",
-        f"INSERT INTO stale_ranks VALUES ('{NAMESPACE}', 'target', {NOT_UTF8}, 3, 1, 1.0, '', '')",
-        f"INSERT INTO stale_ranks VALUES ('{NAMESPACE}', 'target', 'a', 3, 1, 1.0, {NOT_UTF8}, '')",
-    ],
-)
+@pytest.mark.parametrize("statement", [*NOT_UTF8, *UNNOTICED])
 async def test_s16_one_damaged_name_keeps_nobody_from_the_other_memories(
     statement: str, tmp_path: Path
 ) -> None:

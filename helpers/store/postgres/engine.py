@@ -14,17 +14,17 @@ from typing_extensions import override
 from abilities.declarations.faults import Refused
 from abilities.helpers.search.terms import Language
 from abilities.helpers.store.accesses import AccessBuffer, count_accesses
+from abilities.helpers.store.checking import check_rows
 from abilities.helpers.store.engine import OPERATOR, Engine, Work
-from abilities.helpers.store.entries import StoreRules
 from abilities.helpers.store.originals import OriginalsFile, RepairReport
-from abilities.helpers.store.postgres import integrity
 from abilities.helpers.store.postgres.loop import LoopThread
 from abilities.helpers.store.postgres.pool import build_conninfo
-from abilities.helpers.store.postgres.repair import RepairedDatabase
 from abilities.helpers.store.postgres.server import Server
+from abilities.helpers.store.postgres.transaction import PostgresTransaction
 from abilities.helpers.store.postgres.write_queue import WriteJob, WriteQueue
 from abilities.helpers.store.protocol import IntegrityFinding
 from abilities.helpers.store.repairing import repair_rows
+from abilities.helpers.store.timeline import HistoryLimits
 from abilities.helpers.store.transaction import Transaction
 
 ResultT = TypeVar("ResultT")
@@ -146,35 +146,23 @@ class PostgresEngine(Engine):
 
     async def _check(self, progress: Callable[[int], None]) -> list[IntegrityFinding]:
         async with self.server.long_snapshot() as connection:
-            return await integrity.check_store(connection, progress)
+            return await check_rows(PostgresTransaction(connection), progress)
 
     async def repair(
         self,
         originals_path: Path,
         progress: Callable[[int], None],
-        rules: StoreRules,
+        limits: HistoryLimits,
         *,
         dry_run: bool,
     ) -> RepairReport:
         """Mend the store if it is damaged. Raises FileExistsError, OSError, Refused."""
-        await self.prepare()
-        return await self.loop.run(self._repair(originals_path, progress, rules, dry_run=dry_run))
-
-    async def _repair(
-        self,
-        originals_path: Path,
-        progress: Callable[[int], None],
-        rules: StoreRules,
-        *,
-        dry_run: bool,
-    ) -> RepairReport:
-        findings = await self._check(progress)
+        findings = await self.check(progress, full=True)
         report = RepairReport([finding for finding in findings if finding.state == "damaged"])
         if report.damage:
-            path = None if dry_run else originals_path
-            with closing(OriginalsFile(path)) as originals:
-                store = RepairedDatabase(self.server, dry_run=dry_run)
-                await repair_rows(store, originals, report, progress, rules.history)
+            begin = partial(self.server.long_write, dry_run=dry_run)
+            with closing(OriginalsFile(None if dry_run else originals_path)) as originals:
+                await self.loop.run(repair_rows(begin, originals, report, progress, limits))
 
         return report
 

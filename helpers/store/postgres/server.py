@@ -13,9 +13,11 @@ from abilities.helpers.search.terms import Language
 from abilities.helpers.store import migration
 from abilities.helpers.store.engine import Work
 from abilities.helpers.store.expiry import MemoriesDue
+from abilities.helpers.store.mending import mend_namespace
 from abilities.helpers.store.postgres.errors import is_conflict, translate_for_read
 from abilities.helpers.store.postgres.pool import Pool, accept_any_host
-from abilities.helpers.store.postgres.transaction import Connection, PostgresTransaction
+from abilities.helpers.store.postgres.transaction import Connection, PostgresTransaction, lock
+from abilities.helpers.store.transaction import Transaction
 from abilities.helpers.turns import TurnSlots
 
 ResultT = TypeVar("ResultT")
@@ -120,11 +122,12 @@ class Server:
             yield connection
 
     @asynccontextmanager
-    async def long_write(self, namespace: str, *, dry_run: bool) -> AsyncGenerator[Connection]:
-        """Make a connection that alone changes a namespace, without a time limit. Raises Refused.
+    async def long_write(self, namespace: str, *, dry_run: bool) -> AsyncGenerator[Transaction]:
+        """Begin a transaction that alone changes a namespace, without a time limit. Raises Refused.
 
-        What was changed is committed with the end of the block, unless it is a dry run. The pool
-        must be prepared.
+        It is committed with the end of the block, unless it is a dry run. The pool must be
+        prepared. It is for repairs, by which the memories of a namespace with an impossible name
+        move to another one.
         """
         async with (
             self._leader.own_connection() as connection,
@@ -133,7 +136,9 @@ class Server:
             for setting in ("statement", "lock", "idle_in_transaction_session"):
                 await connection.execute(f"SET LOCAL {setting}_timeout = 0".encode())
             await _begin_write(connection, namespace)
-            yield connection
+            if mend_namespace(namespace) != namespace:
+                await lock(connection, f"abilities:{mend_namespace(namespace)}")
+            yield PostgresTransaction(connection)
 
     def own_connection(self) -> AbstractAsyncContextManager[Connection]:
         """Make a connection that commits each statement, for one that no transaction may hold.

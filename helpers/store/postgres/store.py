@@ -39,4 +39,4 @@ class PostgresStore(SqlStore):
         current folder is made. A dry run changes nothing. Raises FileExistsError, OSError, Refused.
         """
         path = originals or name_originals(Path("memories"))
-        return await self.engine.repair(path, progress, self._rules, dry_run=dry_run)
+        return await self.engine.repair(path, progress, self._rules.history, dry_run=dry_run)

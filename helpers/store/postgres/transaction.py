@@ -10,10 +10,8 @@ from psycopg import AsyncConnection, AsyncCursor
 from psycopg.rows import TupleRow
 from typing_extensions import override
 
-from abilities.helpers.store.model import Row
 from abilities.helpers.store.postgres.errors import translate_postgres_error
 from abilities.helpers.store.query import Matches, Numbers, Query, SearchPlan
-from abilities.helpers.store.search_text import fold_searchable
 from abilities.helpers.store.transaction import (
     PORTION,
     Columns,
@@ -35,12 +33,6 @@ _TRANSLATIONS = (
     (r"\bRAW\(([\w.]+)\)", r"\1"),  # the server refuses texts that are not UTF-8
     (r"\bJSON_LIST\(([\w.]+)\)", r"coalesce(json_agg(\1), '[]')::text"),
 )
-
-_SAVE_WORDS = """
-INSERT INTO words (namespace, id, folded) VALUES (?, ?, ?)
-ON CONFLICT (namespace, id) DO UPDATE SET folded = excluded.folded
-"""
-_DELETE_WORDS = "DELETE FROM words WHERE namespace = ? AND id = ?"
 
 _ERRORS_OF_ONE_CHANGE = (
     psycopg.DataError,
@@ -137,22 +129,6 @@ class PostgresTransaction(Transaction):
             raise
         except Exception as error:
             return error
-
-    @override
-    async def save_words(self, before: Row | None, after: Row | None) -> None:
-        if before is not None and (after is None or before.id != after.id):
-            await self.run(_DELETE_WORDS, before.namespace, before.id)
-            before = None
-        if after is None:
-            return
-
-        folded = fold_searchable(after)
-        if before is None or folded != fold_searchable(before):
-            await self.run(_SAVE_WORDS, after.namespace, after.id, folded)
-
-    @override
-    async def renew_words(self, row: Row) -> None:
-        await self.run(_SAVE_WORDS, row.namespace, row.id, fold_searchable(row))
 
     @override
     async def stream(self, text: str, *values: object) -> AsyncIterator[Columns]:

@@ -6,7 +6,6 @@ import sqlite3
 from collections.abc import Generator
 from contextlib import closing, contextmanager
 from datetime import UTC, datetime
-from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
@@ -21,7 +20,7 @@ from abilities.helpers.store.sqlite.copying import (
 )
 from abilities.helpers.store.sqlite.errors import is_disk_full, translate_sqlite_error
 from abilities.helpers.store.sqlite.file import StoreFile, connect_to_file
-from abilities.helpers.store.sqlite.integrity import check_search_index, check_store
+from abilities.helpers.store.sqlite.integrity import find_damage
 from abilities.helpers.store.sqlite.schema import is_store, read_version
 
 
@@ -112,7 +111,7 @@ def _copy_and_check(
     with translate_copy_errors(), reserve_new_file(destination) as copy:
         copy_database(source, copy, progress)
 
-        damage = [finding for finding in check_copy(copy) if finding.state == "damaged"]
+        damage = find_damage(copy)
         if not can_be_mended(damage):
             raise UnsoundCopy(damage)
         set_journal_mode(copy, journal_mode)
@@ -130,14 +129,3 @@ def translate_copy_errors() -> Generator[None]:
         if is_disk_full(error):
             raise Refused("storage_full") from error
         raise
-
-
-def check_copy(path: Path) -> list[IntegrityFinding]:
-    """Check a store that nobody else uses, and the inside of its search index. Raises Refused.
-
-    Of a store of an older version only the file and the search index are checked.
-    """
-    with closing(connect_to_file(path, "rw")) as connection, translate_copy_errors():
-        connection.text_factory = partial(str, encoding="utf-8", errors="surrogateescape")
-        read_version(connection)
-        return [*check_store(connection, lambda _: None), check_search_index(connection)]

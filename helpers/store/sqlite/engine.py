@@ -167,9 +167,6 @@ class SqliteEngine(Engine):
 
     def _check(self, progress: Callable[[int], None], full: bool) -> list[IntegrityFinding]:
         with closing(self.connect(writing=False)) as connection:
-            connection.text_factory = partial(str, encoding="utf-8", errors="surrogateescape")
-            connection.execute("PRAGMA temp_store = FILE")  # finding repeated versions sorts all
-            connection.execute("BEGIN")
             version, *findings = check_store(connection, progress)
             findings = [version, *self.file.check_side_files(), *findings]
 

@@ -2,27 +2,16 @@
 
 import sqlite3
 from collections.abc import Callable
+from contextlib import AbstractContextManager, closing, nullcontext
+from functools import partial
+from pathlib import Path
 
 from abilities.helpers.store.checking import build_finding, check_rows
-from abilities.helpers.store.examining import EngineIndex
-from abilities.helpers.store.model import Row
 from abilities.helpers.store.protocol import IntegrityFinding
+from abilities.helpers.store.sqlite.file import connect_to_file
 from abilities.helpers.store.sqlite.schema import read_state
 from abilities.helpers.store.sqlite.search import compare_index
 from abilities.helpers.store.sqlite.transaction import run
-
-
-def _is_findable(_: Row, has_entry: int) -> bool:
-    return bool(has_entry)
-
-
-INDEX = EngineIndex(
-    is_indexed="s.memory = m.rowid",
-    is_known="s.memory = m.rowid",
-    searched="EXISTS (SELECT 1 FROM search_docsize AS d WHERE d.id = m.rowid)",
-    is_findable=_is_findable,
-)
-"""What the search index has of each memory is compared in sums alone, by `compare_index`."""
 
 
 def check_store(
@@ -31,19 +20,36 @@ def check_store(
     """Check a snapshot and return the findings in a fixed order.
 
     After the version comes the file, because damage to it explains the rest. The rows of a store
-    that is not migrated yet are not checked.
+    that is not migrated yet are not checked. The connection has no transaction, and reads damaged
+    texts from then on.
     """
-    version = _describe_version(connection)
-    file = _check_file(connection)
-    if version.state != "sound":
-        return [version, file]
-
+    read_damaged_texts(connection)
+    connection.execute("PRAGMA temp_store = FILE")  # finding repeated versions sorts all
+    connection.execute("BEGIN")
     try:
-        wrong = compare_index(connection)
-        return [version, file, *run(connection, check_rows, INDEX, progress, wrong)]
+        version = _describe_version(connection)
+        findings = [version, _check_file(connection)]
+        if version.state == "sound":
+            findings += _check_rows(connection, progress)
+
+        return findings
+    finally:
+        connection.rollback()
+
+
+def _check_rows(
+    connection: sqlite3.Connection, progress: Callable[[int], None]
+) -> list[IntegrityFinding]:
+    try:
+        return run(connection, check_rows, progress, compare_index(connection))
     except (sqlite3.Error, UnicodeDecodeError) as error:
         words = f"The store cannot be read to its end: {error}"
-        return [version, file, IntegrityFinding("store", "damaged", 1, words)]
+        return [IntegrityFinding("store", "damaged", 1, words)]
+
+
+def read_damaged_texts(connection: sqlite3.Connection) -> None:
+    """Let a connection read texts that are no UTF-8, with lone surrogates for their bytes."""
+    connection.text_factory = partial(str, encoding="utf-8", errors="surrogateescape")
 
 
 def _describe_version(connection: sqlite3.Connection) -> IntegrityFinding:
@@ -73,6 +79,24 @@ def _check_file(connection: sqlite3.Connection) -> IntegrityFinding:
     return build_finding(
         "file", damage, "The database file is intact.", "Errors in the database file"
     )
+
+
+def find_damage(
+    path: Path,
+    progress: Callable[[int], None] = lambda _: None,
+    hold: Callable[[], AbstractContextManager[None]] = nullcontext,
+) -> list[IntegrityFinding]:
+    """Return the damage that a complete check of a file finds. Raises Refused, sqlite3.Error.
+
+    ``hold`` keeps others from writing to it. Of a store of an older version only the file and the
+    search index are checked.
+    """
+    with closing(connect_to_file(path, "rw")) as connection:
+        findings = check_store(connection, progress)
+        with hold():
+            findings.append(check_search_index(connection))
+
+    return [finding for finding in findings if finding.state == "damaged"]
 
 
 def check_search_index(connection: sqlite3.Connection) -> IntegrityFinding:

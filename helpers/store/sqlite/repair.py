@@ -4,32 +4,38 @@ Whenever a repair with a new file is interrupted, the store is either the old on
 """
 
 import sqlite3
-from collections.abc import Awaitable, Callable, Generator, Sequence
-from contextlib import AbstractContextManager, closing, contextmanager, nullcontext
+from collections.abc import AsyncGenerator, Callable, Coroutine, Generator
+from contextlib import (
+    AbstractContextManager,
+    asynccontextmanager,
+    closing,
+    contextmanager,
+    nullcontext,
+)
 from functools import partial
 from pathlib import Path
-from typing import TypeVar
-
-from typing_extensions import override
+from typing import Any
 
 from abilities.helpers.search.terms import Language
 from abilities.helpers.store.model import Row
 from abilities.helpers.store.originals import OriginalsFile, RepairReport, name_originals
-from abilities.helpers.store.protocol import IntegrityFinding
 from abilities.helpers.store.recall_index import read_language
-from abilities.helpers.store.repairing import RepairedStore, repair_rows
+from abilities.helpers.store.repairing import Begin, repair_rows
 from abilities.helpers.store.search_text import fold_searchable
 from abilities.helpers.store.sqlite import schema
 from abilities.helpers.store.sqlite.backup import (
     UnsoundCopy,
     can_be_mended,
-    check_copy,
     name_replaced_store,
     translate_copy_errors,
 )
 from abilities.helpers.store.sqlite.copying import reserve_new_file, set_journal_mode, sync_file
 from abilities.helpers.store.sqlite.file import StoreFile, connect_to_file
-from abilities.helpers.store.sqlite.integrity import INDEX, check_search_index, check_store
+from abilities.helpers.store.sqlite.integrity import (
+    check_search_index,
+    find_damage,
+    read_damaged_texts,
+)
 from abilities.helpers.store.sqlite.log import StoreConnection
 from abilities.helpers.store.sqlite.salvage import salvage
 from abilities.helpers.store.sqlite.search import add_text, clear_index, compare_index
@@ -37,123 +43,14 @@ from abilities.helpers.store.sqlite.transaction import RawTransaction, complete,
 from abilities.helpers.store.timeline import HistoryLimits
 from abilities.helpers.store.transaction import Transaction
 
-ResultT = TypeVar("ResultT")
-
 _ROWS = f"SELECT rowid, {', '.join(Row._fields)} FROM memories ORDER BY rowid"
-_UNFINDABLE = f"SELECT 1 FROM memories AS m WHERE NOT {INDEX.searched} LIMIT 1"
+_UNFINDABLE = f"SELECT 1 FROM memories AS m WHERE NOT {RawTransaction.searched} LIMIT 1"
 
+_Mend = Callable[[Begin], Coroutine[Any, Any, None]]
+"""Mends all rows in transactions; it is `repair_rows` with all but its first argument."""
 
-class _RepairedFile(RepairedStore):
-    """A store that ``hold`` keeps others from changing; what is done is undone in a dry run."""
-
-    index = INDEX
-    tables = ()
-
-    def __init__(
-        self,
-        connection: sqlite3.Connection,
-        hold: Callable[[], AbstractContextManager[None]],
-        *,
-        dry_run: bool,
-    ) -> None:
-        self._connection = connection
-        self._hold = hold
-        self._end = "ROLLBACK" if dry_run else "COMMIT"
-
-    @override
-    async def write(
-        self, namespace: str, work: Callable[[Transaction], Awaitable[ResultT]]
-    ) -> ResultT:
-        with self._hold():
-            self._connection.execute("BEGIN IMMEDIATE")
-            try:
-                result = await work(RawTransaction(self._connection))
-            except BaseException:
-                self._connection.execute("ROLLBACK")
-                raise
-
-            self._connection.execute(self._end)
-            return result
-
-    @override
-    async def mend_words(
-        self, transaction: Transaction, namespace: str, rows: Sequence[Row]
-    ) -> None:
-        """Do nothing: the search index of all namespaces is one, see `mend_index`."""
-
-    async def mend_index(self, _transaction: Transaction) -> None:
-        """Make the search index of the whole store anew, if it is wrong."""
-        connection = self._connection
-        is_unfindable = connection.execute(_UNFINDABLE).fetchone() is not None
-        is_damaged = check_search_index(connection).state == "damaged"
-        if is_unfindable or is_damaged or compare_index(connection):
-            clear_index(connection)
-            for memory, *columns in connection.execute(_ROWS):
-                add_text(connection, memory, fold_searchable(Row._make(columns)))
-
-
-class _FileRepair:
-    """The repair of a file, and what it has done so far."""
-
-    def __init__(
-        self,
-        file: StoreFile,
-        originals: OriginalsFile,
-        report: RepairReport,
-        progress: Callable[[int], None],
-        *,
-        dry_run: bool,
-    ) -> None:
-        self._file = file
-        self._originals = originals
-        self._report = report
-        self._progress = progress
-        self._dry_run = dry_run
-
-    def mend_in_place(self) -> None:
-        """Mend the rows of a file whose pages are sound."""
-        with closing(self._file.open(writing=True)) as connection:
-            _read_damaged_texts(connection)
-            self._mend(connection, partial(_hold, self._file, connection), dry_run=self._dry_run)
-
-    def write_anew(self) -> None:
-        """Put a new file in place, with what can be read of one whose pages are damaged."""
-        with reserve_new_file(self._file.path) as new_path:
-            with closing(_connect(self._file.path)) as damaged:
-                damaged.execute("BEGIN")
-                schema.create(new_path, _choose_language(damaged))
-                with closing(_connect(new_path)) as new:
-                    new.execute("PRAGMA synchronous = OFF")  # it is worth nothing until it is whole
-                    new.execute("BEGIN")
-                    salvage(damaged, new, self._originals, self._report)
-                    new.execute("COMMIT")
-                    self._mend(new, nullcontext, dry_run=False)
-
-            _check_new_store(new_path)
-            if not self._dry_run:
-                self._install(new_path)
-
-    def _mend(
-        self,
-        connection: sqlite3.Connection,
-        hold: Callable[[], AbstractContextManager[None]],
-        *,
-        dry_run: bool,
-    ) -> None:
-        store = _RepairedFile(connection, hold, dry_run=dry_run)
-        limits = HistoryLimits()
-        complete(repair_rows(store, self._originals, self._report, self._progress, limits))
-        if not dry_run:
-            complete(store.write("", store.mend_index))
-
-    def _install(self, new_path: Path) -> None:
-        set_journal_mode(new_path, "WAL")
-        sync_file(new_path)
-
-        # What stood in the damaged rows is on disk before they are replaced.
-        self._report.originals = self._originals.save()
-        self._report.previous = name_replaced_store(self._file.path)
-        self._file.put_in_place(new_path, aside=self._report.previous)
+_Hold = Callable[[], AbstractContextManager[None]]
+"""Keeps all others from changing a store."""
 
 
 def repair(
@@ -170,39 +67,40 @@ def repair(
     UnsoundCopy if the new file is not sound, which is then not put in place, and what opening the
     store raises.
     """
-    file = StoreFile(store)
-    try:
+    with closing(StoreFile(store)) as file:
         file.open(writing=False).close()  # migrates it, and tells what cannot be opened at all
         with translate_copy_errors():
-            report = RepairReport(_find_damage(file, progress))
+            report = RepairReport(find_damage(store, progress, file.lock))
             path = None if dry_run else originals or name_originals(store)
             with closing(OriginalsFile(path)) as aside:
-                work = _FileRepair(file, aside, report, progress, dry_run=dry_run)
+                mend = partial(
+                    repair_rows,
+                    originals=aside,
+                    report=report,
+                    progress=progress,
+                    limits=HistoryLimits(),
+                )
                 if not report.damage:
                     return report
                 if can_be_mended(report.damage):
-                    work.mend_in_place()
+                    _mend_in_place(file, mend, dry_run=dry_run)
                 elif dry_run:
-                    work.write_anew()
+                    with _write_anew(file, mend, aside, report):
+                        pass
                 else:
                     with file.lock():
                         file.write_log_back()
-                        work.write_anew()
+                        with _write_anew(file, mend, aside, report) as new_path:
+                            _install(file, new_path, aside, report)
 
             return report
-    finally:
-        file.close()
 
 
-def _find_damage(file: StoreFile, progress: Callable[[int], None]) -> list[IntegrityFinding]:
-    with closing(_connect(file.path)) as connection:
-        connection.execute("BEGIN")
-        findings = check_store(connection, progress)
-        connection.execute("ROLLBACK")
-        with file.lock():  # it counts as a write, and others may be writing
-            findings.append(check_search_index(connection))
-
-    return [finding for finding in findings if finding.state == "damaged"]
+def _mend_in_place(file: StoreFile, mend: _Mend, *, dry_run: bool) -> None:
+    """Mend the rows of a file whose pages are sound."""
+    with closing(file.open(writing=True)) as connection:
+        read_damaged_texts(connection)
+        complete(_mend(connection, partial(_hold, file, connection), mend, dry_run=dry_run))
 
 
 @contextmanager
@@ -213,6 +111,66 @@ def _hold(file: StoreFile, connection: StoreConnection) -> Generator[None]:
         yield
 
 
+async def _mend(connection: sqlite3.Connection, hold: _Hold, mend: _Mend, *, dry_run: bool) -> None:
+    """Mend all rows of a store and then its search index, which is one of all namespaces."""
+
+    @asynccontextmanager
+    async def begin(_namespace: str) -> AsyncGenerator[Transaction]:
+        with hold():
+            connection.execute("BEGIN IMMEDIATE")
+            try:
+                yield RawTransaction(connection)
+            except BaseException:
+                connection.execute("ROLLBACK")
+                raise
+
+            connection.execute("ROLLBACK" if dry_run else "COMMIT")
+
+    await mend(begin)
+    if not dry_run:
+        async with begin(""):
+            _mend_index(connection)
+
+
+def _mend_index(connection: sqlite3.Connection) -> None:
+    """Make the search index of the whole store anew, if it is wrong."""
+    is_unfindable = connection.execute(_UNFINDABLE).fetchone() is not None
+    is_damaged = check_search_index(connection).state == "damaged"
+    if is_unfindable or is_damaged or compare_index(connection):
+        clear_index(connection)
+        for memory, *columns in connection.execute(_ROWS):
+            add_text(connection, memory, fold_searchable(Row._make(columns)))
+
+
+@contextmanager
+def _write_anew(
+    file: StoreFile, mend: _Mend, aside: OriginalsFile, report: RepairReport
+) -> Generator[Path]:
+    """Yield a sound new file with what can be read of one whose pages are damaged; remove it."""
+    with reserve_new_file(file.path) as new_path:
+        with closing(_connect(file.path)) as damaged:
+            damaged.execute("BEGIN")
+            schema.create(new_path, _choose_language(damaged))
+            with closing(_connect(new_path)) as new:
+                new.execute("PRAGMA synchronous = OFF")  # it is worth nothing until it is whole
+                new.execute("BEGIN")
+                salvage(damaged, new, aside, report)
+                new.execute("COMMIT")
+                complete(_mend(new, nullcontext, mend, dry_run=False))
+
+        set_journal_mode(new_path, "DELETE")
+        damage = find_damage(new_path)
+        if damage:
+            raise UnsoundCopy(damage)
+        yield new_path
+
+
+def _connect(path: Path) -> sqlite3.Connection:
+    connection = connect_to_file(path, "rw")
+    read_damaged_texts(connection)
+    return connection
+
+
 def _choose_language(damaged: sqlite3.Connection) -> str:
     """Return the language that the recall index of a damaged store is kept in."""
     try:
@@ -221,19 +179,11 @@ def _choose_language(damaged: sqlite3.Connection) -> str:
         return Language().name
 
 
-def _check_new_store(path: Path) -> None:
-    """Check the new store completely. Raises UnsoundCopy."""
-    set_journal_mode(path, "DELETE")
-    damage = [finding for finding in check_copy(path) if finding.state == "damaged"]
-    if damage:
-        raise UnsoundCopy(damage)
+def _install(file: StoreFile, new_path: Path, aside: OriginalsFile, report: RepairReport) -> None:
+    set_journal_mode(new_path, "WAL")
+    sync_file(new_path)
 
-
-def _connect(path: Path) -> sqlite3.Connection:
-    connection = connect_to_file(path, "rw")
-    _read_damaged_texts(connection)
-    return connection
-
-
-def _read_damaged_texts(connection: sqlite3.Connection) -> None:
-    connection.text_factory = partial(str, encoding="utf-8", errors="surrogateescape")
+    # What stood in the damaged rows is on disk before they are replaced.
+    report.originals = aside.save()
+    report.previous = name_replaced_store(file.path)
+    file.put_in_place(new_path, aside=report.previous)

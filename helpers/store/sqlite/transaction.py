@@ -92,6 +92,8 @@ class SqliteTransaction(Transaction):
     """The transaction of a connection. Its methods never wait."""
 
     shelf_columns = (("memory", "m.rowid"),)
+    search_tables = ()
+    searched = "EXISTS (SELECT 1 FROM search_docsize AS d WHERE d.id = m.rowid)"
     most_sorted = 0
 
     def __init__(self, connection: sqlite3.Connection) -> None:
@@ -153,6 +155,11 @@ class SqliteTransaction(Transaction):
         memory = self._find_rowid(row)
         remove_indexed_text(self._connection, memory)
         add_text(self._connection, memory, fold_searchable(row))
+
+    @override
+    def is_findable(self, row: Row, searched: object) -> bool:
+        """Return whether there is an entry; `compare_index` compares all of them in sums."""
+        return bool(searched)
 
     def _find_rowid(self, row: Row) -> int:
         ((memory,),) = self._connection.execute(_ROWID, (row.namespace, row.key)).fetchall()
