@@ -25,11 +25,11 @@ from abilities.declarations.faults import Refused
 from abilities.declarations.values import utc_now
 from abilities.helpers.store.accesses import AccessBuffer, count_accesses
 from abilities.helpers.store.changes import Change
+from abilities.helpers.store.changing import has_due
 from abilities.helpers.store.checking import check_rows
-from abilities.helpers.store.engine import Engine, Work
+from abilities.helpers.store.engine import Engine, MemoriesDue, Work
 from abilities.helpers.store.entries import StoreRules
 from abilities.helpers.store.examining import EngineIndex
-from abilities.helpers.store.expiry import MemoriesDue, has_due
 from abilities.helpers.store.model import Row
 from abilities.helpers.store.protocol import IntegrityFinding
 from abilities.helpers.store.query import Matches, Numbers, Query, SearchPlan

@@ -1,6 +1,6 @@
 """What a change and an import do to a memory: pure functions, the same for every store."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Literal, NamedTuple, TypeVar, cast
 
@@ -12,8 +12,10 @@ from abilities.helpers.store.model import (
     IncomingMemory,
     LinkRecord,
     LinkRow,
+    Links,
     Row,
     dump_sorted_json,
+    index_links,
 )
 
 LinkT = TypeVar("LinkT", LinkRow, LinkRecord)
@@ -71,21 +73,9 @@ class MergedMemory(NamedTuple):
     """
 
     row: Row
-    links: tuple[LinkRow, ...]
+    links: Links
     updated: tuple[str, ...]
     replaced: int = 0
-
-
-class BatchOptions(NamedTuple):
-    """How to import a batch.
-
-    ``replace`` allows memories to be replaced. ``dry_run`` writes nothing. ``quota`` is the most
-    memories that a namespace may hold; None sets no limit.
-    """
-
-    replace: bool
-    dry_run: bool
-    quota: int | None
 
 
 _OWN_REASONS = (
@@ -106,7 +96,7 @@ class MergedIncoming(NamedTuple):
 
     outcome: Outcome
     row: Row
-    links: tuple[LinkRow, ...]
+    links: Links
 
 
 def check_version(change: Change, row: Row | None) -> None:
@@ -143,10 +133,10 @@ def create_row(change: Change, namespace: str) -> Row:
     )
 
 
-def merge_change(change: Change, row: Row, links: Sequence[LinkRow]) -> MergedMemory:
+def merge_change(change: Change, row: Row, links: Links) -> MergedMemory:
     """Return the memory with the change applied; ``updated_at`` moves only if something changed.
 
-    ``links`` are the memory's links to the change's `linked_keys`, ordered by target and type.
+    ``links`` are the memory's links to the change's `linked_keys`.
     """
     columns = _merge_fields(change, row)
     merged_row = row._replace(**columns)
@@ -159,7 +149,7 @@ def merge_change(change: Change, row: Row, links: Sequence[LinkRow]) -> MergedMe
     ]
     if "importance" in updated and "memory_score" in updated and not merged_row.scored:
         updated.remove("memory_score")  # nobody set it: it only follows the importance
-    if merged_links != tuple(links):
+    if merged_links != links:
         updated.append("links")
 
     if updated:
@@ -229,9 +219,9 @@ def _append(change: Change, row: Row) -> str:
     return appended
 
 
-def merge_links(change: Change, source: str, links: Sequence[LinkRow]) -> tuple[LinkRow, ...]:
-    """Return the links after a change, unique by target and type and in that order."""
-    merged = _index_links(links)
+def merge_links(change: Change, source: str, links: Links) -> Links:
+    """Return the links of a memory after a change."""
+    merged = dict(links)
 
     for removal in change.remove_links:
         removed_kind = removal.get("type")
@@ -250,10 +240,10 @@ def merge_links(change: Change, source: str, links: Sequence[LinkRow]) -> tuple[
         weight = float(link["link_weight"]) + 0.0
         merged[target, kind] = LinkRow(source, target, kind, weight, term)
 
-    return tuple(merged[name] for name in sorted(merged))
+    return merged
 
 
-def rename_links(links: Sequence[LinkRow], old_key: str, new_key: str) -> list[LinkRow]:
+def rename_links(links: Iterable[LinkRow], old_key: str, new_key: str) -> list[LinkRow]:
     """Return links with a memory's new key in place of its old one, by source, target and type.
 
     ``links`` are all links of the memory and all that lead to its old or new key. Two of them may
@@ -282,13 +272,8 @@ def rename_link(link: LinkT, old_key: str, new_key: str) -> LinkT:
     return link
 
 
-def _index_links(links: Sequence[LinkRow]) -> dict[tuple[str, str], LinkRow]:
-    """Return links by what names them in their memory: target and type."""
-    return {(link.target, link.type): link for link in links}
-
-
 def merge_incoming(
-    incoming: IncomingMemory, row: Row | None, links: Sequence[LinkRow], *, replace: bool
+    incoming: IncomingMemory, row: Row | None, links: Links, *, replace: bool
 ) -> MergedIncoming:
     """Compare an incoming memory with the stored one, and return what to keep.
 
@@ -296,7 +281,7 @@ def merge_incoming(
     differs is "replaced" if ``replace`` is set, else the stored one is "kept". If the incoming
     memory is provisional, the stored id, times, archived state and further links are kept.
     """
-    new_row, new_links = incoming.stored.row, incoming.stored.links
+    new_row, new_links = incoming.stored.row, index_links(incoming.stored.links)
     if row is None:
         return MergedIncoming("added", new_row, new_links)
 
@@ -304,16 +289,16 @@ def merge_incoming(
         new_row = new_row._replace(
             id=row.id, created_at=row.created_at, updated_at=row.updated_at, archived=row.archived
         )
-        new_links = tuple((_index_links(links) | _index_links(new_links)).values())
+        new_links = {**links, **new_links}
 
     # The version is the store's own: an import brings none.
     new_row = new_row._replace(version=row.version)
 
-    if new_row == row and set(new_links) == set(links):
-        return MergedIncoming("unchanged", row, tuple(links))
+    if new_row == row and new_links == links:
+        return MergedIncoming("unchanged", row, links)
 
     if not replace:
-        return MergedIncoming("kept", row, tuple(links))
+        return MergedIncoming("kept", row, links)
 
     # Not before the comparison: an import whose time alone is new would be a change each time.
     if incoming.provisional:

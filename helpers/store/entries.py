@@ -8,11 +8,10 @@ from abilities.declarations.memory import Action
 from abilities.helpers.store.history import (
     ENTRY_BYTES,
     Entry,
-    Links,
     describe_before,
     seal,
 )
-from abilities.helpers.store.model import LinkRow, Row
+from abilities.helpers.store.model import NO_LINKS, LinkChange, Row
 from abilities.helpers.store.requests import check_values
 from abilities.helpers.store.timeline import HistoryLimits
 from abilities.helpers.store.transaction import Transaction, fetch_named
@@ -75,26 +74,6 @@ class Occasion(NamedTuple):
     action: Action
     made_at: str
     caller: str
-
-
-class LinkChange(NamedTuple):
-    """Links of a memory before and after a change; those that it left alone may be missing."""
-
-    before: Links
-    after: Links
-
-    @classmethod
-    def build(cls, before: Iterable[LinkRow], after: Iterable[LinkRow]) -> "LinkChange":
-        """Index the links by what names them."""
-        return cls(index_links(before), index_links(after))
-
-
-NO_LINKS = LinkChange({}, {})
-
-
-def index_links(links: Iterable[LinkRow]) -> Links:
-    """Return links by what names them in their memory, whatever key that has."""
-    return {(link.target, link.type): link._replace(source="") for link in links}
 
 
 def build_entry(
@@ -187,32 +166,6 @@ async def save_relinked(
         entries.append(build_entry(occasion, row, row, renamed.version, changes[key]))
 
     await add_entries(transaction, entries)
-
-
-def compare_relinked(
-    before: Iterable[LinkRow], after: Iterable[LinkRow], old_key: str, new_key: str
-) -> dict[str, LinkChange]:
-    """Return how links of other memories followed one that was renamed, by their keys."""
-    former = _group_by_source(before, old_key)
-    present = _group_by_source(after, new_key)
-
-    changes: dict[str, LinkChange] = {}
-    for key, links in former.items():
-        change = LinkChange.build(links, present.get(key, []))
-        if change.before != change.after:
-            changes[key] = change
-
-    return changes
-
-
-def _group_by_source(links: Iterable[LinkRow], without: str) -> dict[str, list[LinkRow]]:
-    """Return links by the memories that have them, without one of these."""
-    grouped: dict[str, list[LinkRow]] = {}
-    for link in links:
-        if link.source != without:
-            grouped.setdefault(link.source, []).append(link)
-
-    return grouped
 
 
 async def delete_history(

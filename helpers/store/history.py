@@ -5,7 +5,7 @@ change replaced, and nothing else: an earlier state is the present one, with the
 undone, the newest first.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple, cast
 
 import orjson
@@ -13,15 +13,17 @@ import orjson
 from abilities.declarations.faults import Refused
 from abilities.declarations.memory import Action
 from abilities.helpers.store.changes import FIELD_NAMES, Change, merge_links, rename_links
-from abilities.helpers.store.model import LinkRow, Row, dump_sorted_json, hash_values
+from abilities.helpers.store.model import (
+    LinkRow,
+    Links,
+    Row,
+    dump_sorted_json,
+    hash_values,
+    index_links,
+)
 
 _DERIVED = ("namespace", "version", "updated_at")
 """Columns that a change always sets, and that say nothing about what it changed."""
-
-LinkName = tuple[str, str]
-"""The target and the type of a link, which name it in its memory."""
-
-Links = Mapping[LinkName, LinkRow]
 
 
 class Entry(NamedTuple):
@@ -78,7 +80,8 @@ def describe_before(
     deleted, null if there was none. ``links`` lists the links that were added, changed or removed,
     each as it was: target, type, weight and term, or target and type alone if there was none.
 
-    The links may be limited to those that the change concerns.
+    The links may be limited to those that the change concerns. Their sources do not count, so that
+    links that only follow the memory's own new key are as they were.
     """
     replaced: dict[str, Any] = {"row": None}
     if before is not None:
@@ -91,10 +94,10 @@ def describe_before(
 
     links: list[Sequence[object]] = []
     for name in sorted(links_before.keys() | links_after.keys()):
-        link = links_before.get(name)
+        link, later = links_before.get(name), links_after.get(name)
         if link is None:
             links.append(name)
-        elif link != links_after.get(name):
+        elif later is None or (link.weight, link.term) != (later.weight, later.term):
             links.append((*name, link.weight, link.term))
     if links:
         replaced["links"] = links
@@ -285,14 +288,12 @@ def restore_row(change: Change, present: Row | None, wanted: Row) -> Row:
     return row
 
 
-def restore_links(change: Change, row: Row, wanted: State) -> dict[LinkName, LinkRow]:
+def restore_links(change: Change, row: Row, wanted: State) -> Links:
     """Return the links of a restored version; those to the memory itself follow its key.
 
     Of two that become one by that, the same one stays as in a rename. Then come the links that the
     change itself adds or removes.
     """
     assert wanted.row is not None, "a version that was found has a row"
-    links = rename_links(tuple(wanted.links.values()), wanted.row.key, row.key)
-    links = list(merge_links(change, row.key, links))
-
-    return {(link.target, link.type): link for link in links}
+    links = rename_links(wanted.links.values(), wanted.row.key, row.key)
+    return merge_links(change, row.key, index_links(links))

@@ -1,7 +1,7 @@
 """A memory and its links as stores keep them, and the hashes that reveal damage to them."""
 
 import math
-from collections.abc import Container, Sequence
+from collections.abc import Container, Iterable, Mapping, Sequence
 from hashlib import blake2b
 from typing import NamedTuple, cast
 
@@ -73,6 +73,28 @@ class LinkRow(NamedTuple):
             data["term"] = self.term
 
         return data
+
+
+LinkName = tuple[str, str]
+"""The target and the type of a link, which name it in its memory."""
+
+Links = Mapping[LinkName, LinkRow]
+"""Links of one memory."""
+
+
+def index_links(links: Iterable[LinkRow]) -> dict[LinkName, LinkRow]:
+    """Return links of one memory by what names them."""
+    return {(link.target, link.type): link for link in links}
+
+
+class LinkChange(NamedTuple):
+    """Links of a memory before and after a change; those that it left alone may be missing."""
+
+    before: Links
+    after: Links
+
+
+NO_LINKS = LinkChange({}, {})
 
 
 class StoredMemory(NamedTuple):

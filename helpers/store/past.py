@@ -14,8 +14,8 @@ from abilities.helpers.store.history import (
     rewind_to_time,
     verify_entry,
 )
-from abilities.helpers.store.linking import select_sound
-from abilities.helpers.store.model import LinkRecord, Row, StoredMemory, verify_row
+from abilities.helpers.store.model import Row, StoredMemory, verify_row
+from abilities.helpers.store.reads import read_links
 from abilities.helpers.store.timeline import ChangePage, MemoryChange, MemoryHistory, MemoryName
 from abilities.helpers.store.transaction import Columns, Transaction, fetch_named
 
@@ -24,7 +24,6 @@ _LAST_VERSION = 2**63 - 1
 
 _ROW_BY_ID = f"SELECT {_ROW_COLUMNS}, hash FROM memories WHERE namespace = ? AND id = ?"
 _ROW_BY_KEY = f"SELECT {_ROW_COLUMNS}, hash FROM memories WHERE namespace = ? AND key = ?"
-_LINKS = f"SELECT {', '.join(LinkRecord._fields)} FROM links WHERE namespace = ? AND source = ?"
 _ENTRIES = f"""
 SELECT {ENTRY_COLUMNS} FROM history INDEXED BY history_id
 WHERE namespace = ? AND id = ? AND version > ? AND version < ? ORDER BY version DESC LIMIT ?
@@ -212,9 +211,7 @@ async def read_state(transaction: Transaction, row: Row | None) -> State:
     if row is None:
         return State(None, {})
 
-    found = await transaction.fetch(_LINKS, row.namespace, row.key)
-    links = await select_sound(transaction, list(map(LinkRecord._make, found)))
-    return State(row, {(link.target, link.type): link for link in links})
+    return State(row, await read_links(transaction, row.namespace, row.key))
 
 
 async def read_earlier(

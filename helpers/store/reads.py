@@ -4,7 +4,15 @@ from collections.abc import Iterable, Sequence
 
 from abilities.declarations.faults import Refused
 from abilities.helpers.store.linking import select_sound
-from abilities.helpers.store.model import LinkRecord, LinkRow, Row, StoredMemory, verify_row
+from abilities.helpers.store.model import (
+    LinkRecord,
+    LinkRow,
+    Links,
+    Row,
+    StoredMemory,
+    index_links,
+    verify_row,
+)
 from abilities.helpers.store.protocol import Backlinks
 from abilities.helpers.store.ranking import LINK_COLUMNS, BestLinks
 from abilities.helpers.store.transaction import Columns, Transaction
@@ -30,7 +38,6 @@ _LINKS = f"""
 SELECT {LINK_COLUMNS} FROM links AS l INDEXED BY links_name
 WHERE l.namespace = ? AND l.source = ?
 """
-_BY_NAME = "ORDER BY l.target, l.type"
 
 
 async def read(
@@ -130,17 +137,14 @@ async def read_backlinks(
 
 async def read_links_to(
     transaction: Transaction, namespace: str, source: str, targets: Sequence[str]
-) -> list[LinkRow]:
-    """Return a memory's links to some others, damaged or not, by target and type."""
-    statement = f"{_LINKS} AND l.target = ANY (?) {_BY_NAME}"
+) -> Links:
+    """Return a memory's links to some others, damaged or not."""
+    statement = f"{_LINKS} AND l.target = ANY (?)"
     rows = await transaction.fetch(statement, namespace, source, list(targets))
-    return [LinkRecord._make(columns).row for columns in rows]
+    return index_links(LinkRecord._make(columns).row for columns in rows)
 
 
-async def read_all_links(
-    transaction: Transaction, namespace: str, source: str
-) -> tuple[list[LinkRow], int]:
-    """Return all sound links of a memory, by target and type, and the number of damaged ones."""
-    rows = await transaction.fetch(f"{_LINKS} {_BY_NAME}", namespace, source)
-    sound = await select_sound(transaction, list(map(LinkRecord._make, rows)))
-    return sound, len(rows) - len(sound)
+async def read_links(transaction: Transaction, namespace: str, source: str) -> Links:
+    """Return all sound links of a memory."""
+    rows = await transaction.fetch(_LINKS, namespace, source)
+    return index_links(await select_sound(transaction, list(map(LinkRecord._make, rows))))

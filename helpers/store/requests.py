@@ -50,7 +50,7 @@ def check_change(namespace: str, change: Change) -> None:
     # Trying it shows what has the wrong type, whatever the fields are.
     try:
         check_names(namespace, *change.linked_keys)
-        merge_change(change, create_row(change, namespace), [])
+        merge_change(change, create_row(change, namespace), {})
     except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError):
         raise Refused("wrong_type") from None
 

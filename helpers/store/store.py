@@ -16,9 +16,8 @@ from abilities.helpers.search.recall import RecallRequest
 from abilities.helpers.search.terms import Language
 from abilities.helpers.store import (
     changing,
-    exporting,
-    importing,
     listing,
+    moving,
     past,
     queries,
     reads,
@@ -26,9 +25,15 @@ from abilities.helpers.store import (
     recalling,
     walking,
 )
-from abilities.helpers.store.changes import BatchOptions, Change, Outcome, list_outcomes
-from abilities.helpers.store.changing import BatchUndone
-from abilities.helpers.store.engine import OPERATOR, READ_SECONDS, Engine, write_mark
+from abilities.helpers.store.changes import Change, Outcome, list_outcomes
+from abilities.helpers.store.changing import FIRST_DUE, BatchUndone, DueMemory
+from abilities.helpers.store.engine import (
+    OPERATOR,
+    READ_SECONDS,
+    Engine,
+    MemoriesDue,
+    write_mark,
+)
 from abilities.helpers.store.entries import (
     MOST_TRIMMED,
     StoreRules,
@@ -37,7 +42,6 @@ from abilities.helpers.store.entries import (
     list_namespaces,
     trim,
 )
-from abilities.helpers.store.expiry import FIRST_DUE, DueMemory, MemoriesDue
 from abilities.helpers.store.history import DamagedEntry, Entry
 from abilities.helpers.store.model import DamagedMemory, IncomingMemory, StoredMemory
 from abilities.helpers.store.protocol import (
@@ -262,28 +266,28 @@ class SqlStore(ServableStore):
     async def read_page(
         self, after: tuple[str, str], limit: int
     ) -> list[StoredMemory | DamagedMemory]:
-        return await self._read(OPERATOR, exporting.read_page, after, limit)
+        return await self._read(OPERATOR, moving.read_page, after, limit)
 
     @override
     async def count_memories(self) -> int:
-        return await self._read(OPERATOR, exporting.count_memories)
+        return await self._read(OPERATOR, moving.count_memories)
 
     @override
     async def import_batch(
         self, memories: Sequence[IncomingMemory], *, replace: bool = False, dry_run: bool = False
     ) -> list[Outcome | Exception]:
-        limits = self._rules.history
-        options = BatchOptions(replace, dry_run, self._rules.quota)
+        rules = self._rules
         if dry_run:
-            return await self._read(OPERATOR, importing.try_imports, memories, options, limits)
+            work = partial(moving.try_imports, memories=memories, rules=rules, replace=replace)
+            return await self._read(OPERATOR, work)
 
         # One write per memory, because a savepoint costs as much as was written since it began.
         # Those that wait together share a transaction all the same.
         waiting: list[Awaitable[Outcome]] = []
         for memory in memories:
-            work = partial(importing.import_memory, incoming=memory, options=options, limits=limits)
+            store = partial(moving.import_memory, incoming=memory, rules=rules, replace=replace)
             namespace = memory.stored.row.namespace
-            waiting.append(self._engine.write(namespace, work, is_patient=True))
+            waiting.append(self._engine.write(namespace, store, is_patient=True))
 
         settled = await asyncio.gather(*waiting, return_exceptions=True)
         return list_outcomes(settled)
@@ -331,7 +335,7 @@ class SqlStore(ServableStore):
     async def read_entries(
         self, after: tuple[str, str, int], limit: int
     ) -> list[Entry | DamagedEntry]:
-        return await self._read(OPERATOR, exporting.read_entries, after, limit)
+        return await self._read(OPERATOR, moving.read_entries, after, limit)
 
     @override
     async def import_entries(self, entries: Sequence[Entry]) -> int:

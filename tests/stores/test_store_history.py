@@ -19,7 +19,7 @@ import pytest
 from abilities.declarations.faults import Refused
 from abilities.helpers.search.recall import RecallRequest
 from abilities.helpers.search.terms import Language, split_question
-from abilities.helpers.store import changing, expiry
+from abilities.helpers.store import changing
 from abilities.helpers.store.changes import Change
 from abilities.helpers.store.entries import StoreRules
 from abilities.helpers.store.model import StoredMemory
@@ -701,7 +701,7 @@ async def test_many_memories_expire_in_several_transactions(
     place: StorePlace, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A damaged one among them stays as it is, and holds up none."""
-    monkeypatch.setattr(expiry, "MOST_EXPIRED", 4)
+    monkeypatch.setattr(changing, "MOST_EXPIRED", 4)
     fields = {"type": "core", "content": "x", "expires_at": SOON}
     async with place.open() as store:
         await put(store, "stays")

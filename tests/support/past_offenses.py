@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from abilities.helpers.store import changing, entries, forgetting, history, restoring
-from abilities.helpers.store.expiry import DueMemory
+from abilities.helpers.store import changing, entries, history
+from abilities.helpers.store.changing import DueMemory
 from abilities.helpers.store.history import Entry, State
 from abilities.helpers.store.model import dump_sorted_json
 from abilities.helpers.store.protocol import WriteResult
@@ -35,7 +35,7 @@ def lose_a_link(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def give_a_version_twice(monkeypatch: pytest.MonkeyPatch) -> None:
     """Give restored memories the version that the namespace gave last."""
-    restore_memory = restoring.restore_memory
+    restore_memory = changing.restore_memory
 
     async def restore_again(
         transaction: Transaction, namespace: str, memory_id: str, found: Found, *rest: Any
@@ -48,7 +48,7 @@ def give_a_version_twice(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def keep_what_was_purged(monkeypatch: pytest.MonkeyPatch) -> None:
     """Delete a memory that is to be purged, and keep its history."""
-    monkeypatch.setattr(forgetting, "delete_history", _do_nothing_later)
+    monkeypatch.setattr(changing, "delete_history", _do_nothing_later)
 
 
 def forget_who_followed(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -76,7 +76,7 @@ def restore_without_tags(monkeypatch: pytest.MonkeyPatch) -> None:
     def restore_less(*arguments: Any) -> Any:
         return restore_row(*arguments)._replace(tags="[]")
 
-    monkeypatch.setattr(restoring, "restore_row", restore_less)
+    monkeypatch.setattr(changing, "restore_row", restore_less)
 
 
 def undo_too_little(monkeypatch: pytest.MonkeyPatch) -> None:

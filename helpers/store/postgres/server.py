@@ -10,8 +10,7 @@ import psycopg
 
 from abilities.declarations.faults import Refused
 from abilities.helpers.search.terms import Language
-from abilities.helpers.store.engine import Work
-from abilities.helpers.store.expiry import MemoriesDue
+from abilities.helpers.store.engine import MemoriesDue, Work
 from abilities.helpers.store.postgres.errors import is_conflict, translate_for_read
 from abilities.helpers.store.postgres.pool import Pool, accept_any_host
 from abilities.helpers.store.postgres.statements import (
