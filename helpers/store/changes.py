@@ -31,6 +31,11 @@ FIELD_NAMES = {"score": "memory_score", "scored": "memory_score"}
 """Columns whose field has another name."""
 
 
+def name_fields(columns: Iterable[str]) -> tuple[str, ...]:
+    """Return the fields that columns stand for; two columns stand for one field, named once."""
+    return tuple(dict.fromkeys(FIELD_NAMES.get(name, name) for name in columns))
+
+
 @dataclass(frozen=True, slots=True)
 class Change:
     """One change to one memory, named by ``id`` or ``key`` or both.
@@ -142,13 +147,9 @@ def merge_change(change: Change, row: Row, links: Links) -> MergedMemory:
     merged_row = row._replace(**columns)
     merged_links = merge_links(change, merged_row.key, links)
 
-    updated = [
-        FIELD_NAMES.get(name, name)
-        for name in columns
-        if getattr(merged_row, name) != getattr(row, name)
-    ]
-    if "importance" in updated and "memory_score" in updated and not merged_row.scored:
-        updated.remove("memory_score")  # nobody set it: it only follows the importance
+    updated = [name for name in columns if getattr(merged_row, name) != getattr(row, name)]
+    if "importance" in updated and "score" in updated and not merged_row.scored:
+        updated.remove("score")  # nobody set it: it only follows the importance
     if merged_links != links:
         updated.append("links")
 
@@ -160,8 +161,7 @@ def merge_change(change: Change, row: Row, links: Links) -> MergedMemory:
     if change.kind == "store" and "content" in updated:
         replaced = row.version
 
-    # Two columns, score and scored, stand for one field, which is named once.
-    return MergedMemory(merged_row, merged_links, tuple(dict.fromkeys(updated)), replaced)
+    return MergedMemory(merged_row, merged_links, name_fields(updated), replaced)
 
 
 def _merge_fields(change: Change, row: Row) -> JsonObject:

@@ -9,16 +9,8 @@ from typing import NamedTuple
 from abilities.declarations.faults import Refused
 from abilities.helpers.store.changes import Change, check_version, create_row, merge_change
 from abilities.helpers.store.engine import MemoriesDue
-from abilities.helpers.store.entries import (
-    Occasion,
-    StoreRules,
-    build_entry,
-    delete_history,
-    save_entry,
-    save_relinked,
-    take_version,
-)
 from abilities.helpers.store.history import (
+    MemoryName,
     State,
     list_restored,
     name_action,
@@ -29,12 +21,19 @@ from abilities.helpers.store.linking import LinkMoves, move_links
 from abilities.helpers.store.mending import list_replaced
 from abilities.helpers.store.model import NO_LINKS, LinkChange, Links, StoredMemory
 from abilities.helpers.store.past import (
+    Occasion,
+    StoreRules,
+    build_entry,
     check_unpurged,
+    delete_history,
     find_last_key,
     find_named,
     list_deleted_before,
     read_earlier,
     read_state,
+    save_entry,
+    save_relinked,
+    take_version,
 )
 from abilities.helpers.store.protocol import WriteResult
 from abilities.helpers.store.reads import load_memory, read_links, read_links_to
@@ -48,7 +47,6 @@ from abilities.helpers.store.saving import (
     mend_memory,
     write_memory,
 )
-from abilities.helpers.store.timeline import MemoryName
 from abilities.helpers.store.transaction import Transaction
 
 SHOWN_LINKS = 20

@@ -1,4 +1,4 @@
-"""What a store keeps of the states that its memories had: pure functions, the same for every store.
+"""What a store keeps of the states that its memories had, and for how long: all of it pure.
 
 Every change of a memory adds an entry to the history of its namespace. The entry holds what the
 change replaced, and nothing else: an earlier state is the present one, with the entries since then
@@ -6,13 +6,14 @@ undone, the newest first.
 """
 
 from collections.abc import Iterable, Sequence
-from typing import Any, NamedTuple, cast
+from datetime import datetime, timedelta
+from typing import Any, Literal, NamedTuple, cast
 
 import orjson
 
 from abilities.declarations.faults import Refused
 from abilities.declarations.memory import Action
-from abilities.helpers.store.changes import FIELD_NAMES, Change, merge_links, rename_links
+from abilities.helpers.store.changes import Change, merge_links, name_fields, rename_links
 from abilities.helpers.store.model import (
     LinkRow,
     Links,
@@ -148,16 +149,11 @@ def name_action(change: Change, before: Row | None, after: Row | None) -> Action
 def list_changed(entry: Entry) -> list[str]:
     """Return the names of the fields that an entry's change replaced; none if it created one."""
     before = orjson.loads(entry.before)
-    columns: list[str] = list(before["row"] or ())
-    fields: list[str] = []
-
-    for column in columns:
-        if column not in _DERIVED:
-            fields.append(FIELD_NAMES.get(column, column))
+    columns = [name for name in before["row"] or () if name not in _DERIVED]
     if before.get("links"):
-        fields.append("links")
+        columns.append("links")
 
-    return list(dict.fromkeys(fields))  # two columns stand for one field
+    return list(name_fields(columns))
 
 
 def list_restored(before: State, after: State) -> tuple[str, ...]:
@@ -165,14 +161,14 @@ def list_restored(before: State, after: State) -> tuple[str, ...]:
     if before.row is None or after.row is None:
         return ()
 
-    updated: list[str] = []
-    for column in Row._fields:
-        if column not in _DERIVED and _differs(column, before.row, after.row):
-            updated.append(FIELD_NAMES.get(column, column))
+    columns: list[str] = []
+    for name in Row._fields:
+        if name not in _DERIVED and _differs(name, before.row, after.row):
+            columns.append(name)
     if before.links != after.links:
-        updated.append("links")
+        columns.append("links")
 
-    return tuple(dict.fromkeys(updated))  # two columns stand for one field
+    return name_fields(columns)
 
 
 def rewind(state: State, entries: Iterable[Entry], version: int) -> State:
@@ -193,22 +189,17 @@ def rewind(state: State, entries: Iterable[Entry], version: int) -> State:
     return state
 
 
-def rewind_change(state: State, entries: Iterable[Entry]) -> State:
-    """Return the state that a memory had before its last change, given its entries, newest first.
+def find_previous(entries: Iterable[Entry]) -> int:
+    """Return the version that a memory had before its last change, given its entries, newest first.
 
     A new key of another memory that it links to is no change of its own. Raises Refused:
-    version_not_found if there was no such state, or it is no longer known, checksum_mismatch.
+    version_not_found if no such change is known, checksum_mismatch.
     """
     for entry in entries:
-        state = undo(state, verify_entry(entry))
-        if entry.action != "relinked":
-            break
-    else:
-        raise Refused("version_not_found")
+        if verify_entry(entry).action != "relinked":
+            return entry.previous
 
-    if state.row is None:
-        raise Refused("version_not_found")
-    return state
+    raise Refused("version_not_found")
 
 
 def _is_part_of(entry: Entry, version: int) -> bool:
@@ -233,15 +224,6 @@ def rewind_to_time(state: State, entries: Iterable[Entry], time: str) -> State:
         raise Refused("version_not_found")
 
     return state
-
-
-def parse_entry(columns: Sequence[Any]) -> Entry | DamagedEntry:
-    """Return the entry of some columns, or say that it is damaged."""
-    entry = Entry._make(columns)
-    try:
-        return verify_entry(entry)
-    except Refused:
-        return DamagedEntry(entry.namespace, entry.version, entry.id)
 
 
 def undo(state: State, entry: Entry) -> State:
@@ -297,3 +279,67 @@ def restore_links(change: Change, row: Row, wanted: State) -> Links:
     assert wanted.row is not None, "a version that was found has a row"
     links = rename_links(wanted.links.values(), wanted.row.key, row.key)
     return merge_links(change, row.key, index_links(links))
+
+
+class MemoryName(NamedTuple):
+    """A memory, named by its id or its key; a key that it no longer has names it too."""
+
+    id: str | None = None
+    key: str | None = None
+
+
+class MemoryHistory(NamedTuple):
+    """A page of a memory's history, newest first.
+
+    ``row`` is the memory as it is now, None if it was deleted. ``has_more`` says that older entries
+    follow; ``earliest`` is the oldest version that can be restored.
+    """
+
+    row: Row | None
+    entries: tuple[Entry, ...]
+    has_more: bool
+    earliest: int
+
+
+class MemoryChange(NamedTuple):
+    """A change as those learn of it who keep a copy of a namespace.
+
+    ``key`` is the memory's key now, or the last one of a deleted memory. ``action`` is "purged"
+    for a memory whose history is gone; then only its id is known.
+    """
+
+    version: int
+    id: str
+    key: str
+    action: Action | Literal["purged"]
+    made_at: str
+    caller: str
+
+
+class ChangePage(NamedTuple):
+    """Changes of a namespace in the order of their versions.
+
+    ``next`` is the version to go on from. ``is_complete`` is False if older changes after the
+    version asked for are no longer known.
+    """
+
+    changes: tuple[MemoryChange, ...]
+    next: int
+    has_more: bool
+    is_complete: bool
+
+
+class HistoryLimits(NamedTuple):
+    """How long a namespace keeps its history, and up to how many bytes; older entries go first."""
+
+    days: int = 90
+    max_bytes: int = 256 * 2**20
+
+    def find_cutoff(self, now: str) -> str:
+        """Return the time from which on entries are young enough; empty if all are."""
+        try:
+            cutoff = datetime.fromisoformat(now) - timedelta(days=self.days)
+        except OverflowError:
+            return ""
+
+        return cutoff.isoformat(timespec="milliseconds").replace("+00:00", "Z")

@@ -3,9 +3,9 @@
 from collections.abc import AsyncIterator, Iterable, Sequence
 
 from abilities.declarations.faults import Refused
-from abilities.helpers.store.entries import ENTRY_COLUMNS, find_owner
 from abilities.helpers.store.history import ENTRY_BYTES, Entry, verify_entry
 from abilities.helpers.store.originals import OriginalsFile
+from abilities.helpers.store.past import ENTRY_COLUMNS, find_owner
 from abilities.helpers.store.transaction import Transaction
 
 _ENTRIES = f"""

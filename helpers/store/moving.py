@@ -5,14 +5,6 @@ from collections.abc import Sequence
 from abilities.declarations.faults import Refused
 from abilities.declarations.values import utc_now
 from abilities.helpers.store.changes import Outcome, merge_incoming
-from abilities.helpers.store.entries import (
-    ENTRY_COLUMNS,
-    Occasion,
-    StoreRules,
-    add_entries,
-    build_entry,
-    save_entry,
-)
 from abilities.helpers.store.history import DamagedEntry, Entry, verify_entry
 from abilities.helpers.store.linking import select_sound
 from abilities.helpers.store.mending import mend_row
@@ -28,7 +20,16 @@ from abilities.helpers.store.model import (
     StoredMemory,
     verify_row,
 )
-from abilities.helpers.store.past import check_unpurged, find_last_version
+from abilities.helpers.store.past import (
+    ENTRY_COLUMNS,
+    Occasion,
+    StoreRules,
+    add_entries,
+    build_entry,
+    check_unpurged,
+    find_last_version,
+    save_entry,
+)
 from abilities.helpers.store.reads import COLUMNS, read_links
 from abilities.helpers.store.requests import check_incoming
 from abilities.helpers.store.saving import (

@@ -7,12 +7,12 @@ from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, NamedTuple, Protocol, TypeVar
 
 from abilities.declarations.values import JsonObject, has_surrogate, utc_now
-from abilities.helpers.store.entries import Occasion, build_entry, save_entry, take_version
 from abilities.helpers.store.examining import (
     EngineIndex,
     ExaminedMemory,
     examine_memories,
 )
+from abilities.helpers.store.history import HistoryLimits
 from abilities.helpers.store.history_check import mend_history
 from abilities.helpers.store.mending import (
     mend_namespace,
@@ -22,7 +22,13 @@ from abilities.helpers.store.mending import (
 )
 from abilities.helpers.store.model import IMPORTANCES, AccessCounters, Row, hash_row
 from abilities.helpers.store.originals import OriginalsFile, RepairReport
-from abilities.helpers.store.past import find_last_version
+from abilities.helpers.store.past import (
+    Occasion,
+    build_entry,
+    find_last_version,
+    save_entry,
+    take_version,
+)
 from abilities.helpers.store.recall_check import (
     find_wrong_namespaces,
     mend_language,
@@ -36,7 +42,6 @@ from abilities.helpers.store.saving import (
     name_mended,
     write_index_row,
 )
-from abilities.helpers.store.timeline import HistoryLimits
 from abilities.helpers.store.transaction import Transaction
 
 ResultT = TypeVar("ResultT")

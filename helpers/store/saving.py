@@ -21,7 +21,6 @@ from abilities.helpers.store.deriving import (
     get_rank_score,
     list_tags,
 )
-from abilities.helpers.store.entries import Occasion, StoreRules, build_entry, save_entry
 from abilities.helpers.store.linking import (
     delete_links,
     refresh_stale_ranks,
@@ -38,7 +37,13 @@ from abilities.helpers.store.model import (
     verify_row,
     verify_saved,
 )
-from abilities.helpers.store.past import find_last_version
+from abilities.helpers.store.past import (
+    Occasion,
+    StoreRules,
+    build_entry,
+    find_last_version,
+    save_entry,
+)
 from abilities.helpers.store.recall_index import INDEX_STATE, IndexState, change_terms, remove_doc
 from abilities.helpers.store.transaction import Columns, Transaction
 

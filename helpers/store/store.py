@@ -34,7 +34,16 @@ from abilities.helpers.store.engine import (
     MemoriesDue,
     write_mark,
 )
-from abilities.helpers.store.entries import (
+from abilities.helpers.store.history import (
+    ChangePage,
+    DamagedEntry,
+    Entry,
+    MemoryChange,
+    MemoryHistory,
+    MemoryName,
+)
+from abilities.helpers.store.model import DamagedMemory, IncomingMemory, StoredMemory
+from abilities.helpers.store.past import (
     MOST_TRIMMED,
     StoreRules,
     group_entries,
@@ -42,8 +51,6 @@ from abilities.helpers.store.entries import (
     list_namespaces,
     trim,
 )
-from abilities.helpers.store.history import DamagedEntry, Entry
-from abilities.helpers.store.model import DamagedMemory, IncomingMemory, StoredMemory
 from abilities.helpers.store.protocol import (
     Backlinks,
     IntegrityFinding,
@@ -56,12 +63,6 @@ from abilities.helpers.store.protocol import (
 )
 from abilities.helpers.store.query import MemoryLine, MemoryPage, Query
 from abilities.helpers.store.requests import check_change, check_names, check_values
-from abilities.helpers.store.timeline import (
-    ChangePage,
-    MemoryChange,
-    MemoryHistory,
-    MemoryName,
-)
 from abilities.helpers.store.transaction import Transaction
 from abilities.helpers.walk import WalkLimits
 
@@ -340,9 +341,9 @@ class SqlStore(ServableStore):
     @override
     async def import_entries(self, entries: Sequence[Entry]) -> int:
         stored = 0
-        for owner, group in group_entries(entries).items():
+        for (namespace, _), group in group_entries(entries).items():
             work = partial(import_entries, entries=group, limits=self._rules.history)
-            stored += await self._engine.write(owner.namespace, work, is_patient=True)
+            stored += await self._engine.write(namespace, work, is_patient=True)
 
         return stored
 

@@ -23,9 +23,6 @@ from abilities.helpers.store.query import Numbers, Query, SearchPlan
 ResultT = TypeVar("ResultT")
 RecordT = TypeVar("RecordT")
 
-_PORTION = 500
-"""Names that one statement is given at most."""
-
 PORTION = 1_000
 """Rows that are dealt with before other calls have their turn; it takes some milliseconds."""
 
@@ -161,19 +158,6 @@ def _ask_for(key: str, text: str, values: Sequence[object]) -> Statement:
         bound += [key, *islice(given, part.count("?"))]
 
     return "?".join([first, *others]), *bound
-
-
-async def fetch_named(
-    transaction: Transaction, text: str, names: Sequence[str], *values: object
-) -> list[Columns]:
-    """Return the rows of a statement with ``IN ({})`` for any number of names, after the values."""
-    rows: list[Columns] = []
-    for start in range(0, len(names), _PORTION):
-        portion = names[start : start + _PORTION]
-        places = ", ".join("?" * len(portion))
-        rows += await transaction.fetch(text.format(places), *values, *portion)
-
-    return rows
 
 
 async def split(

@@ -21,13 +21,13 @@ from abilities.helpers.search.recall import RecallRequest
 from abilities.helpers.search.terms import Language, split_question
 from abilities.helpers.store import changing
 from abilities.helpers.store.changes import Change
-from abilities.helpers.store.entries import StoreRules
+from abilities.helpers.store.history import HistoryLimits, MemoryName
 from abilities.helpers.store.model import StoredMemory
+from abilities.helpers.store.past import StoreRules
 from abilities.helpers.store.postgres import engine
 from abilities.helpers.store.protocol import ServableStore, WriteResult
 from abilities.helpers.store.query import Query
 from abilities.helpers.store.sqlite.store import SqliteStore
-from abilities.helpers.store.timeline import HistoryLimits, MemoryName
 from abilities.helpers.store.transaction import Transaction
 from abilities.helpers.walk import WalkLimits
 from tests.stores.behaviours.steps import NAMESPACE, expect_stored, plan, put

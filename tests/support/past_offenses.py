@@ -7,14 +7,13 @@ from typing import Any
 
 import pytest
 
-from abilities.helpers.store import changing, entries, history
+from abilities.helpers.store import changing, history, past
 from abilities.helpers.store.changing import DueMemory
-from abilities.helpers.store.history import Entry, State
+from abilities.helpers.store.history import ChangePage, Entry, State
 from abilities.helpers.store.model import dump_sorted_json
 from abilities.helpers.store.protocol import WriteResult
 from abilities.helpers.store.saving import Found
 from abilities.helpers.store.sqlite.store import SqliteStore
-from abilities.helpers.store.timeline import ChangePage
 from abilities.helpers.store.transaction import Transaction
 
 Offense = Callable[[pytest.MonkeyPatch], None]
@@ -30,7 +29,7 @@ def lose_a_link(monkeypatch: pytest.MonkeyPatch) -> None:
             before["links"].pop()
         return dump_sorted_json(before)
 
-    monkeypatch.setattr(entries, "describe_before", describe_less)
+    monkeypatch.setattr(past, "describe_before", describe_less)
 
 
 def give_a_version_twice(monkeypatch: pytest.MonkeyPatch) -> None:

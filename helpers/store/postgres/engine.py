@@ -15,8 +15,8 @@ from abilities.declarations.faults import Refused
 from abilities.helpers.search.terms import Language
 from abilities.helpers.store.accesses import AccessBuffer, count_accesses
 from abilities.helpers.store.engine import OPERATOR, Engine, Work
-from abilities.helpers.store.entries import StoreRules
 from abilities.helpers.store.originals import OriginalsFile, RepairReport
+from abilities.helpers.store.past import StoreRules
 from abilities.helpers.store.postgres import integrity
 from abilities.helpers.store.postgres.loop import LoopThread
 from abilities.helpers.store.postgres.pool import build_conninfo

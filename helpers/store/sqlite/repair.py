@@ -13,6 +13,7 @@ from typing import TypeVar
 from typing_extensions import override
 
 from abilities.helpers.search.terms import Language
+from abilities.helpers.store.history import HistoryLimits
 from abilities.helpers.store.model import Row
 from abilities.helpers.store.originals import OriginalsFile, RepairReport, name_originals
 from abilities.helpers.store.protocol import IntegrityFinding
@@ -34,7 +35,6 @@ from abilities.helpers.store.sqlite.log import StoreConnection
 from abilities.helpers.store.sqlite.salvage import salvage
 from abilities.helpers.store.sqlite.search import add_text, clear_index, compare_index
 from abilities.helpers.store.sqlite.transaction import RawTransaction, complete, run
-from abilities.helpers.store.timeline import HistoryLimits
 from abilities.helpers.store.transaction import Transaction
 
 ResultT = TypeVar("ResultT")
