@@ -33,8 +33,7 @@ from abilities.helpers.store.history import HistoryLimits
 from abilities.helpers.store.model import Row
 from abilities.helpers.store.past import StoreRules
 from abilities.helpers.store.protocol import IntegrityFinding
-from abilities.helpers.store.query import Matches, Numbers, Query, SearchPlan
-from abilities.helpers.store.search_text import fold_searchable
+from abilities.helpers.store.query import Matches, Numbers, Query, SearchPlan, fold_searchable
 from abilities.helpers.store.store import SqlStore
 from abilities.helpers.store.transaction import Columns, Transaction
 

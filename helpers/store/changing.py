@@ -7,7 +7,13 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from abilities.declarations.faults import Refused
-from abilities.helpers.store.changes import Change, check_version, create_row, merge_change
+from abilities.helpers.store.changes import (
+    Change,
+    check_change,
+    check_version,
+    create_row,
+    merge_change,
+)
 from abilities.helpers.store.engine import MemoriesDue
 from abilities.helpers.store.history import (
     MemoryName,
@@ -38,7 +44,6 @@ from abilities.helpers.store.past import (
 from abilities.helpers.store.protocol import WriteResult
 from abilities.helpers.store.reads import load_memory, read_links, read_links_to
 from abilities.helpers.store.recall_index import merge_recent
-from abilities.helpers.store.requests import check_change
 from abilities.helpers.store.saving import (
     Found,
     check_quota,

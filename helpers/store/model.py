@@ -9,6 +9,7 @@ import orjson
 
 from abilities.declarations.faults import Refused
 from abilities.declarations.memory import USUAL_LINK_TYPE
+from abilities.declarations.reasons import Reason
 from abilities.declarations.values import JsonObject
 from abilities.helpers.walk import State, WalkLink, compute_rank
 
@@ -184,6 +185,16 @@ def verify_row(row: Row, stored_hash: int) -> None:
         raise Refused("checksum_mismatch")
     if not is_fraction(row.score) or row.type not in TYPES or row.importance not in IMPORTANCES:
         raise Refused("invalid_stored_value")
+
+
+def find_damage(row: Row, stored_hash: int) -> Reason | None:
+    """Return why readers refuse a row, None if it is sound; as `verify_row` raises it."""
+    try:
+        verify_row(row, stored_hash)
+    except Refused as error:
+        return error.reason
+
+    return None
 
 
 def verify_saved(row: Row, stored_hash: int) -> None:

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from abilities.declarations.faults import Refused
 from abilities.declarations.values import utc_now
-from abilities.helpers.store.changes import Outcome, merge_incoming
+from abilities.helpers.store.changes import Outcome, check_incoming, merge_incoming
 from abilities.helpers.store.history import DamagedEntry, Entry, verify_entry
 from abilities.helpers.store.linking import select_sound
 from abilities.helpers.store.mending import mend_row
@@ -18,7 +18,7 @@ from abilities.helpers.store.model import (
     Links,
     Row,
     StoredMemory,
-    verify_row,
+    find_damage,
 )
 from abilities.helpers.store.past import (
     ENTRY_COLUMNS,
@@ -31,7 +31,6 @@ from abilities.helpers.store.past import (
     save_entry,
 )
 from abilities.helpers.store.reads import COLUMNS, read_links
-from abilities.helpers.store.requests import check_incoming
 from abilities.helpers.store.saving import (
     check_quota,
     find_by_id,
@@ -83,10 +82,9 @@ async def read_page(
     page: list[StoredMemory | DamagedMemory] = []
     for namespace, key, accessed_at, access_count, incoming, stored_hash, *values in rows:
         name, row = (to_name(namespace), to_name(key)), Row._make(values)
-        try:
-            verify_row(row, stored_hash)
-        except Refused as error:
-            page.append(DamagedMemory(*name, error.reason))
+        damage = find_damage(row, stored_hash)
+        if damage is not None:
+            page.append(DamagedMemory(*name, damage))
             continue
 
         records = links.get(name, ())

@@ -6,6 +6,7 @@ from typing import NamedTuple
 from abilities.declarations.faults import Refused
 from abilities.declarations.memory import Action
 from abilities.declarations.reasons import Reason
+from abilities.helpers.store.changes import check_values
 from abilities.helpers.store.history import (
     ENTRY_BYTES,
     ChangePage,
@@ -22,9 +23,8 @@ from abilities.helpers.store.history import (
     seal,
     verify_entry,
 )
-from abilities.helpers.store.model import NO_LINKS, LinkChange, Row, StoredMemory, verify_row
+from abilities.helpers.store.model import NO_LINKS, LinkChange, Row, StoredMemory, find_damage
 from abilities.helpers.store.reads import read_links
-from abilities.helpers.store.requests import check_values
 from abilities.helpers.store.transaction import Transaction
 
 ENTRY_COLUMNS = ", ".join(Entry._fields)
@@ -401,12 +401,7 @@ async def find_named(transaction: Transaction, namespace: str, name: MemoryName)
 
     ((*values, stored_hash),) = rows
     row = Row._make(values)
-    try:
-        verify_row(row, stored_hash)
-    except Refused as error:
-        return NamedMemory(row.id, row, error.reason)
-
-    return NamedMemory(row.id, row)
+    return NamedMemory(row.id, row, find_damage(row, stored_hash))
 
 
 async def check_unpurged(transaction: Transaction, namespace: str, memory_id: str) -> None:

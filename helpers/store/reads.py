@@ -1,21 +1,25 @@
-"""Reads of memories and their links, in a snapshot of the caller."""
+"""Reads of memories and their links, and lists of them, in a snapshot of the caller."""
 
+import sys
 from collections.abc import Iterable, Sequence
 
 from abilities.declarations.faults import Refused
 from abilities.helpers.store.linking import select_sound
 from abilities.helpers.store.model import (
+    DamagedMemory,
     LinkRecord,
     LinkRow,
     Links,
     Row,
     StoredMemory,
+    find_damage,
     index_links,
     verify_row,
 )
 from abilities.helpers.store.protocol import Backlinks
+from abilities.helpers.store.query import MemoryLine
 from abilities.helpers.store.ranking import LINK_COLUMNS, BestLinks
-from abilities.helpers.store.transaction import Columns, Transaction
+from abilities.helpers.store.transaction import Columns, Transaction, to_name, to_raw
 
 COLUMNS = ", ".join(f"m.{name}" for name in Row._fields)
 """The columns of a `Row`, from memories AS m."""
@@ -38,6 +42,16 @@ _LINKS = f"""
 SELECT {LINK_COLUMNS} FROM links AS l INDEXED BY links_name
 WHERE l.namespace = ? AND l.source = ?
 """
+_PORTION = 100
+"""Memories that are read at a time: with their contents, because the hash covers those."""
+
+_LIST = f"""
+SELECT RAW(m.key), {COLUMNS}, m.hash FROM memories AS m
+WHERE m.namespace = ? AND m.archived <= ? AND m.key >= ? AND m.key > CAST(? AS text) {{below}}
+ORDER BY m.key LIMIT ?
+"""
+_LAST_BEFORE_SURROGATES = "\ud7ff"
+_FIRST_AFTER_SURROGATES = "\ue000"
 
 
 async def read(
@@ -66,12 +80,8 @@ async def _read(
     for columns in await transaction.fetch(text, namespace, list(dict.fromkeys(names))):
         memory, stored_hash = _parse(columns)
         name = getattr(memory.row, column)
-        try:
-            verify_row(memory.row, stored_hash)
-        except Refused as error:
-            memories[name] = error
-        else:
-            memories[name] = memory
+        damage = find_damage(memory.row, stored_hash)
+        memories[name] = memory if damage is None else Refused(damage)
 
     return [memories.get(name) or Refused("memory_not_found") for name in names]
 
@@ -148,3 +158,63 @@ async def read_links(transaction: Transaction, namespace: str, source: str) -> L
     """Return all sound links of a memory."""
     rows = await transaction.fetch(_LINKS, namespace, source)
     return index_links(await select_sound(transaction, list(map(LinkRecord._make, rows))))
+
+
+async def list_memories(
+    transaction: Transaction,
+    namespace: str,
+    prefix: str,
+    after: str,
+    limit: int,
+    *,
+    archived: bool,
+) -> list[MemoryLine | DamagedMemory]:
+    """Return memories by key, those that begin with a prefix and come after a key."""
+    end = _find_end(prefix)
+    below = [] if end is None else [end]
+    text = _LIST.format(below="AND m.key < ?" if below else "")
+    lines: list[MemoryLine | DamagedMemory] = []
+
+    while len(lines) < limit:
+        asked = min(_PORTION, limit - len(lines))
+        values = (namespace, int(archived), prefix, to_raw(after), *below, asked)
+        rows = await transaction.fetch(text, *values)
+        for key, *columns, stored_hash in rows:
+            after = to_name(key)
+            lines.append(_make_line(after, Row._make(columns), stored_hash))
+        if len(rows) < asked:
+            break
+
+    return lines
+
+
+def _find_end(prefix: str) -> str | None:
+    """Return the first text behind all that begin with a prefix; None if there is none.
+
+    Texts are ordered by code points, of which those of surrogates are in none.
+    """
+    shortened = prefix.rstrip(chr(sys.maxunicode))
+    if not shortened:
+        return None
+
+    start, last = shortened[:-1], shortened[-1]
+    if last == _LAST_BEFORE_SURROGATES:
+        return start + _FIRST_AFTER_SURROGATES
+
+    return start + chr(ord(last) + 1)
+
+
+def _make_line(key: str, row: Row, stored_hash: int) -> MemoryLine | DamagedMemory:
+    damage = find_damage(row, stored_hash)
+    if damage is not None:
+        return DamagedMemory(row.namespace, key, damage)
+
+    return MemoryLine(
+        key=row.key,
+        summary=row.summary,
+        type=row.type,
+        size=len(row.content.encode()),
+        version=row.version,
+        updated_at=row.updated_at,
+        archived=bool(row.archived),
+    )

@@ -33,8 +33,8 @@ from abilities.helpers.store.model import (
     AccessCounters,
     LinkChange,
     Row,
+    find_damage,
     hash_row,
-    verify_row,
     verify_saved,
 )
 from abilities.helpers.store.past import (
@@ -170,10 +170,7 @@ async def _find(transaction: Transaction, text: str, *given: str) -> Found:
     damage: Reason | None = None
     if stored_hash is not None:  # without a memory, the join returns nulls
         row = Row._make(values)
-        try:
-            verify_row(row, stored_hash)
-        except Refused as error:
-            damage = error.reason
+        damage = find_damage(row, stored_hash)
 
     shelved: Shelved | None = None
     if doc is not None:

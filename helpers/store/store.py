@@ -16,7 +16,6 @@ from abilities.helpers.search.recall import RecallRequest
 from abilities.helpers.search.terms import Language
 from abilities.helpers.store import (
     changing,
-    listing,
     moving,
     past,
     queries,
@@ -25,7 +24,14 @@ from abilities.helpers.store import (
     recalling,
     walking,
 )
-from abilities.helpers.store.changes import Change, Outcome, list_outcomes
+from abilities.helpers.store.changes import (
+    Change,
+    Outcome,
+    check_change,
+    check_names,
+    check_values,
+    list_outcomes,
+)
 from abilities.helpers.store.changing import FIRST_DUE, BatchUndone, DueMemory
 from abilities.helpers.store.engine import (
     OPERATOR,
@@ -62,7 +68,6 @@ from abilities.helpers.store.protocol import (
     WriteResult,
 )
 from abilities.helpers.store.query import MemoryLine, MemoryPage, Query
-from abilities.helpers.store.requests import check_change, check_names, check_values
 from abilities.helpers.store.transaction import Transaction
 from abilities.helpers.walk import WalkLimits
 
@@ -126,37 +131,25 @@ class SqlStore(ServableStore):
 
         ``work`` takes ``ignore_due``.
         """
+        write = partial(self._engine.write, namespace, size=len(changes))
+        is_purge = any(change.kind == "purge" for change in changes)
+
+        async def make() -> ResultT:
+            try:
+                result = await write(work)
+            except MemoriesDue:
+                await self._expire(namespace, changes[0].now)
+                result = await write(partial(work, ignore_due=True))
+            if is_purge:
+                await self._engine.clean()
+            return result
+
         if any(change.new_key is not None for change in changes):
             await self._engine.flush_accesses()
-        if not any(change.kind == "purge" for change in changes):
-            return await self._write_current(namespace, changes, work)
+        if is_purge:  # finished even if the caller is cancelled
+            return await asyncio.shield(asyncio.create_task(make()))
 
-        # It is finished even if the caller is cancelled.
-        return await asyncio.shield(asyncio.create_task(self._purge(namespace, changes, work)))
-
-    async def _purge(
-        self,
-        namespace: str,
-        changes: Sequence[Change],
-        work: Callable[..., Coroutine[Any, Any, ResultT]],
-    ) -> ResultT:
-        result = await self._write_current(namespace, changes, work)
-        await self._engine.clean()
-        return result
-
-    async def _write_current(
-        self,
-        namespace: str,
-        changes: Sequence[Change],
-        work: Callable[..., Coroutine[Any, Any, ResultT]],
-    ) -> ResultT:
-        size = len(changes)
-        try:
-            return await self._engine.write(namespace, work, size=size)
-        except MemoriesDue:
-            await self._expire(namespace, changes[0].now)
-
-        return await self._engine.write(namespace, partial(work, ignore_due=True), size=size)
+        return await make()
 
     async def _expire(self, namespace: str, now: str) -> None:
         """Archive the memories that expired by ``now``, some in each transaction."""
@@ -212,7 +205,7 @@ class SqlStore(ServableStore):
         self, namespace: str, prefix: str, after: str, limit: int, *, archived: bool
     ) -> list[MemoryLine | DamagedMemory]:
         check_names(namespace, prefix, after)
-        work = partial(listing.list_memories, archived=archived)
+        work = partial(reads.list_memories, archived=archived)
         return await self._read(namespace, work, namespace, prefix, after, limit)
 
     @override

@@ -8,7 +8,7 @@ from abilities.helpers.store.model import Row
 from abilities.helpers.store.postgres.statements import Connection
 from abilities.helpers.store.postgres.transaction import PostgresTransaction
 from abilities.helpers.store.protocol import IntegrityFinding
-from abilities.helpers.store.search_text import fold_searchable
+from abilities.helpers.store.query import fold_searchable
 
 
 def _is_findable(row: Row, folded: str | None) -> bool:

@@ -13,8 +13,7 @@ from typing_extensions import override
 from abilities.helpers.store.model import Row
 from abilities.helpers.store.postgres.errors import translate_postgres_error
 from abilities.helpers.store.postgres.statements import Connection
-from abilities.helpers.store.query import Matches, Numbers, Query, SearchPlan
-from abilities.helpers.store.search_text import fold_searchable
+from abilities.helpers.store.query import Matches, Numbers, Query, SearchPlan, fold_searchable
 from abilities.helpers.store.transaction import (
     PORTION,
     Columns,

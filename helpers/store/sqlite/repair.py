@@ -17,9 +17,9 @@ from abilities.helpers.store.history import HistoryLimits
 from abilities.helpers.store.model import Row
 from abilities.helpers.store.originals import OriginalsFile, RepairReport, name_originals
 from abilities.helpers.store.protocol import IntegrityFinding
+from abilities.helpers.store.query import fold_searchable
 from abilities.helpers.store.recall_index import read_language
 from abilities.helpers.store.repairing import RepairedStore, repair_rows
-from abilities.helpers.store.search_text import fold_searchable
 from abilities.helpers.store.sqlite import schema
 from abilities.helpers.store.sqlite.backup import (
     UnsoundCopy,
