@@ -42,7 +42,7 @@ from abilities.helpers.store.past import (
     take_version,
 )
 from abilities.helpers.store.protocol import WriteResult
-from abilities.helpers.store.reads import load_memory, read_links, read_links_to
+from abilities.helpers.store.reads import read_linked, read_links, read_links_to
 from abilities.helpers.store.recall_index import merge_recent
 from abilities.helpers.store.saving import (
     Found,
@@ -164,7 +164,8 @@ async def apply_change(
         result = await _merge(transaction, namespace, found, change, rules)
 
     if result.stored is not None:
-        stored = await load_memory(transaction, result.stored.row, SHOWN_LINKS)
+        key = result.stored.row.key
+        stored = await read_linked(transaction, namespace, key, 0, SHOWN_LINKS)
         result = result._replace(stored=stored)
     if damaged is not None and damaged != found.row:
         result = result._replace(mended=list_replaced(damaged, found.row))

@@ -178,7 +178,9 @@ def rewind(state: State, entries: Iterable[Entry], version: int) -> State:
     Refused: version_not_found if the entries do not lead there, checksum_mismatch.
     """
     for entry in entries:
-        if entry.version <= version or _is_part_of(entry, version):
+        # A memory that was only relinked keeps its version.
+        is_part = entry.action == "relinked" and entry.previous <= version
+        if entry.version <= version or is_part:
             break
 
         state = undo(state, verify_entry(entry))
@@ -200,11 +202,6 @@ def find_previous(entries: Iterable[Entry]) -> int:
             return entry.previous
 
     raise Refused("version_not_found")
-
-
-def _is_part_of(entry: Entry, version: int) -> bool:
-    """Return whether an entry belongs to a version, as a memory that was only relinked keeps it."""
-    return entry.action == "relinked" and entry.previous <= version
 
 
 def rewind_to_time(state: State, entries: Iterable[Entry], time: str) -> State:

@@ -93,7 +93,7 @@ class Matches(NamedTuple):
     """
 
     condition: str
-    values: tuple[str, ...]
+    values: tuple[str | int, ...]
     source: str = ""
 
 

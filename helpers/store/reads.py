@@ -1,7 +1,7 @@
 """Reads of memories and their links, and lists of them, in a snapshot of the caller."""
 
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 
 from abilities.declarations.faults import Refused
 from abilities.helpers.store.linking import select_sound
@@ -18,7 +18,7 @@ from abilities.helpers.store.model import (
 )
 from abilities.helpers.store.protocol import Backlinks
 from abilities.helpers.store.query import MemoryLine
-from abilities.helpers.store.ranking import LINK_COLUMNS, BestLinks
+from abilities.helpers.store.ranking import LINK_COLUMNS, BestLinks, Side
 from abilities.helpers.store.transaction import Columns, Transaction, to_name, to_raw
 
 COLUMNS = ", ".join(f"m.{name}" for name in Row._fields)
@@ -36,8 +36,7 @@ _COUNTED = (
 _BY_KEY = _MEMORIES % ("'', 0", "", "key")
 _COUNTED_BY_KEY = _MEMORIES % (*_COUNTED, "key")
 _COUNTED_BY_ID = _MEMORIES % (*_COUNTED, "id")
-_COUNTERS = "SELECT accessed_at, access_count FROM shelf WHERE namespace = ? AND id = ?"
-_TOTALS = "SELECT outgoing, incoming FROM link_counts WHERE namespace = ? AND key = ?"
+_INCOMING = "SELECT incoming FROM link_counts WHERE namespace = ? AND key = ?"
 _LINKS = f"""
 SELECT {LINK_COLUMNS} FROM links AS l INDEXED BY links_name
 WHERE l.namespace = ? AND l.source = ?
@@ -106,43 +105,29 @@ async def read_linked(
 
     memory, stored_hash = _parse(rows[0])
     verify_row(memory.row, stored_hash)
-    return memory._replace(links=await _read_page(transaction, memory.row, limit, offset))
-
-
-async def load_memory(transaction: Transaction, row: Row, limit: int) -> StoredMemory:
-    """Complete a row to a memory, with up to ``limit`` of its links, best first."""
-    counters, totals = await transaction.fetch_each(
-        (_COUNTERS, row.namespace, row.id), (_TOTALS, row.namespace, row.key)
-    )
-    accessed_at, access_count = counters[0] if counters else (row.created_at, 0)
-    outgoing, incoming = totals[0] if totals else (0, 0)
-    links = await _read_page(transaction, row, limit)
-    return StoredMemory(row, links, outgoing, accessed_at, access_count, incoming)
+    links = await _read_page(transaction, namespace, "target", key, limit, offset)
+    return memory._replace(links=links)
 
 
 async def _read_page(
-    transaction: Transaction, row: Row, limit: int, offset: int = 0
+    transaction: Transaction, namespace: str, side: Side, key: str, limit: int, offset: int
 ) -> tuple[LinkRow, ...]:
     """Return the sound links of a page."""
     if not limit:  # most callers need none, and save a statement
         return ()
 
-    best = BestLinks(transaction, row.namespace)
-    return tuple(_select_sound(await best.read("target", row.key, limit, offset)))
-
-
-def _select_sound(records: Iterable[LinkRecord]) -> list[LinkRow]:
-    return [record.row for record in records if record.is_sound]
+    page = await BestLinks(transaction, namespace).fetch_page(side, key, limit, offset)
+    records = map(LinkRecord._make, page)
+    return tuple(record.row for record in records if record.is_sound)
 
 
 async def read_backlinks(
     transaction: Transaction, namespace: str, key: str, offset: int, limit: int
 ) -> Backlinks:
     """Return a page of the links to a key, best first, and their total, with the damaged ones."""
-    totals = await transaction.fetch(_TOTALS, namespace, key)
-    _, total = totals[0] if totals else (0, 0)
-    records = await BestLinks(transaction, namespace).read("source", key, limit, offset)
-    return Backlinks(tuple(_select_sound(records)), total)
+    totals = await transaction.fetch(_INCOMING, namespace, key)
+    links = await _read_page(transaction, namespace, "source", key, limit, offset)
+    return Backlinks(links, sum(total for (total,) in totals))
 
 
 async def read_links_to(

@@ -102,16 +102,13 @@ FROM (
 ) AS given
 LEFT JOIN versions AS v ON v.namespace = given.namespace
 """
-_BY_KEY = f"""
-{_FIND} LEFT JOIN memories AS m ON m.namespace = given.namespace AND m.key = given.name
+_FIND_BY = f"""
+{_FIND} LEFT JOIN memories AS m ON m.namespace = given.namespace AND m.%s = given.name
 LEFT JOIN shelf AS s ON s.namespace = m.namespace AND s.id = m.id
-LEFT JOIN link_counts AS c ON c.namespace = given.namespace AND c.key = given.name
+LEFT JOIN link_counts AS c ON c.namespace = given.namespace AND c.key = %s
 """
-_BY_ID = f"""
-{_FIND} LEFT JOIN memories AS m ON m.namespace = given.namespace AND m.id = given.name
-LEFT JOIN shelf AS s ON s.namespace = m.namespace AND s.id = m.id
-LEFT JOIN link_counts AS c ON c.namespace = given.namespace AND c.key = m.key
-"""
+_BY_KEY = _FIND_BY % ("key", "given.name")
+_BY_ID = _FIND_BY % ("id", "m.key")
 
 
 class Shelved(NamedTuple):

@@ -208,7 +208,7 @@ async def test_a_page_of_links_is_one_range_of_an_index(side: Side, tmp_path: Pa
 
     with sqlite3.connect(path) as connection:
         connection.set_trace_callback(sent.append)
-        run(connection, lambda transaction: BestLinks(transaction, "n").read(side, "k", 1))
+        run(connection, lambda transaction: BestLinks(transaction, "n").fetch_page(side, "k", 1))
         connection.set_trace_callback(None)
         (statement,) = [text for text in sent if "FROM links" in text]
         plan = connection.execute(f"EXPLAIN QUERY PLAN {statement}").fetchall()
