@@ -4,6 +4,7 @@ Whatever a change does to a memory, it is one write: an entry in the history, an
 """
 
 from collections.abc import Sequence
+from functools import partial
 from typing import NamedTuple
 
 from abilities.declarations.faults import Refused
@@ -85,16 +86,9 @@ FIRST_DUE = DueMemory("", "")
 class BatchUndone(Exception):
     """One of several changes that belong together cannot be made, so that none may be."""
 
-    def __init__(self, place: int, error: Exception) -> None:
-        super().__init__(place, error)
-        self._place = place
-        self._error = error
-
-    def list_outcomes(self, number: int) -> list[WriteResult | Exception]:
-        """Return the outcomes of that many changes: the error in its place."""
-        outcomes: list[WriteResult | Exception] = [Refused("rolled_back") for _ in range(number)]
-        outcomes[self._place] = self._error
-        return outcomes
+    def __init__(self, outcomes: list[WriteResult | Exception]) -> None:
+        super().__init__(outcomes)
+        self.outcomes = outcomes
 
 
 async def apply_changes(
@@ -113,21 +107,21 @@ async def apply_changes(
     """
     outcomes: list[WriteResult | Exception] = []
     for place, change in enumerate(changes):
-        # What is due is judged once per call.
-        ignores = ignore_due or place > 0
-
-        async def apply(
-            transaction: Transaction, change: Change = change, ignores: bool = ignores
-        ) -> WriteResult:
-            check_change(namespace, change)
-            return await apply_change(transaction, namespace, change, rules, ignore_due=ignores)
-
-        outcome = await transaction.attempt(apply)
+        work = partial(
+            apply_change,
+            namespace=namespace,
+            change=change,
+            rules=rules,
+            ignore_due=ignore_due or place > 0,  # what is due is judged once per call
+        )
+        outcome = await transaction.attempt(work)
         if isinstance(outcome, MemoriesDue):
             raise outcome
-        if atomic and isinstance(outcome, Exception):
-            raise BatchUndone(place, outcome)
         outcomes.append(outcome)
+        if atomic and isinstance(outcome, Exception):
+            outcomes = [Refused("rolled_back") for _ in changes]
+            outcomes[place] = outcome
+            raise BatchUndone(outcomes)
 
     return outcomes
 
@@ -143,8 +137,9 @@ async def apply_change(
     """Make a change and return the memory.
 
     Raises MemoriesDue if memories of the namespace have expired, unless they are to be ignored;
-    then nothing was changed. Raises Refused as `MemoryStore.change`.
+    then nothing was changed. Raises Refused as `MemoryStore.change` and `check_change`.
     """
+    check_change(namespace, change)
     memory_id, found = await _find_changed(transaction, namespace, change)
     if found.has_due and not ignore_due:
         raise MemoriesDue

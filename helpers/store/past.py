@@ -116,15 +116,13 @@ _VERSIONS = "SELECT number, forgotten FROM versions WHERE namespace = ?"
 _NEXT_VERSION = """
 SELECT max(version) FROM (
     SELECT version FROM (
-        SELECT version FROM (
-            SELECT version FROM history
-            WHERE namespace = ? AND version > ? ORDER BY version LIMIT ?
-        ) AS changed
-        UNION ALL SELECT version FROM (
-            SELECT version FROM purged INDEXED BY purged_version
-            WHERE namespace = ? AND version > ? ORDER BY version LIMIT ?
-        ) AS forgotten
-    ) AS later ORDER BY version LIMIT ?
+        SELECT version FROM history
+        WHERE namespace = ? AND version > ? ORDER BY version LIMIT ?
+    ) AS changed
+    UNION ALL SELECT version FROM (
+        SELECT version FROM purged INDEXED BY purged_version
+        WHERE namespace = ? AND version > ? ORDER BY version LIMIT ?
+    ) AS forgotten ORDER BY version LIMIT ?
 ) AS page
 """
 _CHANGES = """
@@ -135,18 +133,15 @@ WHERE namespace = ? AND version > ? AND version <= ?
 ORDER BY version, id
 """
 _LATEST = """
-SELECT version, id, '' AS key, action, made_at, caller FROM (
-    SELECT * FROM (
-        SELECT version, id, action, made_at, caller FROM history
-        WHERE namespace = ? AND version < ? AND action <> 'relinked'
-        ORDER BY version DESC, id DESC LIMIT ?
-    ) AS changed
-    UNION ALL SELECT * FROM (
-        SELECT version, id, 'purged' AS action, made_at, caller
-        FROM purged INDEXED BY purged_version
-        WHERE namespace = ? AND version < ? ORDER BY version DESC, id DESC LIMIT ?
-    ) AS forgotten
-) AS latest ORDER BY version DESC, id DESC LIMIT ?
+SELECT * FROM (
+    SELECT version, id, '' AS key, action, made_at, caller FROM history
+    WHERE namespace = ? AND version < ? AND action <> 'relinked'
+    ORDER BY version DESC, id DESC LIMIT ?
+) AS changed
+UNION ALL SELECT * FROM (
+    SELECT version, id, '', 'purged', made_at, caller FROM purged INDEXED BY purged_version
+    WHERE namespace = ? AND version < ? ORDER BY version DESC, id DESC LIMIT ?
+) AS forgotten ORDER BY version DESC, id DESC LIMIT ?
 """
 _KEYS = "SELECT id, key FROM memories WHERE namespace = ? AND id = ANY (?)"
 _FORMER_KEYS = """

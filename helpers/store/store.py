@@ -27,7 +27,6 @@ from abilities.helpers.store import (
 from abilities.helpers.store.changes import (
     Change,
     Outcome,
-    check_change,
     check_names,
     check_values,
     list_outcomes,
@@ -97,7 +96,7 @@ class SqlStore(ServableStore):
 
     @override
     async def change(self, namespace: str, change: Change) -> WriteResult:
-        check_change(namespace, change)
+        check_names(namespace)
         work = partial(changing.apply_change, namespace=namespace, change=change, rules=self._rules)
         return await self._change(namespace, [change], work)
 
@@ -119,7 +118,7 @@ class SqlStore(ServableStore):
         try:
             return await self._change(namespace, changes, work)
         except BatchUndone as undone:
-            return undone.list_outcomes(len(changes))
+            return undone.outcomes
 
     async def _change(
         self,
