@@ -5,8 +5,8 @@ from pathlib import Path
 from pydantic import Field, field_validator
 
 from abilities.helpers.search.terms import LanguageName
+from abilities.helpers.store.history import HistoryLimits
 from abilities.helpers.store.opening import check_store_url, store_path
-from abilities.helpers.store.timeline import HistoryLimits
 from abilities.setting_errors import ExplainedSettings
 
 _MIB = 2**20

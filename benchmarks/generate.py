@@ -17,8 +17,8 @@ from abilities.helpers.store.deriving import (
     list_tags,
 )
 from abilities.helpers.store.model import IMPORTANCES, TYPES, LinkRecord, LinkRow, Row, hash_row
+from abilities.helpers.store.query import fold_searchable
 from abilities.helpers.store.recall_index import change_terms
-from abilities.helpers.store.search_text import fold_searchable
 from abilities.helpers.store.sqlite.file import StoreFile
 from abilities.helpers.store.sqlite.search import add_text
 from abilities.helpers.store.sqlite.transaction import run

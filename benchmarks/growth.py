@@ -12,8 +12,8 @@ import orjson
 
 from abilities import Abilities, Settings
 from abilities.declarations.values import utc_now
-from abilities.helpers.store.entries import add_entries
 from abilities.helpers.store.history import Entry, seal
+from abilities.helpers.store.past import add_entries
 from abilities.helpers.store.sqlite.file import StoreFile
 from abilities.helpers.store.sqlite.store import SqliteStore
 from abilities.helpers.store.sqlite.transaction import run

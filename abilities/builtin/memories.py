@@ -24,8 +24,7 @@ from abilities.helpers.memory.records import (
 )
 from abilities.helpers.reply.detail import shape_written
 from abilities.helpers.store.changes import Kind
-from abilities.helpers.store.query import Query
-from abilities.helpers.store.search_text import split_search
+from abilities.helpers.store.query import Query, split_search
 
 STORE_DESCRIPTION = """\
 Store a new memory, or update the one with this key or id. Memories persist across sessions.

@@ -25,14 +25,14 @@ from abilities.declarations.faults import Refused
 from abilities.declarations.values import utc_now
 from abilities.helpers.store.accesses import AccessBuffer, count_accesses
 from abilities.helpers.store.changes import Change
+from abilities.helpers.store.changing import has_due
 from abilities.helpers.store.checking import check_rows
-from abilities.helpers.store.engine import Engine, Work
-from abilities.helpers.store.entries import StoreRules
-from abilities.helpers.store.expiry import MemoriesDue, has_due
+from abilities.helpers.store.engine import Engine, MemoriesDue, Work
+from abilities.helpers.store.history import HistoryLimits
+from abilities.helpers.store.past import StoreRules
 from abilities.helpers.store.protocol import IntegrityFinding
 from abilities.helpers.store.query import Matches, Numbers, Query, SearchPlan
 from abilities.helpers.store.store import SqlStore
-from abilities.helpers.store.timeline import HistoryLimits
 from abilities.helpers.store.transaction import Columns, Transaction
 
 ResultT = TypeVar("ResultT")

@@ -2,7 +2,7 @@
 
 from abilities.declarations.faults import Refused
 from abilities.declarations.values import JsonObject
-from abilities.helpers.store.timeline import MemoryName
+from abilities.helpers.store.history import MemoryName
 
 
 def require_name(arguments: JsonObject) -> MemoryName:

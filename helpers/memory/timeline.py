@@ -7,10 +7,15 @@ from abilities.helpers.memory.records import to_memory_data
 from abilities.helpers.memory.versions import VersionPair
 from abilities.helpers.reply.bound import Bound
 from abilities.helpers.reply.encoding import json_size
-from abilities.helpers.store.history import Entry, list_changed
+from abilities.helpers.store.history import (
+    ChangePage,
+    Entry,
+    MemoryChange,
+    MemoryHistory,
+    list_changed,
+)
 from abilities.helpers.store.model import DamagedMemory
 from abilities.helpers.store.query import MemoryLine
-from abilities.helpers.store.timeline import ChangePage, MemoryChange, MemoryHistory
 
 _RESERVED_BYTES = 64
 """Kept free for the digits of numbers that are known last."""

@@ -4,15 +4,15 @@ from typing import NamedTuple
 
 from abilities.declarations.faults import Refused
 from abilities.declarations.memory import Direction
-from abilities.helpers.store.model import DamagedMemory, StoredMemory
-from abilities.helpers.store.protocol import HistoryStore, MemoryStore
-from abilities.helpers.store.query import MemoryLine
-from abilities.helpers.store.timeline import (
+from abilities.helpers.store.history import (
     ChangePage,
     MemoryChange,
     MemoryHistory,
     MemoryName,
 )
+from abilities.helpers.store.model import DamagedMemory, StoredMemory
+from abilities.helpers.store.protocol import HistoryStore, MemoryStore
+from abilities.helpers.store.query import MemoryLine
 
 _CHANGES_AT_ONCE = 500
 """Changes that a filtered page of a timeline looks at in one read of the store."""

@@ -57,23 +57,17 @@ class AccessBuffer:
             if len(self._accesses) >= MAX_TOUCHES:
                 return
 
-            earlier = self._accesses.get(name)
-            number = 1
-            if earlier is not None:
-                number += earlier.number
-
-            self._accesses[name] = Access(key, number, now)
+            earlier = self._accesses.get(name, Access(key, 0, now))
+            self._accesses[name] = Access(key, earlier.number + 1, now)
 
     def take(self) -> dict[str, list[Access]]:
         """Empty the buffer, and return its accesses per namespace, sorted by key."""
         with self._lock:
-            accesses = self._accesses
-            self._accesses = {}
+            accesses, self._accesses = self._accesses, {}
 
         by_namespace: dict[str, list[Access]] = {}
         for (namespace, _), access in sorted(accesses.items()):
-            group = by_namespace.setdefault(namespace, [])
-            group.append(access)
+            by_namespace.setdefault(namespace, []).append(access)
 
         return by_namespace
 

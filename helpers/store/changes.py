@@ -1,19 +1,25 @@
-"""What a change and an import do to a memory: pure functions, the same for every store."""
+"""What a change and an import do to a memory: pure functions, the same for every store.
 
-from collections.abc import Sequence
+What no store can hold is refused before it gets there. Validated requests never have such values;
+developers who call a store themselves may.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal, NamedTuple, TypeVar, cast
 
 from abilities.declarations.faults import Refused
 from abilities.declarations.limits import MAX_LONG_CONTENT_CHARS
 from abilities.declarations.memory import SCORES
-from abilities.declarations.values import JsonObject
+from abilities.declarations.values import JsonObject, has_surrogate
 from abilities.helpers.store.model import (
     IncomingMemory,
     LinkRecord,
     LinkRow,
+    Links,
     Row,
     dump_sorted_json,
+    index_links,
 )
 
 LinkT = TypeVar("LinkT", LinkRow, LinkRecord)
@@ -27,6 +33,11 @@ PLAIN_FIELDS = ("type", "content", "summary", "category", "importance", "expires
 
 FIELD_NAMES = {"score": "memory_score", "scored": "memory_score"}
 """Columns whose field has another name."""
+
+
+def name_fields(columns: Iterable[str]) -> tuple[str, ...]:
+    """Return the fields that columns stand for; two columns stand for one field, named once."""
+    return tuple(dict.fromkeys(FIELD_NAMES.get(name, name) for name in columns))
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,21 +82,9 @@ class MergedMemory(NamedTuple):
     """
 
     row: Row
-    links: tuple[LinkRow, ...]
+    links: Links
     updated: tuple[str, ...]
     replaced: int = 0
-
-
-class BatchOptions(NamedTuple):
-    """How to import a batch.
-
-    ``replace`` allows memories to be replaced. ``dry_run`` writes nothing. ``quota`` is the most
-    memories that a namespace may hold; None sets no limit.
-    """
-
-    replace: bool
-    dry_run: bool
-    quota: int | None
 
 
 _OWN_REASONS = (
@@ -106,7 +105,7 @@ class MergedIncoming(NamedTuple):
 
     outcome: Outcome
     row: Row
-    links: tuple[LinkRow, ...]
+    links: Links
 
 
 def check_version(change: Change, row: Row | None) -> None:
@@ -143,23 +142,19 @@ def create_row(change: Change, namespace: str) -> Row:
     )
 
 
-def merge_change(change: Change, row: Row, links: Sequence[LinkRow]) -> MergedMemory:
+def merge_change(change: Change, row: Row, links: Links) -> MergedMemory:
     """Return the memory with the change applied; ``updated_at`` moves only if something changed.
 
-    ``links`` are the memory's links to the change's `linked_keys`, ordered by target and type.
+    ``links`` are the memory's links to the change's `linked_keys`.
     """
     columns = _merge_fields(change, row)
     merged_row = row._replace(**columns)
     merged_links = merge_links(change, merged_row.key, links)
 
-    updated = [
-        FIELD_NAMES.get(name, name)
-        for name in columns
-        if getattr(merged_row, name) != getattr(row, name)
-    ]
-    if "importance" in updated and "memory_score" in updated and not merged_row.scored:
-        updated.remove("memory_score")  # nobody set it: it only follows the importance
-    if merged_links != tuple(links):
+    updated = [name for name in columns if getattr(merged_row, name) != getattr(row, name)]
+    if "importance" in updated and "score" in updated and not merged_row.scored:
+        updated.remove("score")  # nobody set it: it only follows the importance
+    if merged_links != links:
         updated.append("links")
 
     if updated:
@@ -170,8 +165,7 @@ def merge_change(change: Change, row: Row, links: Sequence[LinkRow]) -> MergedMe
     if change.kind == "store" and "content" in updated:
         replaced = row.version
 
-    # Two columns, score and scored, stand for one field, which is named once.
-    return MergedMemory(merged_row, merged_links, tuple(dict.fromkeys(updated)), replaced)
+    return MergedMemory(merged_row, merged_links, name_fields(updated), replaced)
 
 
 def _merge_fields(change: Change, row: Row) -> JsonObject:
@@ -229,9 +223,9 @@ def _append(change: Change, row: Row) -> str:
     return appended
 
 
-def merge_links(change: Change, source: str, links: Sequence[LinkRow]) -> tuple[LinkRow, ...]:
-    """Return the links after a change, unique by target and type and in that order."""
-    merged = _index_links(links)
+def merge_links(change: Change, source: str, links: Links) -> Links:
+    """Return the links of a memory after a change."""
+    merged = dict(links)
 
     for removal in change.remove_links:
         removed_kind = removal.get("type")
@@ -250,10 +244,10 @@ def merge_links(change: Change, source: str, links: Sequence[LinkRow]) -> tuple[
         weight = float(link["link_weight"]) + 0.0
         merged[target, kind] = LinkRow(source, target, kind, weight, term)
 
-    return tuple(merged[name] for name in sorted(merged))
+    return merged
 
 
-def rename_links(links: Sequence[LinkRow], old_key: str, new_key: str) -> list[LinkRow]:
+def rename_links(links: Iterable[LinkRow], old_key: str, new_key: str) -> list[LinkRow]:
     """Return links with a memory's new key in place of its old one, by source, target and type.
 
     ``links`` are all links of the memory and all that lead to its old or new key. Two of them may
@@ -282,13 +276,8 @@ def rename_link(link: LinkT, old_key: str, new_key: str) -> LinkT:
     return link
 
 
-def _index_links(links: Sequence[LinkRow]) -> dict[tuple[str, str], LinkRow]:
-    """Return links by what names them in their memory: target and type."""
-    return {(link.target, link.type): link for link in links}
-
-
 def merge_incoming(
-    incoming: IncomingMemory, row: Row | None, links: Sequence[LinkRow], *, replace: bool
+    incoming: IncomingMemory, row: Row | None, links: Links, *, replace: bool
 ) -> MergedIncoming:
     """Compare an incoming memory with the stored one, and return what to keep.
 
@@ -296,7 +285,7 @@ def merge_incoming(
     differs is "replaced" if ``replace`` is set, else the stored one is "kept". If the incoming
     memory is provisional, the stored id, times, archived state and further links are kept.
     """
-    new_row, new_links = incoming.stored.row, incoming.stored.links
+    new_row, new_links = incoming.stored.row, index_links(incoming.stored.links)
     if row is None:
         return MergedIncoming("added", new_row, new_links)
 
@@ -304,16 +293,16 @@ def merge_incoming(
         new_row = new_row._replace(
             id=row.id, created_at=row.created_at, updated_at=row.updated_at, archived=row.archived
         )
-        new_links = tuple((_index_links(links) | _index_links(new_links)).values())
+        new_links = {**links, **new_links}
 
     # The version is the store's own: an import brings none.
     new_row = new_row._replace(version=row.version)
 
-    if new_row == row and set(new_links) == set(links):
-        return MergedIncoming("unchanged", row, tuple(links))
+    if new_row == row and new_links == links:
+        return MergedIncoming("unchanged", row, links)
 
     if not replace:
-        return MergedIncoming("kept", row, tuple(links))
+        return MergedIncoming("kept", row, links)
 
     # Not before the comparison: an import whose time alone is new would be a change each time.
     if incoming.provisional:
@@ -342,3 +331,56 @@ def list_outcomes(settled: Sequence[Outcome | BaseException]) -> list[Outcome | 
 def is_passing(outcome: object) -> bool:
     """Return whether a store refused something only because it could not answer just then."""
     return isinstance(outcome, Refused) and outcome.reason in _PASSING_REASONS
+
+
+def check_values(*values: object) -> None:
+    """Check that values consist of texts that every store can hold, numbers, and nothing else.
+
+    Raises Refused: wrong_type, or invalid_format for a text with NUL or a lone surrogate.
+    """
+    for value in values:
+        if isinstance(value, str):
+            if "\0" in value or has_surrogate(value):
+                raise Refused("invalid_format")
+        elif isinstance(value, Mapping):
+            mapping = cast(Mapping[object, object], value)
+            check_values(*mapping.keys(), *mapping.values())
+        elif isinstance(value, list | tuple):
+            check_values(*cast(Sequence[object], value))
+        elif not isinstance(value, int | float | None):
+            raise Refused("wrong_type")
+
+
+def check_names(namespace: object, *keys: object) -> None:
+    """Check that a namespace and keys are texts. Raises Refused as `check_values`."""
+    for name in (namespace, *keys):
+        if not isinstance(name, str):
+            raise Refused("wrong_type")
+
+        check_values(name)
+
+
+def check_change(namespace: str, change: Change) -> None:
+    """Check that a change can be made at all. Raises Refused as `check_values`."""
+    check_names(namespace, change.now, change.new_id, change.caller)
+    names = (change.id, change.key, change.new_key)
+    check_names(namespace, *filter(lambda name: name is not None, names))
+    check_values(change.fields, change.links, change.remove_links)
+    check_values(change.if_version, change.to_version)
+
+    # Trying it shows what has the wrong type, whatever the fields are.
+    try:
+        check_names(namespace, *change.linked_keys)
+        merge_change(change, create_row(change, namespace), {})
+    except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError):
+        raise Refused("wrong_type") from None
+
+
+def check_incoming(incoming: IncomingMemory) -> None:
+    """Check the values of a memory to import. Raises Refused: invalid_stored_value."""
+    row = incoming.stored.row
+    try:
+        check_names(row.namespace, row.key, row.id)
+        check_values(*row, incoming.stored.links)
+    except Refused:
+        raise Refused("invalid_stored_value") from None

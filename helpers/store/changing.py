@@ -1,65 +1,94 @@
-"""Making changes, in a transaction that alone changes their namespace."""
+"""Making changes, in a transaction that alone changes their namespace.
+
+Whatever a change does to a memory, it is one write: an entry in the history, and the memory.
+"""
 
 from collections.abc import Sequence
+from functools import partial
+from typing import NamedTuple
 
 from abilities.declarations.faults import Refused
 from abilities.helpers.store.changes import (
     Change,
-    MergedMemory,
+    check_change,
     check_version,
     create_row,
     merge_change,
 )
-from abilities.helpers.store.entries import (
-    LinkChange,
+from abilities.helpers.store.engine import MemoriesDue
+from abilities.helpers.store.history import (
+    MemoryName,
+    State,
+    list_restored,
+    name_action,
+    restore_links,
+    restore_row,
+)
+from abilities.helpers.store.linking import LinkMoves, move_links
+from abilities.helpers.store.mending import list_replaced
+from abilities.helpers.store.model import NO_LINKS, LinkChange, Links, StoredMemory
+from abilities.helpers.store.past import (
     Occasion,
     StoreRules,
     build_entry,
-    compare_relinked,
-    index_links,
+    check_unpurged,
+    delete_history,
+    find_last_key,
+    find_named,
+    list_deleted_before,
+    read_earlier,
+    read_state,
     save_entry,
     save_relinked,
+    take_version,
 )
-from abilities.helpers.store.expiry import DueMemory, MemoriesDue, list_due
-from abilities.helpers.store.forgetting import purge_memory
-from abilities.helpers.store.history import name_action
-from abilities.helpers.store.linking import LinkMoves, move_links, save_links
-from abilities.helpers.store.mending import list_replaced
-from abilities.helpers.store.model import LinkRow, Row, StoredMemory
-from abilities.helpers.store.past import check_unpurged, find_named
 from abilities.helpers.store.protocol import WriteResult
-from abilities.helpers.store.reads import load_memory, read_all_links, read_links_to
-from abilities.helpers.store.requests import check_change
-from abilities.helpers.store.restoring import restore_memory
+from abilities.helpers.store.reads import read_linked, read_links, read_links_to
+from abilities.helpers.store.recall_index import merge_recent
 from abilities.helpers.store.saving import (
     Found,
     check_quota,
-    delete_memory,
     find_by_id,
     find_by_key,
     mend_memory,
-    save_memory,
+    write_memory,
 )
-from abilities.helpers.store.timeline import MemoryName
 from abilities.helpers.store.transaction import Transaction
 
 SHOWN_LINKS = 20
 """Links of a changed memory that are returned, best first."""
 
 
+MOST_EXPIRED = 256
+"""Memories at most that one transaction archives."""
+
+_DUE = """
+SELECT expires_at, id FROM memories INDEXED BY memories_due
+WHERE namespace = ? AND archived = 0 AND expires_at <> '' AND expires_at <= ?
+AND (expires_at, id) > (?, ?) ORDER BY expires_at, id LIMIT ?
+"""
+_ADD_PURGED = """
+INSERT INTO purged (namespace, id, version, made_at, caller) VALUES (?, ?, ?, ?, ?)
+ON CONFLICT (namespace, id) DO NOTHING
+"""
+
+
+class DueMemory(NamedTuple):
+    """A memory that has expired. Of several, those with earlier times come first, then by id."""
+
+    expires_at: str
+    id: str
+
+
+FIRST_DUE = DueMemory("", "")
+
+
 class BatchUndone(Exception):
     """One of several changes that belong together cannot be made, so that none may be."""
 
-    def __init__(self, place: int, error: Exception) -> None:
-        super().__init__(place, error)
-        self._place = place
-        self._error = error
-
-    def list_outcomes(self, number: int) -> list[WriteResult | Exception]:
-        """Return the outcomes of that many changes: the error in its place."""
-        outcomes: list[WriteResult | Exception] = [Refused("rolled_back") for _ in range(number)]
-        outcomes[self._place] = self._error
-        return outcomes
+    def __init__(self, outcomes: list[WriteResult | Exception]) -> None:
+        super().__init__(outcomes)
+        self.outcomes = outcomes
 
 
 async def apply_changes(
@@ -78,21 +107,21 @@ async def apply_changes(
     """
     outcomes: list[WriteResult | Exception] = []
     for place, change in enumerate(changes):
-        # What is due is judged once per call.
-        ignores = ignore_due or place > 0
-
-        async def apply(
-            transaction: Transaction, change: Change = change, ignores: bool = ignores
-        ) -> WriteResult:
-            check_change(namespace, change)
-            return await apply_change(transaction, namespace, change, rules, ignore_due=ignores)
-
-        outcome = await transaction.attempt(apply)
+        work = partial(
+            apply_change,
+            namespace=namespace,
+            change=change,
+            rules=rules,
+            ignore_due=ignore_due or place > 0,  # what is due is judged once per call
+        )
+        outcome = await transaction.attempt(work)
         if isinstance(outcome, MemoriesDue):
             raise outcome
-        if atomic and isinstance(outcome, Exception):
-            raise BatchUndone(place, outcome)
         outcomes.append(outcome)
+        if atomic and isinstance(outcome, Exception):
+            outcomes = [Refused("rolled_back") for _ in changes]
+            outcomes[place] = outcome
+            raise BatchUndone(outcomes)
 
     return outcomes
 
@@ -108,8 +137,9 @@ async def apply_change(
     """Make a change and return the memory.
 
     Raises MemoriesDue if memories of the namespace have expired, unless they are to be ignored;
-    then nothing was changed. Raises Refused as `MemoryStore.change`.
+    then nothing was changed. Raises Refused as `MemoryStore.change` and `check_change`.
     """
+    check_change(namespace, change)
     memory_id, found = await _find_changed(transaction, namespace, change)
     if found.has_due and not ignore_due:
         raise MemoriesDue
@@ -120,7 +150,7 @@ async def apply_change(
         found = await mend_memory(transaction, found, change.now, change.caller, rules)
 
     if change.kind == "purge":
-        result = await purge_memory(transaction, namespace, memory_id, found, change)
+        result = await _purge(transaction, namespace, memory_id, found, change)
     elif change.kind == "restore":
         result = await restore_memory(transaction, namespace, memory_id, found, change, rules)
     elif change.kind == "delete":
@@ -129,28 +159,12 @@ async def apply_change(
         result = await _merge(transaction, namespace, found, change, rules)
 
     if result.stored is not None:
-        stored = await load_memory(transaction, result.stored.row, SHOWN_LINKS)
+        key = result.stored.row.key
+        stored = await read_linked(transaction, namespace, key, 0, SHOWN_LINKS)
         result = result._replace(stored=stored)
     if damaged is not None and damaged != found.row:
         result = result._replace(mended=list_replaced(damaged, found.row))
     return result
-
-
-async def expire_memories(
-    transaction: Transaction, namespace: str, now: str, after: DueMemory, rules: StoreRules
-) -> DueMemory | None:
-    """Archive the next memories that have expired; return the last one, None if there was none.
-
-    A damaged memory is left as it is.
-    """
-    due = await list_due(transaction, namespace, now, after)
-    for memory in due:
-        change = Change("expire", now, id=memory.id, caller="expiry")
-        found = await find_by_id(transaction, namespace, memory.id)
-        if found.row is not None and found.damage is None:
-            await _merge(transaction, namespace, found, change, rules)
-
-    return due[-1] if due else None
 
 
 async def _find_changed(
@@ -198,25 +212,6 @@ async def _find_former(
     return named.id, found
 
 
-async def _delete(
-    transaction: Transaction, found: Found, change: Change, rules: StoreRules
-) -> WriteResult:
-    """Delete a memory; its history keeps what it was."""
-    row = found.row
-    assert row is not None, "only a store finds nothing"
-    links: list[LinkRow] = []
-    if found.has_links:
-        links, _ = await read_all_links(transaction, row.namespace, row.key)
-
-    version = found.next_version
-    occasion = Occasion("deleted", change.now, change.caller)
-    entry = build_entry(occasion, row, None, version, LinkChange(index_links(links), {}))
-    await save_entry(transaction, entry, rules.history)
-    await delete_memory(transaction, found, row)
-
-    return WriteResult(None, created=False, updated=(), version=version, id=row.id)
-
-
 async def _merge(
     transaction: Transaction, namespace: str, found: Found, change: Change, rules: StoreRules
 ) -> WriteResult:
@@ -235,64 +230,152 @@ async def _merge(
 
     # Damage can leave links of a memory that is missing; one that is created here has them then.
     former = before or create_row(change, namespace)
-    links: list[LinkRow] = []
+    links: Links = {}
     if found.has_links and change.linked_keys:
         key = change.new_key or former.key
         links = await read_links_to(transaction, namespace, key, change.linked_keys)
 
-    merged = merge_change(change, former, links)
-    row = merged.row
-    if before is None or merged.updated:
+    row, links_after, updated, replaced = merge_change(change, former, links)
+    if before is None or updated:
         row = row._replace(version=found.next_version)
-        await _save(transaction, found, change, merged._replace(row=row), links, moves, rules)
+        told = LinkChange(links, links_after)
+        if before is None:
+            told = NO_LINKS  # when the creation is undone, none is left
+        elif moves is not None:
+            kept = {name: link for name, link in moves.own.after.items() if name not in links}
+            told = LinkChange(moves.own.before, {**kept, **links_after})
+
+        occasion = Occasion(name_action(change, before, row), change.now, change.caller)
+        entry = build_entry(occasion, before, row, row.version, told)
+        await save_entry(transaction, entry, rules.history)
+        await write_memory(transaction, found, row, LinkChange(links, links_after))
+        if moves is not None:
+            occasion = occasion._replace(action="relinked")
+            await save_relinked(transaction, row, occasion, moves.others, rules.history)
 
     return WriteResult(
         StoredMemory(row),
         created=before is None,
-        updated=merged.updated,
+        updated=updated,
         version=row.version,
         id=row.id,
-        replaced=merged.replaced,
+        replaced=replaced,
     )
 
 
-async def _save(
+async def _delete(
+    transaction: Transaction, found: Found, change: Change, rules: StoreRules
+) -> WriteResult:
+    """Delete a memory; its history keeps what it was."""
+    row, version = found.row, found.next_version
+    assert row is not None, "only a store finds nothing"
+    links: Links = {}
+    if found.has_links:
+        links = await read_links(transaction, row.namespace, row.key)
+
+    occasion = Occasion("deleted", change.now, change.caller)
+    entry = build_entry(occasion, row, None, version, LinkChange(links, {}))
+    await save_entry(transaction, entry, rules.history)
+    await write_memory(transaction, found, None)
+    return WriteResult(None, created=False, updated=(), version=version, id=row.id)
+
+
+async def restore_memory(
     transaction: Transaction,
+    namespace: str,
+    memory_id: str,
     found: Found,
     change: Change,
-    merged: MergedMemory,
-    links: Sequence[LinkRow],
-    moves: LinkMoves | None,
     rules: StoreRules,
-) -> None:
-    """Write a changed memory with its links, and what all of that replaced."""
-    before, row = found.row, merged.row
-    occasion = Occasion(name_action(change, before, row), change.now, change.caller)
-    link_change = _compare_links(before, row, LinkChange.build(links, merged.links), moves)
-    entry = build_entry(occasion, before, row, row.version, link_change)
+) -> WriteResult:
+    """Give a memory the values and links of an earlier version; bring it back if it was deleted.
 
-    await save_memory(transaction, found, row, entry, rules)
-    await save_links(transaction, row, links, merged.links)
-    if before is not None and moves is not None:
-        occasion = occasion._replace(action="relinked")
-        changes = compare_relinked(moves.before, moves.after, before.key, row.key)
-        await save_relinked(transaction, row, occasion, changes, rules.history)
-
-
-def _compare_links(
-    before: Row | None, after: Row, named: LinkChange, moves: LinkMoves | None
-) -> LinkChange:
-    """Return a memory's links before and after a change, as far as it may have changed them.
-
-    ``named`` are those that the change names, after it has renamed the memory.
+    Raises Refused: version_not_found, checksum_mismatch, key_taken, storage_quota.
     """
-    if before is None:
-        return LinkChange({}, {})  # when the creation is undone, none is left
-    if moves is None:
-        return named
+    present = found.row
+    before = await read_state(transaction, present)
+    wanted = await read_earlier(transaction, namespace, memory_id, before, change.to_version)
+    assert wanted.row is not None, "a version that was found has a row"
 
-    # Whatever key the memory has, so that only links to itself differ by the rename.
-    own_before = index_links(link for link in moves.before if link.source == before.key)
-    moved = index_links(link for link in moves.after if link.source == after.key)
-    kept = {name: moved[name] for name in moved.keys() - named.before.keys()}
-    return LinkChange(own_before, {**kept, **named.after})
+    row = restore_row(change, present, wanted.row)
+    after = State(row, restore_links(change, row, wanted))
+    updated = list_restored(before, after)
+    if present is not None and not updated:
+        return WriteResult(StoredMemory(present), False, (), None, present.version, present.id)
+
+    stored = before.links
+    if present is None:
+        found = await find_by_key(transaction, namespace, row.key)
+        if found.row is not None:
+            raise Refused("key_taken")
+        await check_quota(transaction, namespace, rules.quota)
+        if found.has_links:  # damage can leave links of a memory that is missing
+            stored = await read_links(transaction, namespace, row.key)
+
+    row = row._replace(version=found.next_version)
+    occasion = Occasion("restored", change.now, change.caller)
+    told = LinkChange(before.links, after.links)
+    entry = build_entry(occasion, present, row, row.version, told)
+    await save_entry(transaction, entry, rules.history)
+    await write_memory(transaction, found, row, LinkChange(stored, after.links))
+    return WriteResult(StoredMemory(row), present is None, updated, None, row.version, row.id)
+
+
+async def _purge(
+    transaction: Transaction, namespace: str, memory_id: str, found: Found, change: Change
+) -> WriteResult:
+    """Delete a memory, present or already deleted, with its history; only its id is remembered.
+
+    So are those that were deleted under its key before, unless another memory has the key now.
+    What an engine leaves of rows that are gone is removed after the transaction.
+    """
+    version = await take_version(transaction, namespace)
+    row = found.row
+    if row is None:
+        key = await find_last_key(transaction, namespace, memory_id)
+    else:
+        key = row.key
+
+    forgotten = {memory_id, *await list_deleted_before(transaction, namespace, key, memory_id)}
+    if row is not None:
+        await write_memory(transaction, found, None)
+        forgotten.add(row.id)  # mending may have changed it
+
+    # The changes of what was deleted before may not be merged yet.
+    await merge_recent(transaction, namespace)
+    names = sorted(forgotten)
+    await delete_history(transaction, namespace, names)
+    await transaction.run_many(
+        _ADD_PURGED, [(namespace, name, version, change.now, change.caller) for name in names]
+    )
+    return WriteResult(None, created=False, updated=(), version=version, id=memory_id)
+
+
+async def expire_memories(
+    transaction: Transaction, namespace: str, now: str, after: DueMemory, rules: StoreRules
+) -> DueMemory | None:
+    """Archive the next memories that have expired; return the last one, None if there was none.
+
+    A damaged memory is left as it is.
+    """
+    due = await list_due(transaction, namespace, now, after)
+    for memory in due:
+        change = Change("expire", now, id=memory.id, caller="expiry")
+        found = await find_by_id(transaction, namespace, memory.id)
+        if found.row is not None and found.damage is None:
+            await _merge(transaction, namespace, found, change, rules)
+
+    return due[-1] if due else None
+
+
+async def list_due(
+    transaction: Transaction, namespace: str, now: str, after: DueMemory
+) -> list[DueMemory]:
+    """Return up to `MOST_EXPIRED` memories that expired by ``now``, after one of them."""
+    found = await transaction.fetch(_DUE, namespace, now, *after, MOST_EXPIRED)
+    return list(map(DueMemory._make, found))
+
+
+async def has_due(transaction: Transaction, namespace: str, now: str) -> bool:
+    """Return whether a memory has expired and is not archived yet."""
+    return bool(await transaction.fetch(_DUE, namespace, now, *FIRST_DUE, 1))

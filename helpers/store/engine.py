@@ -19,6 +19,10 @@ READ_SECONDS = 9.5
 """How long a read may take with all its waiting: a call is answered within 10 seconds."""
 
 
+class MemoriesDue(Exception):
+    """Memories of the namespace are to be archived first; then the call can be tried again."""
+
+
 class Engine(Protocol):
     """Transactions of one database, from any event loop and any thread.
 

@@ -1,27 +1,30 @@
-"""What a store keeps of the states that its memories had: pure functions, the same for every store.
+"""What a store keeps of the states that its memories had, and for how long: all of it pure.
 
 Every change of a memory adds an entry to the history of its namespace. The entry holds what the
 change replaced, and nothing else: an earlier state is the present one, with the entries since then
 undone, the newest first.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, NamedTuple, cast
+from collections.abc import Iterable, Sequence
+from datetime import datetime, timedelta
+from typing import Any, Literal, NamedTuple, cast
 
 import orjson
 
 from abilities.declarations.faults import Refused
 from abilities.declarations.memory import Action
-from abilities.helpers.store.changes import FIELD_NAMES, Change, merge_links, rename_links
-from abilities.helpers.store.model import LinkRow, Row, dump_sorted_json, hash_values
+from abilities.helpers.store.changes import Change, merge_links, name_fields, rename_links
+from abilities.helpers.store.model import (
+    LinkRow,
+    Links,
+    Row,
+    dump_sorted_json,
+    hash_values,
+    index_links,
+)
 
 _DERIVED = ("namespace", "version", "updated_at")
 """Columns that a change always sets, and that say nothing about what it changed."""
-
-LinkName = tuple[str, str]
-"""The target and the type of a link, which name it in its memory."""
-
-Links = Mapping[LinkName, LinkRow]
 
 
 class Entry(NamedTuple):
@@ -78,7 +81,8 @@ def describe_before(
     deleted, null if there was none. ``links`` lists the links that were added, changed or removed,
     each as it was: target, type, weight and term, or target and type alone if there was none.
 
-    The links may be limited to those that the change concerns.
+    The links may be limited to those that the change concerns. Their sources do not count, so that
+    links that only follow the memory's own new key are as they were.
     """
     replaced: dict[str, Any] = {"row": None}
     if before is not None:
@@ -91,10 +95,10 @@ def describe_before(
 
     links: list[Sequence[object]] = []
     for name in sorted(links_before.keys() | links_after.keys()):
-        link = links_before.get(name)
+        link, later = links_before.get(name), links_after.get(name)
         if link is None:
             links.append(name)
-        elif link != links_after.get(name):
+        elif later is None or (link.weight, link.term) != (later.weight, later.term):
             links.append((*name, link.weight, link.term))
     if links:
         replaced["links"] = links
@@ -145,16 +149,11 @@ def name_action(change: Change, before: Row | None, after: Row | None) -> Action
 def list_changed(entry: Entry) -> list[str]:
     """Return the names of the fields that an entry's change replaced; none if it created one."""
     before = orjson.loads(entry.before)
-    columns: list[str] = list(before["row"] or ())
-    fields: list[str] = []
-
-    for column in columns:
-        if column not in _DERIVED:
-            fields.append(FIELD_NAMES.get(column, column))
+    columns = [name for name in before["row"] or () if name not in _DERIVED]
     if before.get("links"):
-        fields.append("links")
+        columns.append("links")
 
-    return list(dict.fromkeys(fields))  # two columns stand for one field
+    return list(name_fields(columns))
 
 
 def list_restored(before: State, after: State) -> tuple[str, ...]:
@@ -162,14 +161,14 @@ def list_restored(before: State, after: State) -> tuple[str, ...]:
     if before.row is None or after.row is None:
         return ()
 
-    updated: list[str] = []
-    for column in Row._fields:
-        if column not in _DERIVED and _differs(column, before.row, after.row):
-            updated.append(FIELD_NAMES.get(column, column))
+    columns: list[str] = []
+    for name in Row._fields:
+        if name not in _DERIVED and _differs(name, before.row, after.row):
+            columns.append(name)
     if before.links != after.links:
-        updated.append("links")
+        columns.append("links")
 
-    return tuple(dict.fromkeys(updated))  # two columns stand for one field
+    return name_fields(columns)
 
 
 def rewind(state: State, entries: Iterable[Entry], version: int) -> State:
@@ -179,7 +178,9 @@ def rewind(state: State, entries: Iterable[Entry], version: int) -> State:
     Refused: version_not_found if the entries do not lead there, checksum_mismatch.
     """
     for entry in entries:
-        if entry.version <= version or _is_part_of(entry, version):
+        # A memory that was only relinked keeps its version.
+        is_part = entry.action == "relinked" and entry.previous <= version
+        if entry.version <= version or is_part:
             break
 
         state = undo(state, verify_entry(entry))
@@ -190,27 +191,17 @@ def rewind(state: State, entries: Iterable[Entry], version: int) -> State:
     return state
 
 
-def rewind_change(state: State, entries: Iterable[Entry]) -> State:
-    """Return the state that a memory had before its last change, given its entries, newest first.
+def find_previous(entries: Iterable[Entry]) -> int:
+    """Return the version that a memory had before its last change, given its entries, newest first.
 
     A new key of another memory that it links to is no change of its own. Raises Refused:
-    version_not_found if there was no such state, or it is no longer known, checksum_mismatch.
+    version_not_found if no such change is known, checksum_mismatch.
     """
     for entry in entries:
-        state = undo(state, verify_entry(entry))
-        if entry.action != "relinked":
-            break
-    else:
-        raise Refused("version_not_found")
+        if verify_entry(entry).action != "relinked":
+            return entry.previous
 
-    if state.row is None:
-        raise Refused("version_not_found")
-    return state
-
-
-def _is_part_of(entry: Entry, version: int) -> bool:
-    """Return whether an entry belongs to a version, as a memory that was only relinked keeps it."""
-    return entry.action == "relinked" and entry.previous <= version
+    raise Refused("version_not_found")
 
 
 def rewind_to_time(state: State, entries: Iterable[Entry], time: str) -> State:
@@ -230,15 +221,6 @@ def rewind_to_time(state: State, entries: Iterable[Entry], time: str) -> State:
         raise Refused("version_not_found")
 
     return state
-
-
-def parse_entry(columns: Sequence[Any]) -> Entry | DamagedEntry:
-    """Return the entry of some columns, or say that it is damaged."""
-    entry = Entry._make(columns)
-    try:
-        return verify_entry(entry)
-    except Refused:
-        return DamagedEntry(entry.namespace, entry.version, entry.id)
 
 
 def undo(state: State, entry: Entry) -> State:
@@ -285,14 +267,76 @@ def restore_row(change: Change, present: Row | None, wanted: Row) -> Row:
     return row
 
 
-def restore_links(change: Change, row: Row, wanted: State) -> dict[LinkName, LinkRow]:
+def restore_links(change: Change, row: Row, wanted: State) -> Links:
     """Return the links of a restored version; those to the memory itself follow its key.
 
     Of two that become one by that, the same one stays as in a rename. Then come the links that the
     change itself adds or removes.
     """
     assert wanted.row is not None, "a version that was found has a row"
-    links = rename_links(tuple(wanted.links.values()), wanted.row.key, row.key)
-    links = list(merge_links(change, row.key, links))
+    links = rename_links(wanted.links.values(), wanted.row.key, row.key)
+    return merge_links(change, row.key, index_links(links))
 
-    return {(link.target, link.type): link for link in links}
+
+class MemoryName(NamedTuple):
+    """A memory, named by its id or its key; a key that it no longer has names it too."""
+
+    id: str | None = None
+    key: str | None = None
+
+
+class MemoryHistory(NamedTuple):
+    """A page of a memory's history, newest first.
+
+    ``row`` is the memory as it is now, None if it was deleted. ``has_more`` says that older entries
+    follow; ``earliest`` is the oldest version that can be restored.
+    """
+
+    row: Row | None
+    entries: tuple[Entry, ...]
+    has_more: bool
+    earliest: int
+
+
+class MemoryChange(NamedTuple):
+    """A change as those learn of it who keep a copy of a namespace.
+
+    ``key`` is the memory's key now, or the last one of a deleted memory. ``action`` is "purged"
+    for a memory whose history is gone; then only its id is known.
+    """
+
+    version: int
+    id: str
+    key: str
+    action: Action | Literal["purged"]
+    made_at: str
+    caller: str
+
+
+class ChangePage(NamedTuple):
+    """Changes of a namespace in the order of their versions.
+
+    ``next`` is the version to go on from. ``is_complete`` is False if older changes after the
+    version asked for are no longer known.
+    """
+
+    changes: tuple[MemoryChange, ...]
+    next: int
+    has_more: bool
+    is_complete: bool
+
+
+class HistoryLimits(NamedTuple):
+    """How long a namespace keeps its history, and up to how many bytes; older entries go first."""
+
+    days: int = 90
+    max_bytes: int = 256 * 2**20
+
+    def find_cutoff(self, now: str) -> str:
+        """Return the time from which on entries are young enough; empty if all are."""
+        try:
+            cutoff = datetime.fromisoformat(now) - timedelta(days=self.days)
+        except OverflowError:
+            return ""
+
+        return cutoff.isoformat(timespec="milliseconds").replace("+00:00", "Z")

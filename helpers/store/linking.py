@@ -1,13 +1,13 @@
 """Writing links with their ranks and numbers."""
 
 from collections import Counter
-from collections.abc import Iterable, Sequence, Set
+from collections.abc import Iterable, Mapping, Sequence, Set
 from typing import NamedTuple
 
 from abilities.helpers.store import ranking
 from abilities.helpers.store.changes import rename_link, rename_links
 from abilities.helpers.store.deriving import get_rank_score
-from abilities.helpers.store.model import LinkRecord, LinkRow, Row
+from abilities.helpers.store.model import LinkChange, LinkRecord, LinkRow, Row
 from abilities.helpers.store.ranking import LINK_COLUMNS, OWN, RANKS, SIDES, Side, StaleMark
 from abilities.helpers.store.transaction import Columns, Statement, Transaction, split
 
@@ -102,17 +102,15 @@ LinkName = tuple[str, str, str]
 
 
 class LinkMoves(NamedTuple):
-    """The sound links that a rename replaces, and those that it puts in their place."""
+    """What a rename does to sound links: the memory's own, and by their keys those of others."""
 
-    before: list[LinkRow]
-    after: list[LinkRow]
+    own: LinkChange
+    others: Mapping[str, LinkChange]
 
 
-async def save_links(
-    transaction: Transaction, row: Row, before: Sequence[LinkRow], after: Sequence[LinkRow]
-) -> None:
+async def save_links(transaction: Transaction, row: Row, links: LinkChange) -> None:
     """Write the links of a memory that were added, changed or removed."""
-    former, present = set(before), set(after)
+    former, present = set(links.before.values()), set(links.after.values())
     if former == present:
         return
 
@@ -157,7 +155,27 @@ async def move_links(transaction: Transaction, row: Row, new_key: str) -> LinkMo
 
     former = set(map(_name, records))
     await _write(transaction, namespace, moved.values(), former, moved.keys())
-    return LinkMoves(sound, renamed)
+    return _divide_moves(sound, renamed, row.key, new_key)
+
+
+def _divide_moves(
+    before: Iterable[LinkRow], after: Iterable[LinkRow], old_key: str, new_key: str
+) -> LinkMoves:
+    """Return what a rename does to links, by the memories that have them."""
+    former: dict[str, dict[tuple[str, str], LinkRow]] = {}
+    present: dict[str, dict[tuple[str, str], LinkRow]] = {}
+    for links, by_source in ((before, former), (after, present)):
+        for link in links:
+            by_source.setdefault(link.source, {})[link.target, link.type] = link
+
+    own = LinkChange(former.pop(old_key, {}), present.pop(new_key, {}))
+    others: dict[str, LinkChange] = {}
+    for key, links_before in former.items():
+        links_after = present.get(key, {})
+        if links_before != links_after:
+            others[key] = LinkChange(links_before, links_after)
+
+    return LinkMoves(own, others)
 
 
 async def _rank(transaction: Transaction, row: Row, links: Sequence[LinkRow]) -> list[LinkRecord]:

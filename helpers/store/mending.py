@@ -9,7 +9,7 @@ import orjson
 from abilities.declarations.faults import Refused
 from abilities.declarations.memory import ID_PATTERN, SCORES, USUAL_LINK_TYPE
 from abilities.declarations.values import JsonObject, as_object
-from abilities.helpers.store.changes import FIELD_NAMES
+from abilities.helpers.store.changes import name_fields
 from abilities.helpers.store.model import (
     IMPORTANCES,
     TYPES,
@@ -134,9 +134,9 @@ def list_replaced(damaged: Row | None, mended: Row | None) -> tuple[str, ...]:
     for column in Row._fields:
         before, after = getattr(damaged, column, None), getattr(mended, column, None)
         if column != "version" and before != after:
-            replaced.append(FIELD_NAMES.get(column, column))
+            replaced.append(column)
 
-    return tuple(dict.fromkeys(replaced))  # two columns stand for one field
+    return name_fields(replaced)
 
 
 def _to_text(value: object) -> str:

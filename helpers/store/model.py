@@ -1,7 +1,7 @@
 """A memory and its links as stores keep them, and the hashes that reveal damage to them."""
 
 import math
-from collections.abc import Container, Sequence
+from collections.abc import Container, Iterable, Mapping, Sequence
 from hashlib import blake2b
 from typing import NamedTuple, cast
 
@@ -9,6 +9,7 @@ import orjson
 
 from abilities.declarations.faults import Refused
 from abilities.declarations.memory import USUAL_LINK_TYPE
+from abilities.declarations.reasons import Reason
 from abilities.declarations.values import JsonObject
 from abilities.helpers.walk import State, WalkLink, compute_rank
 
@@ -73,6 +74,28 @@ class LinkRow(NamedTuple):
             data["term"] = self.term
 
         return data
+
+
+LinkName = tuple[str, str]
+"""The target and the type of a link, which name it in its memory."""
+
+Links = Mapping[LinkName, LinkRow]
+"""Links of one memory."""
+
+
+def index_links(links: Iterable[LinkRow]) -> dict[LinkName, LinkRow]:
+    """Return links of one memory by what names them."""
+    return {(link.target, link.type): link for link in links}
+
+
+class LinkChange(NamedTuple):
+    """Links of a memory before and after a change; those that it left alone may be missing."""
+
+    before: Links
+    after: Links
+
+
+NO_LINKS = LinkChange({}, {})
 
 
 class StoredMemory(NamedTuple):
@@ -162,6 +185,16 @@ def verify_row(row: Row, stored_hash: int) -> None:
         raise Refused("checksum_mismatch")
     if not is_fraction(row.score) or row.type not in TYPES or row.importance not in IMPORTANCES:
         raise Refused("invalid_stored_value")
+
+
+def find_damage(row: Row, stored_hash: int) -> Reason | None:
+    """Return why readers refuse a row, None if it is sound; as `verify_row` raises it."""
+    try:
+        verify_row(row, stored_hash)
+    except Refused as error:
+        return error.reason
+
+    return None
 
 
 def verify_saved(row: Row, stored_hash: int) -> None:

@@ -6,11 +6,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from abilities.helpers.search.terms import Language
+from abilities.helpers.store.history import HistoryLimits
 from abilities.helpers.store.originals import RepairReport
 from abilities.helpers.store.protocol import ServableStore
 from abilities.helpers.store.sqlite.schema import is_store_header as is_store_header
 from abilities.helpers.store.sqlite.store import SqliteStore
-from abilities.helpers.store.timeline import HistoryLimits
 
 if TYPE_CHECKING:
     from abilities.helpers.store.postgres.store import PostgresStore

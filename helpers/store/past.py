@@ -1,30 +1,78 @@
-"""Reading the past of memories, in a snapshot of the caller."""
+"""What a store remembers of its memories: writing the history with the changes, and reading it."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 from abilities.declarations.faults import Refused
+from abilities.declarations.memory import Action
 from abilities.declarations.reasons import Reason
-from abilities.helpers.store.entries import ENTRY_COLUMNS
+from abilities.helpers.store.changes import check_values
 from abilities.helpers.store.history import (
+    ENTRY_BYTES,
+    ChangePage,
     Entry,
+    HistoryLimits,
+    MemoryChange,
+    MemoryHistory,
+    MemoryName,
     State,
+    describe_before,
+    find_previous,
     rewind,
-    rewind_change,
     rewind_to_time,
+    seal,
     verify_entry,
 )
-from abilities.helpers.store.linking import select_sound
-from abilities.helpers.store.model import LinkRecord, Row, StoredMemory, verify_row
-from abilities.helpers.store.timeline import ChangePage, MemoryChange, MemoryHistory, MemoryName
-from abilities.helpers.store.transaction import Columns, Transaction, fetch_named
+from abilities.helpers.store.model import NO_LINKS, LinkChange, Row, StoredMemory, find_damage
+from abilities.helpers.store.reads import read_links
+from abilities.helpers.store.transaction import Transaction
+
+ENTRY_COLUMNS = ", ".join(Entry._fields)
+
+TRIM_VERSIONS = 256
+"""The history of a namespace is trimmed when it gives a version that is a multiple of this."""
+
+MOST_TRIMMED = 1_024
+"""Entries that one transaction forgets at most."""
+
+_SIZE = f"octet_length(before) + {ENTRY_BYTES}"
+_ADD = f"INSERT INTO history ({ENTRY_COLUMNS}) VALUES ({', '.join('?' * len(Entry._fields))})"
+_SAVE_VERSION = """
+INSERT INTO versions AS v (namespace, number, forgotten, history_bytes) VALUES (?, ?, ?, ?)
+ON CONFLICT (namespace) DO UPDATE SET number = greatest(v.number, excluded.number),
+    forgotten = greatest(v.forgotten, excluded.forgotten),
+    history_bytes = v.history_bytes + excluded.history_bytes
+"""
+_TAKE_VERSIONS = """
+INSERT INTO versions AS v (namespace, number) VALUES (?, ?)
+ON CONFLICT (namespace) DO UPDATE SET number = v.number + excluded.number RETURNING number
+"""
+_ADD_BYTES = "UPDATE versions SET history_bytes = history_bytes + ? WHERE namespace = ?"
+_READ_BYTES = "SELECT history_bytes FROM versions WHERE namespace = ?"
+_READ_SIZE = f"""
+SELECT coalesce(sum({_SIZE}), 0) FROM history INDEXED BY history_id WHERE namespace = ? AND id = ?
+"""
+_DELETE = "DELETE FROM history INDEXED BY history_id WHERE namespace = ? AND id = ?"
+_OLDEST = f"""
+SELECT version, made_at, {_SIZE} FROM history WHERE namespace = ? ORDER BY version, id LIMIT ?
+"""
+_DELETE_OLDEST = """
+DELETE FROM history WHERE namespace = ? AND version <= ? AND (version, id) IN (
+    SELECT version, id FROM history WHERE namespace = ? ORDER BY version, id LIMIT ?
+)
+"""
+_NAMES = "SELECT key, id, version FROM memories WHERE namespace = ? AND key = ANY (?)"
+_KNOWN = """
+SELECT 1 FROM history INDEXED BY history_id WHERE namespace = ? AND id = ?
+UNION ALL SELECT 1 FROM memories WHERE namespace = ? AND id = ?
+UNION ALL SELECT 1 FROM purged WHERE namespace = ? AND id = ? LIMIT 1
+"""
 
 _ROW_COLUMNS = ", ".join(Row._fields)
 _LAST_VERSION = 2**63 - 1
 
 _ROW_BY_ID = f"SELECT {_ROW_COLUMNS}, hash FROM memories WHERE namespace = ? AND id = ?"
 _ROW_BY_KEY = f"SELECT {_ROW_COLUMNS}, hash FROM memories WHERE namespace = ? AND key = ?"
-_LINKS = f"SELECT {', '.join(LinkRecord._fields)} FROM links WHERE namespace = ? AND source = ?"
 _ENTRIES = f"""
 SELECT {ENTRY_COLUMNS} FROM history INDEXED BY history_id
 WHERE namespace = ? AND id = ? AND version > ? AND version < ? ORDER BY version DESC LIMIT ?
@@ -68,15 +116,13 @@ _VERSIONS = "SELECT number, forgotten FROM versions WHERE namespace = ?"
 _NEXT_VERSION = """
 SELECT max(version) FROM (
     SELECT version FROM (
-        SELECT version FROM (
-            SELECT version FROM history
-            WHERE namespace = ? AND version > ? ORDER BY version LIMIT ?
-        ) AS changed
-        UNION ALL SELECT version FROM (
-            SELECT version FROM purged INDEXED BY purged_version
-            WHERE namespace = ? AND version > ? ORDER BY version LIMIT ?
-        ) AS forgotten
-    ) AS later ORDER BY version LIMIT ?
+        SELECT version FROM history
+        WHERE namespace = ? AND version > ? ORDER BY version LIMIT ?
+    ) AS changed
+    UNION ALL SELECT version FROM (
+        SELECT version FROM purged INDEXED BY purged_version
+        WHERE namespace = ? AND version > ? ORDER BY version LIMIT ?
+    ) AS forgotten ORDER BY version LIMIT ?
 ) AS page
 """
 _CHANGES = """
@@ -87,27 +133,229 @@ WHERE namespace = ? AND version > ? AND version <= ?
 ORDER BY version, id
 """
 _LATEST = """
-SELECT version, id, '' AS key, action, made_at, caller FROM (
-    SELECT * FROM (
-        SELECT version, id, action, made_at, caller FROM history
-        WHERE namespace = ? AND version < ? AND action <> 'relinked'
-        ORDER BY version DESC, id DESC LIMIT ?
-    ) AS changed
-    UNION ALL SELECT * FROM (
-        SELECT version, id, 'purged' AS action, made_at, caller
-        FROM purged INDEXED BY purged_version
-        WHERE namespace = ? AND version < ? ORDER BY version DESC, id DESC LIMIT ?
-    ) AS forgotten
-) AS latest ORDER BY version DESC, id DESC LIMIT ?
+SELECT * FROM (
+    SELECT version, id, '' AS key, action, made_at, caller FROM history
+    WHERE namespace = ? AND version < ? AND action <> 'relinked'
+    ORDER BY version DESC, id DESC LIMIT ?
+) AS changed
+UNION ALL SELECT * FROM (
+    SELECT version, id, '', 'purged', made_at, caller FROM purged INDEXED BY purged_version
+    WHERE namespace = ? AND version < ? ORDER BY version DESC, id DESC LIMIT ?
+) AS forgotten ORDER BY version DESC, id DESC LIMIT ?
 """
-_KEYS = "SELECT id, key FROM memories WHERE namespace = ? AND id IN ({})"
+_KEYS = "SELECT id, key FROM memories WHERE namespace = ? AND id = ANY (?)"
 _FORMER_KEYS = """
 SELECT id, key FROM history AS h INDEXED BY history_id
-WHERE namespace = ? AND id IN ({}) AND version = (
+WHERE namespace = ? AND id = ANY (?) AND version = (
     SELECT max(version) FROM history AS last INDEXED BY history_id
     WHERE last.namespace = h.namespace AND last.id = h.id
 )
 """
+
+
+class StoreRules(NamedTuple):
+    """What a store's writes keep to.
+
+    ``quota`` is the most memories that a namespace may hold; None sets no limit.
+    """
+
+    quota: int | None = None
+    history: HistoryLimits = HistoryLimits()
+
+
+class Occasion(NamedTuple):
+    """What the history says of a change beside what was replaced."""
+
+    action: Action
+    made_at: str
+    caller: str
+
+
+def build_entry(
+    occasion: Occasion,
+    before: Row | None,
+    after: Row | None,
+    version: int,
+    links: LinkChange = NO_LINKS,
+) -> Entry:
+    """Return the entry of a change, which gave the memory a version.
+
+    One of ``before`` and ``after`` is not None.
+    """
+    row = before or after
+    assert row is not None, "a change concerns a memory"
+
+    described = describe_before(before, after, links.before, links.after)
+    previous = 0
+    if before is not None:
+        previous = before.version
+
+    return seal(
+        Entry(
+            namespace=row.namespace,
+            version=version,
+            id=row.id,
+            key=row.key,
+            previous=previous,
+            action=occasion.action,
+            made_at=occasion.made_at,
+            caller=occasion.caller,
+            before=described,
+        )
+    )
+
+
+async def take_version(transaction: Transaction, namespace: str, number: int = 1) -> int:
+    """Return the next version of a namespace, or the last of several; none is given again."""
+    ((version,),) = await transaction.fetch(_TAKE_VERSIONS, namespace, number)
+    return int(version)
+
+
+async def save_entry(transaction: Transaction, entry: Entry, limits: HistoryLimits) -> None:
+    """Keep an entry, and its version as the last one of its namespace.
+
+    If no history is kept, the memory has none from now on.
+    """
+    namespace, version, memory_id, *_ = entry
+    if limits.days == 0:
+        await transaction.run(_SAVE_VERSION, namespace, version, version, 0)
+        await delete_history(transaction, namespace, [memory_id])
+        return
+
+    await transaction.run(_ADD, *entry)
+    await transaction.run(_SAVE_VERSION, namespace, version, 0, entry.size)
+    if version % TRIM_VERSIONS == 0:
+        await trim(transaction, namespace, limits, entry.made_at)
+
+
+async def add_entries(transaction: Transaction, entries: Sequence[Entry]) -> None:
+    """Keep more entries of a namespace, whose versions were given already."""
+    if entries:
+        await transaction.run_many(_ADD, entries)
+        size = sum(entry.size for entry in entries)
+        await transaction.run(_ADD_BYTES, size, entries[0].namespace)
+
+
+async def save_relinked(
+    transaction: Transaction,
+    renamed: Row,
+    occasion: Occasion,
+    changes: Mapping[str, LinkChange],
+    limits: HistoryLimits,
+) -> None:
+    """Keep what a rename changed in the links of other memories, by their keys.
+
+    These keep their versions, so their entries have that of the renamed memory.
+    """
+    if not changes:
+        return
+
+    names = await transaction.fetch(_NAMES, renamed.namespace, sorted(changes))
+    if limits.days == 0:
+        await delete_history(transaction, renamed.namespace, [name for _, name, _ in names])
+        return
+
+    entries: list[Entry] = []
+    for key, memory_id, version in names:
+        row = renamed._replace(key=key, id=memory_id, version=version)
+        entries.append(build_entry(occasion, row, row, renamed.version, changes[key]))
+
+    await add_entries(transaction, entries)
+
+
+async def delete_history(
+    transaction: Transaction, namespace: str, memory_ids: Iterable[str]
+) -> None:
+    """Delete all entries of some memories."""
+    for memory_id in memory_ids:
+        ((size,),) = await transaction.fetch(_READ_SIZE, namespace, memory_id)
+        if size:
+            await transaction.run(_DELETE, namespace, memory_id)
+            await transaction.run(_ADD_BYTES, -size, namespace)
+
+
+async def trim(transaction: Transaction, namespace: str, limits: HistoryLimits, now: str) -> int:
+    """Forget up to `MOST_TRIMMED` of the oldest entries that the limits do not allow.
+
+    Returns how many entries were forgotten; fewer than `MOST_TRIMMED` if no more are to be.
+    """
+    rows = await transaction.fetch(_READ_BYTES, namespace)
+    size = sum(number for (number,) in rows)
+    cutoff = limits.find_cutoff(now)
+    count = last_version = freed = 0
+
+    # In their order, so that each memory keeps all of its entries after some version.
+    for version, made_at, entry_size in await transaction.fetch(_OLDEST, namespace, MOST_TRIMMED):
+        is_young = limits.days and made_at >= cutoff
+        if is_young and size - freed <= limits.max_bytes:
+            break
+
+        count, last_version = count + 1, version
+        freed += entry_size
+
+    if count:
+        await transaction.run(_DELETE_OLDEST, namespace, last_version, namespace, count)
+        await transaction.run(_SAVE_VERSION, namespace, last_version, last_version, -freed)
+    return count
+
+
+async def list_namespaces(transaction: Transaction) -> list[str]:
+    """Return the namespaces that may have a history."""
+    rows = await transaction.fetch("SELECT namespace FROM versions ORDER BY namespace")
+    return [namespace for (namespace,) in rows]
+
+
+EntryOwner = tuple[str, str]
+"""A namespace, and the id of the memory in it that an entry belongs to."""
+
+
+def find_owner(entry: Entry) -> EntryOwner:
+    """Return the memory that an entry belongs to."""
+    return entry.namespace, entry.id
+
+
+def group_entries(entries: Iterable[Entry]) -> dict[EntryOwner, list[Entry]]:
+    """Return entries by their memories."""
+    grouped: dict[EntryOwner, list[Entry]] = {}
+    for entry in entries:
+        grouped.setdefault(find_owner(entry), []).append(entry)
+
+    return grouped
+
+
+async def import_entries(
+    transaction: Transaction, entries: Sequence[Entry], limits: HistoryLimits
+) -> int:
+    """Store the history of one memory, unless the memory is known; return how many were stored.
+
+    The memory itself is imported afterwards. Raises Refused: invalid_stored_value.
+    """
+    first, *_ = entries
+    try:
+        check_values(list(entries))
+    except Refused:
+        raise Refused("invalid_stored_value") from None
+
+    name = (first.namespace, first.id)
+    if limits.days == 0 or await transaction.fetch(_KNOWN, *name, *name, *name):
+        return 0
+
+    # The version before the first entry gets a number too, if there was one.
+    number_taken = len(entries) + bool(first.previous)
+    taken = await take_version(transaction, first.namespace, number_taken)
+    versions = {0: 0}
+    if first.previous:
+        versions[first.previous] = taken - len(entries)
+
+    renumbered: list[Entry] = []
+    for number, entry in enumerate(entries, start=taken - len(entries) + 1):
+        previous = versions.get(entry.previous, number - 1)
+        if entry.action != "relinked":
+            versions[entry.version] = number
+        renumbered.append(seal(entry._replace(version=number, previous=previous)))
+
+    await add_entries(transaction, renumbered)
+    return len(renumbered)
 
 
 class NamedMemory(NamedTuple):
@@ -131,52 +379,24 @@ async def find_named(transaction: Transaction, namespace: str, name: MemoryName)
 
     Raises Refused: id_not_found, memory_not_found.
     """
+    memory_id = name.id or ""
     if name.id:
         rows = await transaction.fetch(_ROW_BY_ID, namespace, name.id)
-        if not rows and not await is_deleted(transaction, namespace, name.id):
-            raise Refused("id_not_found")
-        return _parse_named(rows, name.id)
+    else:
+        rows = await transaction.fetch(_ROW_BY_KEY, namespace, name.key)
+        if not rows:  # it means the memory that had the key last
+            for (memory_id,) in await transaction.fetch(_FORMER_ID, namespace, name.key):
+                rows = await transaction.fetch(_ROW_BY_ID, namespace, memory_id)
 
-    rows = await transaction.fetch(_ROW_BY_KEY, namespace, name.key)
-    if rows:
-        return _parse_named(rows, "")
-
-    former_id = await find_former_id(transaction, namespace, name.key or "")
-    return _parse_named(await transaction.fetch(_ROW_BY_ID, namespace, former_id), former_id)
-
-
-def _parse_named(rows: Sequence[Columns], memory_id: str) -> NamedMemory:
     if not rows:
+        last = await transaction.fetch(_LAST_ENTRY, namespace, memory_id)
+        if not any(action == "deleted" for _, action, _ in last):
+            raise Refused("id_not_found" if name.id else "memory_not_found")
         return NamedMemory(memory_id, None)
 
     ((*values, stored_hash),) = rows
     row = Row._make(values)
-    try:
-        verify_row(row, stored_hash)
-    except Refused as error:
-        return NamedMemory(memory_id or row.id, row, error.reason)
-
-    return NamedMemory(row.id, row)
-
-
-async def find_former_id(transaction: Transaction, namespace: str, key: str) -> str:
-    """Return the id of the memory that had a key last. Raises Refused: memory_not_found."""
-    rows = await transaction.fetch(_FORMER_ID, namespace, key)
-    if not rows:
-        raise Refused("memory_not_found")
-
-    ((memory_id,),) = rows
-    is_there = await transaction.fetch(_ROW_BY_ID, namespace, memory_id)
-    if not is_there and not await is_deleted(transaction, namespace, memory_id):
-        raise Refused("memory_not_found")
-
-    return str(memory_id)
-
-
-async def is_deleted(transaction: Transaction, namespace: str, memory_id: str) -> bool:
-    """Return whether the history ends with a memory's deletion."""
-    rows = await transaction.fetch(_LAST_ENTRY, namespace, memory_id)
-    return any(action == "deleted" for _, action, _ in rows)
+    return NamedMemory(row.id, row, find_damage(row, stored_hash))
 
 
 async def check_unpurged(transaction: Transaction, namespace: str, memory_id: str) -> None:
@@ -212,9 +432,7 @@ async def read_state(transaction: Transaction, row: Row | None) -> State:
     if row is None:
         return State(None, {})
 
-    found = await transaction.fetch(_LINKS, row.namespace, row.key)
-    links = await select_sound(transaction, list(map(LinkRecord._make, found)))
-    return State(row, {(link.target, link.type): link for link in links})
+    return State(row, await read_links(transaction, row.namespace, row.key))
 
 
 async def read_earlier(
@@ -224,11 +442,13 @@ async def read_earlier(
 
     Raises Refused: version_not_found, checksum_mismatch.
     """
-    if version is None:
+    since = version
+    if since is None:
         ((last,),) = await transaction.fetch(_LAST_CHANGE, namespace, memory_id)
-        return rewind_change(state, await _fetch_since(transaction, namespace, memory_id, last - 1))
+        since = last - 1
 
-    return rewind(state, await _fetch_since(transaction, namespace, memory_id, version), version)
+    entries = await _fetch_since(transaction, namespace, memory_id, since)
+    return rewind(state, entries, find_previous(entries) if version is None else version)
 
 
 async def _fetch_since(
@@ -338,13 +558,12 @@ async def _add_keys(
 ) -> list[MemoryChange]:
     """Return changes with the keys of their memories now, or the last ones of deleted memories."""
     changes = list(found)
-    ids = sorted({change.id for change in changes})
+    names = sorted({change.id for change in changes})
     keys: dict[str, str] = {}
-    for memory_id, key in await fetch_named(transaction, _KEYS, ids, namespace):
-        keys[memory_id] = key
-
-    deleted = [name for name in ids if name not in keys]
-    for memory_id, key in await fetch_named(transaction, _FORMER_KEYS, deleted, namespace):
-        keys[memory_id] = key
+    for statement in (_KEYS, _FORMER_KEYS):
+        unknown = [name for name in names if name not in keys]
+        rows = await transaction.fetch(statement, namespace, unknown) if unknown else ()
+        for memory_id, key in rows:
+            keys[memory_id] = key
 
     return [change._replace(key=keys.get(change.id, "")) for change in changes]

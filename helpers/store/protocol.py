@@ -12,10 +12,16 @@ from abilities.helpers.search.rankings import Ranking
 from abilities.helpers.search.recall import RecallRequest
 from abilities.helpers.search.terms import Language
 from abilities.helpers.store.changes import Change, Outcome
-from abilities.helpers.store.history import DamagedEntry, Entry
+from abilities.helpers.store.history import (
+    ChangePage,
+    DamagedEntry,
+    Entry,
+    MemoryChange,
+    MemoryHistory,
+    MemoryName,
+)
 from abilities.helpers.store.model import DamagedMemory, IncomingMemory, LinkRow, StoredMemory
 from abilities.helpers.store.query import MemoryLine, MemoryPage, Query
-from abilities.helpers.store.timeline import ChangePage, MemoryChange, MemoryHistory, MemoryName
 from abilities.helpers.walk import WalkLimits, WalkOutcome
 
 Mark = Literal["tokens"]

@@ -1,6 +1,5 @@
 """Queries and statistics of a store, in a snapshot of the caller."""
 
-import re
 from collections import Counter
 from collections.abc import Iterable
 from dataclasses import replace
@@ -35,19 +34,7 @@ ORDER BY access_count DESC, id LIMIT 1
 """
 
 
-class Condition(NamedTuple):
-    """A condition in SQL on rows of the memory index, ``s``, and the values that it binds."""
-
-    text: str
-    values: list[str | int]
-
-    @property
-    def filter(self) -> str:
-        """The condition for rows that are found by their names: no index serves it then."""
-        return re.sub(r"\bs\.(\w+) (=|>=) \?", r"FILTER(s.\1) \2 ?", self.text)
-
-
-def select_passing(filters: Filters) -> Condition:
+def select_passing(filters: Filters) -> Matches:
     """Return the condition of memories that pass filters; the namespace is left to the caller."""
     query = Query(
         type=filters.type,
@@ -55,15 +42,15 @@ def select_passing(filters: Filters) -> Condition:
         importance=filters.importance,
         archived=filters.archived,
     )
-    condition = _select_matching(query, filters.tags)
+    found = _select_matching(query, filters.tags)
     if filters.changed_since is None:
-        return condition
+        return found
 
-    text = f"{condition.text} AND s.updated_at >= ?"
-    return Condition(text, [*condition.values, filters.changed_since])
+    text = f"{found.condition} AND s.updated_at >= ?"
+    return Matches(text, (*found.values, filters.changed_since))
 
 
-def _select_matching(query: Query, tags: Iterable[str]) -> Condition:
+def _select_matching(query: Query, tags: Iterable[str]) -> Matches:
     """Return the condition of a query's filters, with ``tags`` in place of its own."""
     conditions = ["true"]
     values: list[str | int] = []
@@ -79,7 +66,7 @@ def _select_matching(query: Query, tags: Iterable[str]) -> Condition:
         conditions.append(f"s.{name} = ?")
         values.append(value)
 
-    return Condition(" AND ".join(conditions), values)
+    return Matches(" AND ".join(conditions), tuple(values))
 
 
 class _Selection(NamedTuple):
@@ -170,7 +157,7 @@ def _select(namespace: str, query: Query, matches: Matches) -> _Selection:
             conditions.append("t.archived = 0")
 
     filters = _select_matching(query, tags)
-    conditions += [matches.condition, filters.text]
+    conditions += [matches.condition, filters.condition]
     values += [*matches.values, *filters.values]
     # Within a tag, its index is sorted by access, so that this order needs no sorting.
     table = "t" if is_by_tag and query.sort_by == "accessed_at" else "s"
@@ -203,7 +190,7 @@ async def _sort(
         WITH found AS MATERIALIZED ({found.positions})
         SELECT matching.number, page.value, page.id
         FROM (SELECT count(*) AS number FROM found) AS matching LEFT JOIN (
-            SELECT value, id FROM found WHERE {page.text}
+            SELECT value, id FROM found WHERE {page.condition}
         ) AS page ON true ORDER BY {_order(query, "page.value", "page.id")}
         """,
         *found.values,
@@ -216,13 +203,13 @@ async def _sort(
 async def _go_along(transaction: Transaction, query: Query, met: _Selection) -> list[Position]:
     """Return the positions of a page, of memories that are met in its order."""
     page = _select_page(query, met.column, met.name)
-    text = f"{met.positions} AND {page.text}"
+    text = f"{met.positions} AND {page.condition}"
     return [
         Position(*columns) for columns in await transaction.fetch(text, *met.values, *page.values)
     ]
 
 
-def _select_page(query: Query, column: str, name: str) -> Condition:
+def _select_page(query: Query, column: str, name: str) -> Matches:
     """Return the condition of what a page goes on behind, with the order and the bounds of it."""
     text = "true"
     values: list[str | int] = []
@@ -232,7 +219,7 @@ def _select_page(query: Query, column: str, name: str) -> Condition:
         values += query.after
 
     text = f"{text} ORDER BY {_order(query, column, name)} LIMIT ? OFFSET ?"
-    return Condition(text, [*values, query.limit + 1, query.offset])
+    return Matches(text, (*values, query.limit + 1, query.offset))
 
 
 def _order(query: Query, column: str, name: str) -> str:

@@ -210,14 +210,10 @@ class BestLinks:
 
         return rank >= 0
 
-    async def read(self, side: Side, key: str, limit: int, offset: int = 0) -> list[LinkRecord]:
-        """Return up to ``limit`` links of a key after the first ``offset`` ones."""
-        return list(map(LinkRecord._make, await self.fetch_page(side, key, limit, offset)))
-
     async def fetch_page(
         self, side: Side, key: str, limit: int, offset: int = 0
     ) -> Sequence[Columns]:
-        """Return the links that `read` does, as rows of pages."""
+        """Return up to ``limit`` links of a key after the first ``offset`` ones."""
         if self._stale is not None and not self.has_marks:
             values = (self._namespace, key, limit, offset)
             return await self._transaction.fetch(_TEXTS[side].page, *values)

@@ -1,13 +1,25 @@
-"""Reads of memories and their links, in a snapshot of the caller."""
+"""Reads of memories and their links, and lists of them, in a snapshot of the caller."""
 
-from collections.abc import Iterable, Sequence
+import sys
+from collections.abc import Sequence
 
 from abilities.declarations.faults import Refused
 from abilities.helpers.store.linking import select_sound
-from abilities.helpers.store.model import LinkRecord, LinkRow, Row, StoredMemory, verify_row
+from abilities.helpers.store.model import (
+    DamagedMemory,
+    LinkRecord,
+    LinkRow,
+    Links,
+    Row,
+    StoredMemory,
+    find_damage,
+    index_links,
+    verify_row,
+)
 from abilities.helpers.store.protocol import Backlinks
-from abilities.helpers.store.ranking import LINK_COLUMNS, BestLinks
-from abilities.helpers.store.transaction import Columns, Transaction
+from abilities.helpers.store.query import MemoryLine
+from abilities.helpers.store.ranking import LINK_COLUMNS, BestLinks, Side
+from abilities.helpers.store.transaction import Columns, Transaction, to_name, to_raw
 
 COLUMNS = ", ".join(f"m.{name}" for name in Row._fields)
 """The columns of a `Row`, from memories AS m."""
@@ -24,13 +36,21 @@ _COUNTED = (
 _BY_KEY = _MEMORIES % ("'', 0", "", "key")
 _COUNTED_BY_KEY = _MEMORIES % (*_COUNTED, "key")
 _COUNTED_BY_ID = _MEMORIES % (*_COUNTED, "id")
-_COUNTERS = "SELECT accessed_at, access_count FROM shelf WHERE namespace = ? AND id = ?"
-_TOTALS = "SELECT outgoing, incoming FROM link_counts WHERE namespace = ? AND key = ?"
+_INCOMING = "SELECT incoming FROM link_counts WHERE namespace = ? AND key = ?"
 _LINKS = f"""
 SELECT {LINK_COLUMNS} FROM links AS l INDEXED BY links_name
 WHERE l.namespace = ? AND l.source = ?
 """
-_BY_NAME = "ORDER BY l.target, l.type"
+_PORTION = 100
+"""Memories that are read at a time: with their contents, because the hash covers those."""
+
+_LIST = f"""
+SELECT RAW(m.key), {COLUMNS}, m.hash FROM memories AS m
+WHERE m.namespace = ? AND m.archived <= ? AND m.key >= ? AND m.key > CAST(? AS text) {{below}}
+ORDER BY m.key LIMIT ?
+"""
+_LAST_BEFORE_SURROGATES = "\ud7ff"
+_FIRST_AFTER_SURROGATES = "\ue000"
 
 
 async def read(
@@ -59,12 +79,8 @@ async def _read(
     for columns in await transaction.fetch(text, namespace, list(dict.fromkeys(names))):
         memory, stored_hash = _parse(columns)
         name = getattr(memory.row, column)
-        try:
-            verify_row(memory.row, stored_hash)
-        except Refused as error:
-            memories[name] = error
-        else:
-            memories[name] = memory
+        damage = find_damage(memory.row, stored_hash)
+        memories[name] = memory if damage is None else Refused(damage)
 
     return [memories.get(name) or Refused("memory_not_found") for name in names]
 
@@ -89,58 +105,101 @@ async def read_linked(
 
     memory, stored_hash = _parse(rows[0])
     verify_row(memory.row, stored_hash)
-    return memory._replace(links=await _read_page(transaction, memory.row, limit, offset))
-
-
-async def load_memory(transaction: Transaction, row: Row, limit: int) -> StoredMemory:
-    """Complete a row to a memory, with up to ``limit`` of its links, best first."""
-    counters, totals = await transaction.fetch_each(
-        (_COUNTERS, row.namespace, row.id), (_TOTALS, row.namespace, row.key)
-    )
-    accessed_at, access_count = counters[0] if counters else (row.created_at, 0)
-    outgoing, incoming = totals[0] if totals else (0, 0)
-    links = await _read_page(transaction, row, limit)
-    return StoredMemory(row, links, outgoing, accessed_at, access_count, incoming)
+    links = await _read_page(transaction, namespace, "target", key, limit, offset)
+    return memory._replace(links=links)
 
 
 async def _read_page(
-    transaction: Transaction, row: Row, limit: int, offset: int = 0
+    transaction: Transaction, namespace: str, side: Side, key: str, limit: int, offset: int
 ) -> tuple[LinkRow, ...]:
     """Return the sound links of a page."""
     if not limit:  # most callers need none, and save a statement
         return ()
 
-    best = BestLinks(transaction, row.namespace)
-    return tuple(_select_sound(await best.read("target", row.key, limit, offset)))
-
-
-def _select_sound(records: Iterable[LinkRecord]) -> list[LinkRow]:
-    return [record.row for record in records if record.is_sound]
+    page = await BestLinks(transaction, namespace).fetch_page(side, key, limit, offset)
+    records = map(LinkRecord._make, page)
+    return tuple(record.row for record in records if record.is_sound)
 
 
 async def read_backlinks(
     transaction: Transaction, namespace: str, key: str, offset: int, limit: int
 ) -> Backlinks:
     """Return a page of the links to a key, best first, and their total, with the damaged ones."""
-    totals = await transaction.fetch(_TOTALS, namespace, key)
-    _, total = totals[0] if totals else (0, 0)
-    records = await BestLinks(transaction, namespace).read("source", key, limit, offset)
-    return Backlinks(tuple(_select_sound(records)), total)
+    totals = await transaction.fetch(_INCOMING, namespace, key)
+    links = await _read_page(transaction, namespace, "source", key, limit, offset)
+    return Backlinks(links, sum(total for (total,) in totals))
 
 
 async def read_links_to(
     transaction: Transaction, namespace: str, source: str, targets: Sequence[str]
-) -> list[LinkRow]:
-    """Return a memory's links to some others, damaged or not, by target and type."""
-    statement = f"{_LINKS} AND l.target = ANY (?) {_BY_NAME}"
+) -> Links:
+    """Return a memory's links to some others, damaged or not."""
+    statement = f"{_LINKS} AND l.target = ANY (?)"
     rows = await transaction.fetch(statement, namespace, source, list(targets))
-    return [LinkRecord._make(columns).row for columns in rows]
+    return index_links(LinkRecord._make(columns).row for columns in rows)
 
 
-async def read_all_links(
-    transaction: Transaction, namespace: str, source: str
-) -> tuple[list[LinkRow], int]:
-    """Return all sound links of a memory, by target and type, and the number of damaged ones."""
-    rows = await transaction.fetch(f"{_LINKS} {_BY_NAME}", namespace, source)
-    sound = await select_sound(transaction, list(map(LinkRecord._make, rows)))
-    return sound, len(rows) - len(sound)
+async def read_links(transaction: Transaction, namespace: str, source: str) -> Links:
+    """Return all sound links of a memory."""
+    rows = await transaction.fetch(_LINKS, namespace, source)
+    return index_links(await select_sound(transaction, list(map(LinkRecord._make, rows))))
+
+
+async def list_memories(
+    transaction: Transaction,
+    namespace: str,
+    prefix: str,
+    after: str,
+    limit: int,
+    *,
+    archived: bool,
+) -> list[MemoryLine | DamagedMemory]:
+    """Return memories by key, those that begin with a prefix and come after a key."""
+    end = _find_end(prefix)
+    below = [] if end is None else [end]
+    text = _LIST.format(below="AND m.key < ?" if below else "")
+    lines: list[MemoryLine | DamagedMemory] = []
+
+    while len(lines) < limit:
+        asked = min(_PORTION, limit - len(lines))
+        values = (namespace, int(archived), prefix, to_raw(after), *below, asked)
+        rows = await transaction.fetch(text, *values)
+        for key, *columns, stored_hash in rows:
+            after = to_name(key)
+            lines.append(_make_line(after, Row._make(columns), stored_hash))
+        if len(rows) < asked:
+            break
+
+    return lines
+
+
+def _find_end(prefix: str) -> str | None:
+    """Return the first text behind all that begin with a prefix; None if there is none.
+
+    Texts are ordered by code points, of which those of surrogates are in none.
+    """
+    shortened = prefix.rstrip(chr(sys.maxunicode))
+    if not shortened:
+        return None
+
+    start, last = shortened[:-1], shortened[-1]
+    if last == _LAST_BEFORE_SURROGATES:
+        return start + _FIRST_AFTER_SURROGATES
+
+    return start + chr(ord(last) + 1)
+
+
+def _make_line(key: str, row: Row, stored_hash: int) -> MemoryLine | DamagedMemory:
+    damage = find_damage(row, stored_hash)
+    if damage is not None:
+        return DamagedMemory(row.namespace, key, damage)
+
+    return MemoryLine(
+        key=row.key,
+        summary=row.summary,
+        type=row.type,
+        size=len(row.content.encode()),
+        version=row.version,
+        updated_at=row.updated_at,
+        archived=bool(row.archived),
+    )

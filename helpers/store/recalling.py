@@ -1,6 +1,7 @@
 """`recall`: answering the requests of a ranking from a store, in a snapshot of the caller."""
 
 import asyncio
+import re
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
 from typing import Any, NamedTuple
@@ -151,13 +152,13 @@ async def _answer(transaction: Transaction, namespace: str, fetch: Fetch) -> obj
             return await _fetch_blocks(transaction, namespace, terms, [0, 1][: 1 + archived])
         case FetchMatching(filters, limit):
             passing = select_passing(filters)
-            statement = _MATCHING.format(passing.text)
+            statement = _MATCHING.format(passing.condition)
             values = (namespace, *passing.values, limit + 1)
             found = await transaction.fetch(statement, *values)
             return {doc for (doc,) in found} if len(found) <= limit else None
         case FetchPassing(filters, docs):
             passing = select_passing(filters)
-            statement = _PASSING.format(passing.text)
+            statement = _PASSING.format(passing.condition)
             found = await transaction.fetch(statement, namespace, list(docs), *passing.values)
             return {doc for (doc,) in found}
         case FetchKeys(docs):
@@ -229,9 +230,11 @@ class _LinkReader:
         self._best = BestLinks(transaction, namespace)
         self._passing: dict[str, bool] = {}
 
-        condition = select_passing(filters)
-        self._passes = _PASSING_KEYS.format(condition.filter)
-        self._values = condition.values
+        passing = select_passing(filters)
+        # They are found by their keys: no index of what is filtered by serves.
+        condition = re.sub(r"\bs\.(\w+) (=|>=) \?", r"FILTER(s.\1) \2 ?", passing.condition)
+        self._passes = _PASSING_KEYS.format(condition)
+        self._values = passing.values
 
     async def read(self, keys: Sequence[str]) -> dict[str, Links]:
         """Return the links of memories whose other ends pass the filters.

@@ -20,8 +20,7 @@ from abilities.helpers.store.checking import (
     find_damaged_marks,
     match_own_columns,
 )
-from abilities.helpers.store.entries import ENTRY_COLUMNS, Occasion
-from abilities.helpers.store.history import ENTRY_BYTES, Entry
+from abilities.helpers.store.history import ENTRY_BYTES, Entry, HistoryLimits
 from abilities.helpers.store.mending import (
     mend_link,
     mend_namespace,
@@ -31,6 +30,7 @@ from abilities.helpers.store.mending import (
 )
 from abilities.helpers.store.model import IMPORTANCES, AccessCounters, LinkRecord, LinkRow, Row
 from abilities.helpers.store.originals import OriginalsFile, RepairReport
+from abilities.helpers.store.past import ENTRY_COLUMNS, Occasion, take_version
 from abilities.helpers.store.ranking import LinkEnds
 from abilities.helpers.store.recall_check import (
     find_wrong_namespaces,
@@ -42,11 +42,10 @@ from abilities.helpers.store.saving import (
     add_tags,
     is_free,
     name_mended,
-    save_mended,
+    save_mended_entry,
     update_row,
     write_index_row,
 )
-from abilities.helpers.store.timeline import HistoryLimits
 from abilities.helpers.store.transaction import Transaction
 
 _TABLES = (
@@ -300,8 +299,12 @@ class _Repair:
 
     async def _save(self, before: Row, row: Row) -> Row:
         """Write a memory with a new version, of which the history tells; return it."""
+        version = await take_version(self.transaction, self.namespace)
+        saved = row._replace(version=version)
         occasion = Occasion("mended", self.now, "repair")
-        return await save_mended(self.transaction, before, row, occasion, self.limits)
+        await save_mended_entry(self.transaction, before, saved, occasion, self.limits)
+        await update_row(self.transaction, before, saved)
+        return saved
 
     async def _find_known(self, key: str) -> list[_Known]:
         """Return what the memory index may have of a memory, the likeliest first."""

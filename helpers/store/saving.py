@@ -1,7 +1,7 @@
 """Writing memories with all that is derived from them, after what there is of them was found.
 
-The memory index, the tags and the counters are written as the difference between what is stored of
-a memory and what follows from it.
+Whatever a change is, it ends here: what is derived is written as the difference between what
+follows from the memory after it and what followed from the memory before it.
 """
 
 import logging
@@ -21,20 +21,31 @@ from abilities.helpers.store.deriving import (
     get_rank_score,
     list_tags,
 )
-from abilities.helpers.store.entries import (
+from abilities.helpers.store.history import HistoryLimits
+from abilities.helpers.store.linking import (
+    delete_links,
+    refresh_stale_ranks,
+    save_links,
+    update_ranks,
+)
+from abilities.helpers.store.mending import mend_row, propose_names
+from abilities.helpers.store.model import (
+    NO_LINKS,
+    AccessCounters,
+    LinkChange,
+    Row,
+    find_damage,
+    hash_row,
+    verify_saved,
+)
+from abilities.helpers.store.past import (
     Occasion,
     StoreRules,
     build_entry,
+    find_last_version,
     save_entry,
-    take_version,
 )
-from abilities.helpers.store.history import Entry
-from abilities.helpers.store.linking import delete_links, refresh_stale_ranks, update_ranks
-from abilities.helpers.store.mending import mend_row, propose_names
-from abilities.helpers.store.model import AccessCounters, Row, hash_row, verify_row, verify_saved
-from abilities.helpers.store.past import find_last_version
 from abilities.helpers.store.recall_index import INDEX_STATE, IndexState, change_terms, remove_doc
-from abilities.helpers.store.timeline import HistoryLimits
 from abilities.helpers.store.transaction import Columns, Transaction
 
 _log = logging.getLogger("abilities")
@@ -92,16 +103,13 @@ FROM (
 ) AS given
 LEFT JOIN versions AS v ON v.namespace = given.namespace
 """
-_BY_KEY = f"""
-{_FIND} LEFT JOIN memories AS m ON m.namespace = given.namespace AND m.key = given.name
+_FIND_BY = f"""
+{_FIND} LEFT JOIN memories AS m ON m.namespace = given.namespace AND m.%s = given.name
 LEFT JOIN shelf AS s ON s.namespace = m.namespace AND s.id = m.id
-LEFT JOIN link_counts AS c ON c.namespace = given.namespace AND c.key = given.name
+LEFT JOIN link_counts AS c ON c.namespace = given.namespace AND c.key = %s
 """
-_BY_ID = f"""
-{_FIND} LEFT JOIN memories AS m ON m.namespace = given.namespace AND m.id = given.name
-LEFT JOIN shelf AS s ON s.namespace = m.namespace AND s.id = m.id
-LEFT JOIN link_counts AS c ON c.namespace = given.namespace AND c.key = m.key
-"""
+_BY_KEY = _FIND_BY % ("key", "given.name")
+_BY_ID = _FIND_BY % ("id", "m.key")
 
 
 class Shelved(NamedTuple):
@@ -160,10 +168,7 @@ async def _find(transaction: Transaction, text: str, *given: str) -> Found:
     damage: Reason | None = None
     if stored_hash is not None:  # without a memory, the join returns nulls
         row = Row._make(values)
-        try:
-            verify_row(row, stored_hash)
-        except Refused as error:
-            damage = error.reason
+        damage = find_damage(row, stored_hash)
 
     shelved: Shelved | None = None
     if doc is not None:
@@ -202,79 +207,93 @@ async def check_quota(transaction: Transaction, namespace: str, quota: int | Non
         raise Refused("storage_quota")
 
 
-async def save_memory(
+async def write_memory(
     transaction: Transaction,
     found: Found,
-    after: Row,
-    entry: Entry,
-    rules: StoreRules,
+    after: Row | None,
+    links: LinkChange = NO_LINKS,
     counters: AccessCounters | None = None,
 ) -> None:
-    """Write a memory's row and all that is derived from it, except its own links.
+    """Write what becomes of a memory, and the difference in all that is derived from it.
 
-    It has the namespace's next version, which ``entry`` tells of. ``counters`` are the memory's new
-    access counters; without them, it keeps those that it has. Raises Refused if what was written
-    cannot be read: invalid_stored_value.
+    Without a row ``after``, it is deleted with its links; those of others to it stay. ``links``
+    are its links as far as they change. It gets the access counters, or keeps those that it has.
+    Raises Refused if what was written cannot be read: invalid_stored_value.
     """
     before = found.row
-    if before is None:
-        await transaction.run(_INSERT, *after, hash_row(after))
-    else:
+    row = after or before
+    assert row is not None, "a change concerns a memory"
+    if after is not None and before is not None:
         await update_row(transaction, before, after)
+    elif after is not None:
+        await transaction.run(_INSERT, *after, hash_row(after))
 
-    await save_entry(transaction, entry, rules.history)
-    await _index_memory(transaction, found, after, counters)
+    await _index(transaction, found, after, counters)
+    if after is None:
+        if found.has_links:
+            await delete_links(transaction, row)
+        await transaction.run(_DELETE, row.namespace, row.key)
 
     # A new memory may have links already: they may lead to a key that does not exist yet.
-    score = get_rank_score(after)
-    if found.has_links and (before is None or score != get_rank_score(before)):
-        await update_ranks(transaction, after)
+    is_other = before is None or after is None or get_rank_score(before) != get_rank_score(after)
+    if found.damage is not None or (found.has_links and is_other):
+        await update_ranks(transaction, row)
     if found.has_old_marks:
-        await refresh_stale_ranks(transaction, after.namespace)
+        await refresh_stale_ranks(transaction, row.namespace)
 
-    await _verify(transaction, after)
-
-
-async def _verify(transaction: Transaction, row: Row) -> None:
-    ((*saved, stored_hash),) = await transaction.fetch(_READ_BACK, row.namespace, row.key)
-    verify_saved(Row._make(saved), stored_hash)
+    if after is not None:
+        ((*saved, stored_hash),) = await transaction.fetch(_READ_BACK, after.namespace, after.key)
+        verify_saved(Row._make(saved), stored_hash)
+        await save_links(transaction, after, links)
 
 
-async def _index_memory(
-    transaction: Transaction, found: Found, after: Row, counters: AccessCounters | None
+async def _index(
+    transaction: Transaction, found: Found, after: Row | None, counters: AccessCounters | None
 ) -> None:
-    """Let the indexes follow a memory whose row was written."""
-    indexed = found.row
-    await transaction.save_words(indexed, after)
+    """Let the indexes follow a memory whose row was written, or is to be deleted."""
+    before, shelved, state = found.row, found.shelved, found.recall_state
+    if found.damage is None:
+        await transaction.save_words(before, after)
+    elif after is not None:
+        await transaction.renew_words(after)
 
-    shelved = found.shelved or Shelved(AccessCounters(after.created_at, 0), found.free_doc)
+    # Damage can take a memory's row in the memory index, or what was indexed of the memory.
+    known = before
+    if before is not None and (shelved is None or found.damage is not None):
+        known = state = None
+        shelved = await unindex_memory(transaction, before.namespace, before.id, before.key)
+        if shelved is not None:
+            await remove_doc(transaction, before.namespace, shelved.doc)
+
+    created_at = "" if after is None else after.created_at
+    shelved = shelved or Shelved(AccessCounters(created_at, 0), found.free_doc)
     if counters is not None:
         shelved = shelved._replace(counters=counters)
 
-    # An import can replace a memory by one with another id, and damage can take its row in the
-    # memory index.
-    if indexed is not None and (indexed.id != after.id or found.shelved is None):
-        await unindex_memory(transaction, indexed.namespace, indexed.id)
-        indexed = None
-
-    await _shelve(transaction, indexed, after, shelved)
-    known = None if found.shelved is None else found.row
-    await change_terms(transaction, known, after, shelved.doc, found.recall_state)
+    await _shelve(transaction, known, after, shelved)
+    if known is not None or after is not None:
+        await change_terms(transaction, known, after, shelved.doc, state)
 
 
 async def _shelve(
-    transaction: Transaction, before: Row | None, after: Row, shelved: Shelved
+    transaction: Transaction, before: Row | None, after: Row | None, shelved: Shelved
 ) -> None:
-    """Let the memory index, the tags and the counters follow a memory, or add a new one."""
+    """Let the memory index, the tags and the counters follow a memory."""
+    # An import can replace a memory by one with another id.
+    if before is not None and (after is None or after.id != before.id):
+        await unindex_memory(transaction, before.namespace, before.id)
+        before = None
+    if after is None:
+        return
+
     await write_index_row(transaction, after, shelved)
     amounts = _count_all(after)
-    if before is None:
-        await add_tags(transaction, after, shelved.counters.accessed_at)
-    else:
+    if before is not None:
         amounts.subtract(_count_all(before))
-        if (before.tags, before.archived) != (after.tags, after.archived):
+    if before is None or (before.tags, before.archived) != (after.tags, after.archived):
+        if before is not None:
             await transaction.fetch(_DELETE_TAGS, after.namespace, after.id)
-            await add_tags(transaction, after, shelved.counters.accessed_at)
+        await add_tags(transaction, after, shelved.counters.accessed_at)
 
     await _count(transaction, amounts)
 
@@ -345,64 +364,32 @@ async def _count(transaction: Transaction, amounts: Counter[Counted]) -> None:
         await transaction.run_many(_CLEAR_COUNT, gone)
 
 
-async def delete_memory(transaction: Transaction, found: Found, row: Row) -> None:
-    """Delete a memory with its links. The links of others to it stay, to a missing memory."""
-    await unindex_memory(transaction, row.namespace, row.id)
-    await transaction.save_words(row, None)
-    if found.shelved is not None:
-        await change_terms(transaction, row, None, found.shelved.doc, found.recall_state)
-    if found.has_links:
-        await delete_links(transaction, row)
-    await transaction.run(_DELETE, row.namespace, row.key)
-
-    if found.has_links:
-        await update_ranks(transaction, row)
-
-
 async def mend_memory(
     transaction: Transaction, found: Found, now: str, caller: str, rules: StoreRules
 ) -> Found:
-    """Write what is readable of a damaged memory anew, with all that is derived from it."""
+    """Write what is readable of a damaged memory anew; return what is found of it then."""
     damaged = found.row
     assert damaged is not None, "what is damaged exists"
     _log.warning("a damaged memory was mended before it was changed")
 
-    shelved = await unindex_memory(transaction, damaged.namespace, damaged.id, damaged.key)
     mended = await name_mended(transaction, damaged, mend_row(damaged, now))
+    mended = mended._replace(version=found.next_version)
     occasion = Occasion("mended", now, caller)
-    mended = await save_mended(transaction, damaged, mended, occasion, rules.history)
-    await _verify(transaction, mended)
-
-    if shelved is None:
-        shelved = Shelved(AccessCounters(mended.created_at, 0), found.free_doc)
-    else:
-        await remove_doc(transaction, mended.namespace, shelved.doc)
-    await transaction.renew_words(mended)
-    await _shelve(transaction, None, mended, shelved)
-    await change_terms(transaction, None, mended, shelved.doc)
-    await update_ranks(transaction, mended)
-    return found._replace(
-        row=mended,
-        last_version=mended.version,
-        shelved=shelved,
-        recall_state=None,
-        damage=None,
-    )
+    await save_mended_entry(transaction, damaged, mended, occasion, rules.history)
+    await write_memory(transaction, found, mended)
+    return await find_by_key(transaction, mended.namespace, mended.key, now)
 
 
-async def save_mended(
+async def save_mended_entry(
     transaction: Transaction, damaged: Row, mended: Row, occasion: Occasion, limits: HistoryLimits
-) -> Row:
-    """Write a mended row with a new version, of which the history tells; return it."""
-    version = await take_version(transaction, mended.namespace)
+) -> None:
+    """Let the history tell that a memory was mended, with the version that ``mended`` has."""
     last = await find_last_version(transaction, mended.namespace, mended.id)
 
     # What was damaged cannot come back, so the entry tells nothing of it.
-    former = mended._replace(version=last or max(damaged.version, 0))
-    saved = mended._replace(version=version)
-    await update_row(transaction, damaged, saved)
-    await save_entry(transaction, build_entry(occasion, former, saved, version), limits)
-    return saved
+    former = mended._replace(version=last or max(int(damaged.version), 0))
+    entry = build_entry(occasion, former, mended, mended.version)
+    await save_entry(transaction, entry, limits)
 
 
 async def update_row(transaction: Transaction, before: Row, row: Row) -> None:

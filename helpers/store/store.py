@@ -16,9 +16,7 @@ from abilities.helpers.search.recall import RecallRequest
 from abilities.helpers.search.terms import Language
 from abilities.helpers.store import (
     changing,
-    exporting,
-    importing,
-    listing,
+    moving,
     past,
     queries,
     reads,
@@ -26,10 +24,31 @@ from abilities.helpers.store import (
     recalling,
     walking,
 )
-from abilities.helpers.store.changes import BatchOptions, Change, Outcome, list_outcomes
-from abilities.helpers.store.changing import BatchUndone
-from abilities.helpers.store.engine import OPERATOR, READ_SECONDS, Engine, write_mark
-from abilities.helpers.store.entries import (
+from abilities.helpers.store.changes import (
+    Change,
+    Outcome,
+    check_names,
+    check_values,
+    list_outcomes,
+)
+from abilities.helpers.store.changing import FIRST_DUE, BatchUndone, DueMemory
+from abilities.helpers.store.engine import (
+    OPERATOR,
+    READ_SECONDS,
+    Engine,
+    MemoriesDue,
+    write_mark,
+)
+from abilities.helpers.store.history import (
+    ChangePage,
+    DamagedEntry,
+    Entry,
+    MemoryChange,
+    MemoryHistory,
+    MemoryName,
+)
+from abilities.helpers.store.model import DamagedMemory, IncomingMemory, StoredMemory
+from abilities.helpers.store.past import (
     MOST_TRIMMED,
     StoreRules,
     group_entries,
@@ -37,9 +56,6 @@ from abilities.helpers.store.entries import (
     list_namespaces,
     trim,
 )
-from abilities.helpers.store.expiry import FIRST_DUE, DueMemory, MemoriesDue
-from abilities.helpers.store.history import DamagedEntry, Entry
-from abilities.helpers.store.model import DamagedMemory, IncomingMemory, StoredMemory
 from abilities.helpers.store.protocol import (
     Backlinks,
     IntegrityFinding,
@@ -51,13 +67,6 @@ from abilities.helpers.store.protocol import (
     WriteResult,
 )
 from abilities.helpers.store.query import MemoryLine, MemoryPage, Query
-from abilities.helpers.store.requests import check_change, check_names, check_values
-from abilities.helpers.store.timeline import (
-    ChangePage,
-    MemoryChange,
-    MemoryHistory,
-    MemoryName,
-)
 from abilities.helpers.store.transaction import Transaction
 from abilities.helpers.walk import WalkLimits
 
@@ -87,7 +96,7 @@ class SqlStore(ServableStore):
 
     @override
     async def change(self, namespace: str, change: Change) -> WriteResult:
-        check_change(namespace, change)
+        check_names(namespace)
         work = partial(changing.apply_change, namespace=namespace, change=change, rules=self._rules)
         return await self._change(namespace, [change], work)
 
@@ -109,7 +118,7 @@ class SqlStore(ServableStore):
         try:
             return await self._change(namespace, changes, work)
         except BatchUndone as undone:
-            return undone.list_outcomes(len(changes))
+            return undone.outcomes
 
     async def _change(
         self,
@@ -121,37 +130,25 @@ class SqlStore(ServableStore):
 
         ``work`` takes ``ignore_due``.
         """
+        write = partial(self._engine.write, namespace, size=len(changes))
+        is_purge = any(change.kind == "purge" for change in changes)
+
+        async def make() -> ResultT:
+            try:
+                result = await write(work)
+            except MemoriesDue:
+                await self._expire(namespace, changes[0].now)
+                result = await write(partial(work, ignore_due=True))
+            if is_purge:
+                await self._engine.clean()
+            return result
+
         if any(change.new_key is not None for change in changes):
             await self._engine.flush_accesses()
-        if not any(change.kind == "purge" for change in changes):
-            return await self._write_current(namespace, changes, work)
+        if is_purge:  # finished even if the caller is cancelled
+            return await asyncio.shield(asyncio.create_task(make()))
 
-        # It is finished even if the caller is cancelled.
-        return await asyncio.shield(asyncio.create_task(self._purge(namespace, changes, work)))
-
-    async def _purge(
-        self,
-        namespace: str,
-        changes: Sequence[Change],
-        work: Callable[..., Coroutine[Any, Any, ResultT]],
-    ) -> ResultT:
-        result = await self._write_current(namespace, changes, work)
-        await self._engine.clean()
-        return result
-
-    async def _write_current(
-        self,
-        namespace: str,
-        changes: Sequence[Change],
-        work: Callable[..., Coroutine[Any, Any, ResultT]],
-    ) -> ResultT:
-        size = len(changes)
-        try:
-            return await self._engine.write(namespace, work, size=size)
-        except MemoriesDue:
-            await self._expire(namespace, changes[0].now)
-
-        return await self._engine.write(namespace, partial(work, ignore_due=True), size=size)
+        return await make()
 
     async def _expire(self, namespace: str, now: str) -> None:
         """Archive the memories that expired by ``now``, some in each transaction."""
@@ -207,7 +204,7 @@ class SqlStore(ServableStore):
         self, namespace: str, prefix: str, after: str, limit: int, *, archived: bool
     ) -> list[MemoryLine | DamagedMemory]:
         check_names(namespace, prefix, after)
-        work = partial(listing.list_memories, archived=archived)
+        work = partial(reads.list_memories, archived=archived)
         return await self._read(namespace, work, namespace, prefix, after, limit)
 
     @override
@@ -262,28 +259,28 @@ class SqlStore(ServableStore):
     async def read_page(
         self, after: tuple[str, str], limit: int
     ) -> list[StoredMemory | DamagedMemory]:
-        return await self._read(OPERATOR, exporting.read_page, after, limit)
+        return await self._read(OPERATOR, moving.read_page, after, limit)
 
     @override
     async def count_memories(self) -> int:
-        return await self._read(OPERATOR, exporting.count_memories)
+        return await self._read(OPERATOR, moving.count_memories)
 
     @override
     async def import_batch(
         self, memories: Sequence[IncomingMemory], *, replace: bool = False, dry_run: bool = False
     ) -> list[Outcome | Exception]:
-        limits = self._rules.history
-        options = BatchOptions(replace, dry_run, self._rules.quota)
+        rules = self._rules
         if dry_run:
-            return await self._read(OPERATOR, importing.try_imports, memories, options, limits)
+            work = partial(moving.try_imports, memories=memories, rules=rules, replace=replace)
+            return await self._read(OPERATOR, work)
 
         # One write per memory, because a savepoint costs as much as was written since it began.
         # Those that wait together share a transaction all the same.
         waiting: list[Awaitable[Outcome]] = []
         for memory in memories:
-            work = partial(importing.import_memory, incoming=memory, options=options, limits=limits)
+            store = partial(moving.import_memory, incoming=memory, rules=rules, replace=replace)
             namespace = memory.stored.row.namespace
-            waiting.append(self._engine.write(namespace, work, is_patient=True))
+            waiting.append(self._engine.write(namespace, store, is_patient=True))
 
         settled = await asyncio.gather(*waiting, return_exceptions=True)
         return list_outcomes(settled)
@@ -331,14 +328,14 @@ class SqlStore(ServableStore):
     async def read_entries(
         self, after: tuple[str, str, int], limit: int
     ) -> list[Entry | DamagedEntry]:
-        return await self._read(OPERATOR, exporting.read_entries, after, limit)
+        return await self._read(OPERATOR, moving.read_entries, after, limit)
 
     @override
     async def import_entries(self, entries: Sequence[Entry]) -> int:
         stored = 0
-        for owner, group in group_entries(entries).items():
+        for (namespace, _), group in group_entries(entries).items():
             work = partial(import_entries, entries=group, limits=self._rules.history)
-            stored += await self._engine.write(owner.namespace, work, is_patient=True)
+            stored += await self._engine.write(namespace, work, is_patient=True)
 
         return stored
 

@@ -18,8 +18,7 @@ from itertools import islice
 from typing import Any, NamedTuple, Protocol, TypeVar
 
 from abilities.helpers.store.model import Row
-from abilities.helpers.store.query import Numbers, Query, SearchPlan
-from abilities.helpers.store.search_text import fold_searchable
+from abilities.helpers.store.query import Numbers, Query, SearchPlan, fold_searchable
 
 ResultT = TypeVar("ResultT")
 RecordT = TypeVar("RecordT")
@@ -187,19 +186,6 @@ def _ask_for(key: str, text: str, values: Sequence[object]) -> Statement:
         bound += [key, *islice(given, part.count("?"))]
 
     return "?".join([first, *others]), *bound
-
-
-async def fetch_named(
-    transaction: Transaction, text: str, names: Sequence[str], *values: object
-) -> list[Columns]:
-    """Return the rows of a statement with ``IN ({})`` for any number of names, after the values."""
-    rows: list[Columns] = []
-    for start in range(0, len(names), _PORTION):
-        portion = names[start : start + _PORTION]
-        places = ", ".join("?" * len(portion))
-        rows += await transaction.fetch(text.format(places), *values, *portion)
-
-    return rows
 
 
 async def split(

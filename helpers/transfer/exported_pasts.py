@@ -9,10 +9,9 @@ from contextlib import AbstractContextManager
 from typing import NamedTuple, Self
 
 from abilities.declarations.faults import Refused
-from abilities.helpers.store.history import Entry
+from abilities.helpers.store.history import Entry, MemoryName
 from abilities.helpers.store.model import StoredMemory
 from abilities.helpers.store.protocol import ServableStore
-from abilities.helpers.store.timeline import MemoryName
 
 _TABLE = """
 CREATE TABLE ends (

@@ -22,8 +22,7 @@ from abilities.declarations.memories import (
     UpdateMemoryAnswer,
 )
 from abilities.helpers.store import queries
-from abilities.helpers.store.query import Matches, Query
-from abilities.helpers.store.search_text import split_search
+from abilities.helpers.store.query import Matches, Query, split_search
 from abilities.helpers.store.sqlite import search_plan
 from tests.support.file_cases import Row
 from tests.support.memory_cases import MEMORY_STORE_ROWS, nest

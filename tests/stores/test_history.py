@@ -68,11 +68,11 @@ def test_every_version_comes_back_byte_by_byte(changes: list[Any]) -> None:
             after = State(None, {})
         else:
             row = before or create_row(change, "n")
-            met = [link for link in state.links.values() if link.target in change.linked_keys]
-            merged = merge_change(change, row, sorted(met))
-            kept = {name: link for name, link in state.links.items() if link not in met}
-            kept |= {(link.target, link.type): link for link in merged.links}
-            after = State(merged.row._replace(version=number), kept)
+            keys = change.linked_keys
+            met = {name: link for name, link in state.links.items() if link.target in keys}
+            merged = merge_change(change, row, met)
+            kept = {name: link for name, link in state.links.items() if name not in met}
+            after = State(merged.row._replace(version=number), {**kept, **merged.links})
 
         if before is None and after.row is None:
             continue
@@ -97,7 +97,7 @@ def test_every_version_comes_back_byte_by_byte(changes: list[Any]) -> None:
 def test_an_entry_names_what_it_changed() -> None:
     """A created memory changed nothing; the score counts once."""
     change = Change("store", "t", key="k", new_id="i", fields={"type": "core", "content": "c"})
-    row = merge_change(change, create_row(change, "n"), []).row
+    row = merge_change(change, create_row(change, "n"), {}).row
     scored = row._replace(score=0.1, scored=1, summary="s", updated_at="u")
     link = LinkRow("k", "x", "association", 0.5)
 
@@ -117,7 +117,7 @@ def test_links_that_become_one_in_a_restored_memory_do_so_as_in_a_rename(
 ) -> None:
     """Whatever the order of the links, the heavier one stays, or the first by its target."""
     change = Change("store", "t", key="old", new_id="i", fields={"type": "core", "content": "c"})
-    row = merge_change(change, create_row(change, "n"), []).row
+    row = merge_change(change, create_row(change, "n"), {}).row
     to_new, to_itself = weights
     links = [
         LinkRow("old", "new", "association", to_new, "to new"),
@@ -139,7 +139,7 @@ def test_a_change_that_renames_is_found_by_the_former_key() -> None:
     """Whatever else it does: the index of former keys holds what was deleted or renamed."""
     change = Change("update", "t", key="k", new_key="l", fields={"archived": True})
     row = create_row(Change("store", "t", key="k", new_id="i"), "n")
-    after = merge_change(change, row, []).row
+    after = merge_change(change, row, {}).row
 
     assert (after.key, after.archived) == ("l", 1)
     assert name_action(change, row, after) == "renamed"

@@ -10,10 +10,9 @@ from typing import Any
 import pytest
 
 from abilities.declarations.values import utc_now
-from abilities.helpers.store.history import Entry, seal
+from abilities.helpers.store.history import Entry, MemoryName, seal
 from abilities.helpers.store.model import StoredMemory
 from abilities.helpers.store.sqlite.store import SqliteStore
-from abilities.helpers.store.timeline import MemoryName
 from abilities.helpers.transfer import exporting
 from abilities.helpers.transfer.export_lines import UnusableLine
 from abilities.helpers.transfer.exporting import ExportOptions, export

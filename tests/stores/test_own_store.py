@@ -10,7 +10,7 @@ import pytest
 from abilities import Abilities, Settings, application
 from abilities.declarations.faults import Refused
 from abilities.helpers.store.engine import OPERATOR
-from abilities.helpers.store.entries import StoreRules
+from abilities.helpers.store.past import StoreRules
 from abilities.helpers.store.store import SqlStore
 from abilities.helpers.store.transaction import Transaction
 from examples.store import volatile_store

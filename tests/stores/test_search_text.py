@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 from abilities.helpers.store import queries
 from abilities.helpers.store.changes import Change, create_row
 from abilities.helpers.store.model import IncomingMemory, Row, StoredMemory
-from abilities.helpers.store.query import Query
-from abilities.helpers.store.search_text import (
+from abilities.helpers.store.query import (
     SEPARATOR,
+    Query,
     fold_columns,
     fold_searchable,
     split_search,

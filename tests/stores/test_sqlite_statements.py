@@ -15,8 +15,8 @@ import pytest
 from abilities import Abilities, AbilityError, Settings
 from abilities.declarations.faults import Refused
 from abilities.helpers.memory import writer
+from abilities.helpers.store.history import MemoryName
 from abilities.helpers.store.sqlite.store import SqliteStore
-from abilities.helpers.store.timeline import MemoryName
 from tests.stores.behaviours import NAMESPACE, put
 from tests.support.stores import tamper
 

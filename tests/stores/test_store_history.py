@@ -19,15 +19,15 @@ import pytest
 from abilities.declarations.faults import Refused
 from abilities.helpers.search.recall import RecallRequest
 from abilities.helpers.search.terms import Language, split_question
-from abilities.helpers.store import changing, expiry
+from abilities.helpers.store import changing
 from abilities.helpers.store.changes import Change
-from abilities.helpers.store.entries import StoreRules
+from abilities.helpers.store.history import HistoryLimits, MemoryName
 from abilities.helpers.store.model import StoredMemory
+from abilities.helpers.store.past import StoreRules
 from abilities.helpers.store.postgres import engine
 from abilities.helpers.store.protocol import ServableStore, WriteResult
 from abilities.helpers.store.query import Query
 from abilities.helpers.store.sqlite.store import SqliteStore
-from abilities.helpers.store.timeline import HistoryLimits, MemoryName
 from abilities.helpers.store.transaction import Transaction
 from abilities.helpers.walk import WalkLimits
 from tests.stores.behaviours.steps import NAMESPACE, expect_stored, plan, put
@@ -701,7 +701,7 @@ async def test_many_memories_expire_in_several_transactions(
     place: StorePlace, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A damaged one among them stays as it is, and holds up none."""
-    monkeypatch.setattr(expiry, "MOST_EXPIRED", 4)
+    monkeypatch.setattr(changing, "MOST_EXPIRED", 4)
     fields = {"type": "core", "content": "x", "expires_at": SOON}
     async with place.open() as store:
         await put(store, "stays")

@@ -208,7 +208,7 @@ async def test_a_page_of_links_is_one_range_of_an_index(side: Side, tmp_path: Pa
 
     with sqlite3.connect(path) as connection:
         connection.set_trace_callback(sent.append)
-        run(connection, lambda transaction: BestLinks(transaction, "n").read(side, "k", 1))
+        run(connection, lambda transaction: BestLinks(transaction, "n").fetch_page(side, "k", 1))
         connection.set_trace_callback(None)
         (statement,) = [text for text in sent if "FROM links" in text]
         plan = connection.execute(f"EXPLAIN QUERY PLAN {statement}").fetchall()
@@ -350,7 +350,7 @@ async def test_an_impossible_memory_of_an_import_is_refused_alone(place: StorePl
         for key, score in (("a", 0.5), ("b", 80.0), ("c", 0.5)):
             fields = {"type": "core", "content": "x", "memory_score": score}
             change = Change("store", NOW, key=key, new_id=str(uuid4()), fields=fields)
-            row = merge_change(change, create_row(change, NAMESPACE), []).row
+            row = merge_change(change, create_row(change, NAMESPACE), {}).row
             memories.append(IncomingMemory(StoredMemory(row, accessed_at=NOW)))
 
         added, refused, also_added = await store.import_batch(memories)
@@ -665,9 +665,10 @@ async def store_graph(store: ServableStore, namespace: str, graph: Graph) -> Non
                 for target, weight, kind in edges
             ],
         )
-        merged = merge_change(change, create_row(change, namespace), [])
+        merged = merge_change(change, create_row(change, namespace), {})
         row = merged.row._replace(archived=int(key in graph.archived))
-        memories.append(IncomingMemory(StoredMemory(row, merged.links, len(merged.links))))
+        links = tuple(merged.links.values())
+        memories.append(IncomingMemory(StoredMemory(row, links, len(links))))
 
     outcomes = await store.import_batch(memories)
     assert outcomes == ["added"] * len(memories)

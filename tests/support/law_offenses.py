@@ -17,6 +17,7 @@ from abilities.cli import backups
 from abilities.declarations.faults import Refused
 from abilities.helpers.store import changing, saving
 from abilities.helpers.store.changes import Change
+from abilities.helpers.store.history import ChangePage
 from abilities.helpers.store.model import Row, StoredMemory, dump_sorted_json
 from abilities.helpers.store.protocol import WalkResult, WriteResult
 from abilities.helpers.store.recall_index import change_terms
@@ -25,7 +26,6 @@ from abilities.helpers.store.sqlite.backup import RestoredStore
 from abilities.helpers.store.sqlite.copying import Progress
 from abilities.helpers.store.sqlite.search import add_text
 from abilities.helpers.store.sqlite.store import SqliteStore
-from abilities.helpers.store.timeline import ChangePage
 from abilities.helpers.store.transaction import Transaction
 from abilities.validation import validate_arguments
 

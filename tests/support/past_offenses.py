@@ -7,14 +7,13 @@ from typing import Any
 
 import pytest
 
-from abilities.helpers.store import changing, entries, forgetting, history, restoring
-from abilities.helpers.store.expiry import DueMemory
-from abilities.helpers.store.history import Entry, State
+from abilities.helpers.store import changing, history, past
+from abilities.helpers.store.changing import DueMemory
+from abilities.helpers.store.history import ChangePage, Entry, State
 from abilities.helpers.store.model import dump_sorted_json
 from abilities.helpers.store.protocol import WriteResult
 from abilities.helpers.store.saving import Found
 from abilities.helpers.store.sqlite.store import SqliteStore
-from abilities.helpers.store.timeline import ChangePage
 from abilities.helpers.store.transaction import Transaction
 
 Offense = Callable[[pytest.MonkeyPatch], None]
@@ -30,12 +29,12 @@ def lose_a_link(monkeypatch: pytest.MonkeyPatch) -> None:
             before["links"].pop()
         return dump_sorted_json(before)
 
-    monkeypatch.setattr(entries, "describe_before", describe_less)
+    monkeypatch.setattr(past, "describe_before", describe_less)
 
 
 def give_a_version_twice(monkeypatch: pytest.MonkeyPatch) -> None:
     """Give restored memories the version that the namespace gave last."""
-    restore_memory = restoring.restore_memory
+    restore_memory = changing.restore_memory
 
     async def restore_again(
         transaction: Transaction, namespace: str, memory_id: str, found: Found, *rest: Any
@@ -48,7 +47,7 @@ def give_a_version_twice(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def keep_what_was_purged(monkeypatch: pytest.MonkeyPatch) -> None:
     """Delete a memory that is to be purged, and keep its history."""
-    monkeypatch.setattr(forgetting, "delete_history", _do_nothing_later)
+    monkeypatch.setattr(changing, "delete_history", _do_nothing_later)
 
 
 def forget_who_followed(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -76,7 +75,7 @@ def restore_without_tags(monkeypatch: pytest.MonkeyPatch) -> None:
     def restore_less(*arguments: Any) -> Any:
         return restore_row(*arguments)._replace(tags="[]")
 
-    monkeypatch.setattr(restoring, "restore_row", restore_less)
+    monkeypatch.setattr(changing, "restore_row", restore_less)
 
 
 def undo_too_little(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -9,10 +9,10 @@ from uuid import UUID
 from abilities.declarations.faults import Refused
 from abilities.declarations.values import JsonObject
 from abilities.helpers.store.changes import Change
+from abilities.helpers.store.history import MemoryName
 from abilities.helpers.store.model import LinkRow, Row, StoredMemory, dump_sorted_json
 from abilities.helpers.store.protocol import ServableStore, WriteResult
 from abilities.helpers.store.query import MemoryLine
-from abilities.helpers.store.timeline import MemoryName
 from abilities.helpers.transfer.exporting import ExportOptions, export
 from abilities.helpers.transfer.importing import ImportOptions, import_memories
 from abilities.helpers.transfer.opening import open_source

@@ -16,6 +16,7 @@ from abilities.helpers.search.terms import Language
 from abilities.helpers.store.accesses import AccessBuffer, count_accesses
 from abilities.helpers.store.checking import check_rows
 from abilities.helpers.store.engine import OPERATOR, Engine, Work
+from abilities.helpers.store.history import HistoryLimits
 from abilities.helpers.store.originals import OriginalsFile, RepairReport
 from abilities.helpers.store.postgres.loop import LoopThread
 from abilities.helpers.store.postgres.pool import build_conninfo
@@ -24,7 +25,6 @@ from abilities.helpers.store.postgres.transaction import PostgresTransaction
 from abilities.helpers.store.postgres.write_queue import WriteJob, WriteQueue
 from abilities.helpers.store.protocol import IntegrityFinding
 from abilities.helpers.store.repairing import repair_rows
-from abilities.helpers.store.timeline import HistoryLimits
 from abilities.helpers.store.transaction import Transaction
 
 ResultT = TypeVar("ResultT")

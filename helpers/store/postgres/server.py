@@ -11,8 +11,7 @@ import psycopg
 from abilities.declarations.faults import Refused
 from abilities.helpers.search.terms import Language
 from abilities.helpers.store import migration
-from abilities.helpers.store.engine import Work
-from abilities.helpers.store.expiry import MemoriesDue
+from abilities.helpers.store.engine import MemoriesDue, Work
 from abilities.helpers.store.mending import mend_namespace
 from abilities.helpers.store.postgres.errors import is_conflict, translate_for_read
 from abilities.helpers.store.postgres.pool import Pool, accept_any_host

@@ -4,11 +4,11 @@ from collections.abc import Callable
 from pathlib import Path
 
 from abilities.helpers.search.terms import Language
-from abilities.helpers.store.entries import StoreRules
+from abilities.helpers.store.history import HistoryLimits
 from abilities.helpers.store.originals import RepairReport, name_originals
+from abilities.helpers.store.past import StoreRules
 from abilities.helpers.store.postgres.engine import PostgresEngine
 from abilities.helpers.store.store import SqlStore
-from abilities.helpers.store.timeline import HistoryLimits
 
 
 class PostgresStore(SqlStore):

@@ -17,8 +17,8 @@ from typing import TypeVar
 from typing_extensions import override
 
 from abilities.declarations.faults import Refused
-from abilities.helpers.store.engine import OPERATOR, Engine, Work, read_mark
-from abilities.helpers.store.expiry import MemoriesDue, has_due
+from abilities.helpers.store.changing import has_due
+from abilities.helpers.store.engine import OPERATOR, Engine, MemoriesDue, Work, read_mark
 from abilities.helpers.store.protocol import IntegrityFinding, Mark
 from abilities.helpers.store.sqlite.errors import (
     translate_for_read,

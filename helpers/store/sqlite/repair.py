@@ -17,11 +17,12 @@ from pathlib import Path
 from typing import Any
 
 from abilities.helpers.search.terms import Language
+from abilities.helpers.store.history import HistoryLimits
 from abilities.helpers.store.model import Row
 from abilities.helpers.store.originals import OriginalsFile, RepairReport, name_originals
+from abilities.helpers.store.query import fold_searchable
 from abilities.helpers.store.recall_index import read_language
 from abilities.helpers.store.repairing import Begin, repair_rows
-from abilities.helpers.store.search_text import fold_searchable
 from abilities.helpers.store.sqlite import schema
 from abilities.helpers.store.sqlite.backup import (
     UnsoundCopy,
@@ -40,7 +41,6 @@ from abilities.helpers.store.sqlite.log import StoreConnection
 from abilities.helpers.store.sqlite.salvage import salvage
 from abilities.helpers.store.sqlite.search import add_text, clear_index, compare_index
 from abilities.helpers.store.sqlite.transaction import RawTransaction, complete, run
-from abilities.helpers.store.timeline import HistoryLimits
 from abilities.helpers.store.transaction import Transaction
 
 _ROWS = f"SELECT rowid, {', '.join(Row._fields)} FROM memories ORDER BY rowid"

@@ -1,6 +1,6 @@
 """The search index: full-text tables of all runs of one to three characters in the memories.
 
-Each memory has one searchable text there, see `abilities.helpers.store.search_text`.
+Each memory has one searchable text there, see `abilities.helpers.store.query`.
 """
 
 import sqlite3
@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from itertools import pairwise
 from zlib import crc32
 
-from abilities.helpers.store.search_text import SEARCHED_COLUMNS, SEPARATOR, fold_columns
+from abilities.helpers.store.query import SEARCHED_COLUMNS, SEPARATOR, fold_columns
 from abilities.helpers.store.sqlite.log import StoreConnection
 
 # As bytes, because a damaged text need not be UTF-8.

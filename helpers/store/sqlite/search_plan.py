@@ -4,8 +4,7 @@ import sqlite3
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from abilities.helpers.store.query import Matches, Numbers, Query, SearchPlan
-from abilities.helpers.store.search_text import SEPARATOR
+from abilities.helpers.store.query import SEPARATOR, Matches, Numbers, Query, SearchPlan
 from abilities.helpers.store.sqlite.search import BYTES_OF_COLUMNS, format_code_point
 
 _SCAN_LIMIT = 1_000

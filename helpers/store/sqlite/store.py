@@ -2,10 +2,10 @@
 
 from pathlib import Path
 
-from abilities.helpers.store.entries import StoreRules
+from abilities.helpers.store.history import HistoryLimits
+from abilities.helpers.store.past import StoreRules
 from abilities.helpers.store.sqlite.engine import SqliteEngine
 from abilities.helpers.store.store import SqlStore
-from abilities.helpers.store.timeline import HistoryLimits
 
 DEFAULT_LIMITS = HistoryLimits()
 

@@ -12,8 +12,7 @@ from typing_extensions import override
 
 from abilities.declarations.values import has_surrogate
 from abilities.helpers.store.model import Row
-from abilities.helpers.store.query import Numbers, Query, SearchPlan
-from abilities.helpers.store.search_text import fold_searchable
+from abilities.helpers.store.query import Numbers, Query, SearchPlan, fold_searchable
 from abilities.helpers.store.sqlite.errors import release_statements, translate_sqlite_error
 from abilities.helpers.store.sqlite.search import (
     add_text,

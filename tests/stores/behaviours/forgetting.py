@@ -4,11 +4,10 @@ For `tests.stores.behaviours`.
 """
 
 from abilities.declarations.reasons import Reason
-from abilities.helpers.store.history import Entry, seal, verify_entry
+from abilities.helpers.store.history import Entry, MemoryName, seal, verify_entry
 from abilities.helpers.store.model import IncomingMemory, LinkRow, StoredMemory
 from abilities.helpers.store.protocol import HistoryStore, ServableStore
 from abilities.helpers.store.query import Query
-from abilities.helpers.store.timeline import MemoryName
 from tests.stores.behaviours.steps import (
     LATER,
     NAMESPACE,

@@ -3,11 +3,10 @@
 from collections.abc import Sequence
 
 from abilities.declarations.reasons import Reason
-from abilities.helpers.store.history import list_changed
+from abilities.helpers.store.history import MemoryName, list_changed
 from abilities.helpers.store.model import LinkRow, Row
 from abilities.helpers.store.protocol import HistoryStore
 from abilities.helpers.store.query import Query
-from abilities.helpers.store.timeline import MemoryName
 from tests.stores.behaviours.steps import (
     LATER,
     NAMESPACE,

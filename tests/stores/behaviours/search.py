@@ -1,8 +1,7 @@
 """Behaviors of the search of every store, for `tests.stores.behaviours`."""
 
 from abilities.helpers.store.protocol import MemoryStore
-from abilities.helpers.store.query import Query
-from abilities.helpers.store.search_text import split_search
+from abilities.helpers.store.query import Query, split_search
 from tests.stores.behaviours.steps import (
     NAMESPACE,
     OTHER_NAMESPACE,

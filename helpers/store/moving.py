@@ -1,0 +1,240 @@
+"""Export and import: whole memories and their history, as they are, across all namespaces."""
+
+from collections.abc import Sequence
+
+from abilities.declarations.faults import Refused
+from abilities.declarations.values import utc_now
+from abilities.helpers.store.changes import Outcome, check_incoming, merge_incoming
+from abilities.helpers.store.history import DamagedEntry, Entry, verify_entry
+from abilities.helpers.store.linking import select_sound
+from abilities.helpers.store.mending import mend_row
+from abilities.helpers.store.model import (
+    NO_LINKS,
+    AccessCounters,
+    DamagedMemory,
+    IncomingMemory,
+    LinkChange,
+    LinkRecord,
+    Links,
+    Row,
+    StoredMemory,
+    find_damage,
+)
+from abilities.helpers.store.past import (
+    ENTRY_COLUMNS,
+    Occasion,
+    StoreRules,
+    add_entries,
+    build_entry,
+    check_unpurged,
+    find_last_version,
+    save_entry,
+)
+from abilities.helpers.store.reads import COLUMNS, read_links
+from abilities.helpers.store.saving import (
+    check_quota,
+    find_by_id,
+    find_by_key,
+    mend_memory,
+    write_memory,
+)
+from abilities.helpers.store.transaction import Transaction, to_name, to_raw
+
+IMPORTER = "import"
+"""What the history says of who imported a memory."""
+
+# Names as they are stored, because those of a damaged memory need not be UTF-8.
+_PAGE = f"""
+SELECT RAW(m.namespace), RAW(m.key), coalesce(s.accessed_at, m.created_at),
+    coalesce(s.access_count, 0), coalesce(c.incoming, 0), m.hash, {COLUMNS}
+FROM memories AS m LEFT JOIN shelf AS s ON s.namespace = m.namespace AND s.id = m.id
+LEFT JOIN link_counts AS c ON c.namespace = m.namespace AND c.key = m.key
+WHERE (m.namespace, m.key) > (CAST(? AS text), CAST(? AS text))
+ORDER BY m.namespace, m.key LIMIT ?
+"""
+_LINKS = f"""
+SELECT RAW(l.namespace), RAW(l.source), {", ".join(f"l.{name}" for name in LinkRecord._fields)}
+FROM links AS l INDEXED BY links_name
+WHERE (l.namespace, l.source) > (CAST(? AS text), CAST(? AS text))
+    AND (l.namespace, l.source) <= (CAST(? AS text), CAST(? AS text))
+ORDER BY l.namespace, l.source, l.target, l.type
+"""
+_ENTRIES = f"""
+SELECT RAW(namespace), RAW(id), {ENTRY_COLUMNS} FROM history INDEXED BY history_id
+WHERE (namespace, id, version) > (CAST(? AS text), CAST(? AS text), ?)
+ORDER BY namespace, id, version LIMIT ?
+"""
+
+Name = tuple[str, str]
+"""A namespace and a key in it."""
+
+
+async def read_page(
+    transaction: Transaction, after: Name, limit: int
+) -> list[StoredMemory | DamagedMemory]:
+    """Return memories with all their links, of all namespaces, and what of them is damaged."""
+    rows = await transaction.fetch(_PAGE, *map(to_raw, after), limit)
+    if not rows:
+        return []
+
+    last = (to_name(rows[-1][0]), to_name(rows[-1][1]))
+    links = await _read_links(transaction, after, last)
+    page: list[StoredMemory | DamagedMemory] = []
+    for namespace, key, accessed_at, access_count, incoming, stored_hash, *values in rows:
+        name, row = (to_name(namespace), to_name(key)), Row._make(values)
+        damage = find_damage(row, stored_hash)
+        if damage is not None:
+            page.append(DamagedMemory(*name, damage))
+            continue
+
+        records = links.get(name, ())
+        sound = tuple(await select_sound(transaction, records))
+        if len(sound) < len(records):
+            page.append(DamagedMemory(*name, f"{len(records) - len(sound)} damaged links"))
+        page.append(StoredMemory(row, sound, len(sound), accessed_at, access_count, incoming))
+
+    return page
+
+
+async def _read_links(
+    transaction: Transaction, after: Name, last: Name
+) -> dict[Name, Sequence[LinkRecord]]:
+    """Return all links of the memories after one and up to another, by target and type."""
+    links: dict[Name, list[LinkRecord]] = {}
+    names = map(to_raw, (*after, *last))
+    for namespace, source, *values in await transaction.fetch(_LINKS, *names):
+        name = (to_name(namespace), to_name(source))
+        links.setdefault(name, []).append(LinkRecord._make(values))
+
+    return dict(links)
+
+
+async def count_memories(transaction: Transaction) -> int:
+    """Return the number of memories in all namespaces, archived ones included."""
+    ((count,),) = await transaction.fetch("SELECT count(*) FROM memories")
+    return int(count)
+
+
+async def read_entries(
+    transaction: Transaction, after: tuple[str, str, int], limit: int
+) -> list[Entry | DamagedEntry]:
+    """Return entries of all namespaces by namespace, id and version."""
+    namespace, memory_id, version = after
+    given = (to_raw(namespace), to_raw(memory_id), version, limit)
+    page: list[Entry | DamagedEntry] = []
+    for stored_namespace, stored_id, *values in await transaction.fetch(_ENTRIES, *given):
+        entry = Entry._make(values)
+        try:
+            page.append(verify_entry(entry))
+        except Refused:
+            owner = (to_name(stored_namespace), to_name(stored_id))
+            page.append(DamagedEntry(owner[0], entry.version, owner[1]))
+
+    return page
+
+
+async def import_memory(
+    transaction: Transaction,
+    incoming: IncomingMemory,
+    rules: StoreRules,
+    *,
+    replace: bool,
+    dry_run: bool = False,
+) -> Outcome:
+    """Store a memory as it is, except in a dry run; in the caller's savepoint. Raises Refused."""
+    check_incoming(incoming)
+    now, row = utc_now(), incoming.stored.row
+    found = await find_by_key(transaction, row.namespace, row.key)
+    is_damaged = found.damage is not None
+    if is_damaged and not replace:
+        raise Refused("checksum_mismatch")
+    if is_damaged and not dry_run:
+        found = await mend_memory(transaction, found, now, IMPORTER, rules)
+    elif found.row is not None and is_damaged:
+        found = found._replace(row=mend_row(found.row, now), damage=None)
+
+    links: Links = {}
+    if found.row is None:
+        await check_quota(transaction, row.namespace, rules.quota)
+    if found.has_links:
+        links = await read_links(transaction, row.namespace, row.key)
+
+    outcome, row, links_after = merge_incoming(incoming, found.row, links, replace=replace)
+    if is_damaged:
+        outcome = "replaced"
+    if outcome not in ("added", "replaced"):
+        return outcome
+
+    await _check_id_is_free(transaction, row)
+    if not dry_run:
+        row = row._replace(version=found.next_version)
+        change = LinkChange(links, links_after)
+        await _record(transaction, found.row, row, change, now, rules)
+        counters: AccessCounters | None = None
+        if not incoming.provisional:
+            counters = AccessCounters(incoming.stored.accessed_at, incoming.stored.access_count)
+        await write_memory(transaction, found, row, change, counters)
+
+    return outcome
+
+
+async def try_imports(
+    transaction: Transaction,
+    memories: Sequence[IncomingMemory],
+    rules: StoreRules,
+    *,
+    replace: bool,
+) -> list[Outcome | Exception]:
+    """Return what would become of each memory; one that is refused does not stop the others."""
+    outcomes: list[Outcome | Exception] = []
+    for memory in memories:
+        try:
+            outcome = await import_memory(transaction, memory, rules, replace=replace, dry_run=True)
+            outcomes.append(outcome)
+        except Refused as error:
+            outcomes.append(error)
+
+    return outcomes
+
+
+async def _record(
+    transaction: Transaction,
+    before: Row | None,
+    row: Row,
+    links: LinkChange,
+    now: str,
+    rules: StoreRules,
+) -> None:
+    """Keep what an imported memory replaces.
+
+    If it takes the place of one with another id, that one's end has an entry of its own.
+    """
+    occasion = Occasion("imported", now, IMPORTER)
+    if before is not None and before.id != row.id:
+        deleted = occasion._replace(action="deleted")
+        replaced = LinkChange(links.before, {})
+        await add_entries(transaction, [build_entry(deleted, before, None, row.version, replaced)])
+        before = None
+
+    if before is None:
+        links = NO_LINKS
+        last = await find_last_version(transaction, row.namespace, row.id)
+        if last is None:
+            occasion = occasion._replace(action="created")
+        else:
+            # Its history was imported before it, up to the version that it had.
+            before = row._replace(version=last)
+
+    entry = build_entry(occasion, before, row, row.version, links)
+    await save_entry(transaction, entry, rules.history)
+
+
+async def _check_id_is_free(transaction: Transaction, row: Row) -> None:
+    """Check that no memory with another key has the row's id, and none with it was purged.
+
+    Raises Refused: key_taken, purged.
+    """
+    await check_unpurged(transaction, row.namespace, row.id)
+    holder = await find_by_id(transaction, row.namespace, row.id)
+    if holder.row is not None and holder.row.key != row.key:
+        raise Refused("key_taken")
