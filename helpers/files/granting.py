@@ -7,10 +7,10 @@ from collections.abc import Sequence
 from typing import Generic, NamedTuple, Protocol, TypeVar, cast
 
 from abilities.declarations.faults import Refused
-from abilities.helpers.batch import SecondStep
 from abilities.helpers.files.file_text import FileText
 from abilities.helpers.files.paths import PathRequest, parse_path
 from abilities.helpers.files.reader import FileReader, OpenFile, ReadingSession
+from abilities.helpers.threads.workers import SecondStep
 
 RecordT_co = TypeVar("RecordT_co", covariant=True)
 RecordT = TypeVar("RecordT")

@@ -9,9 +9,20 @@ from contextlib import contextmanager
 import pytest
 
 from abilities.declarations.faults import Refused
-from abilities.helpers.batch import ITEM_SECONDS, Batch, SecondStep, Worker
-from abilities.helpers.circuit_breaker import PAUSE_SECONDS, STUCK_CALLS, CircuitBreaker, WorkPlace
-from abilities.helpers.workers import THREADS, WorkerPool
+from abilities.helpers.threads.circuit_breaker import (
+    PAUSE_SECONDS,
+    STUCK_CALLS,
+    CircuitBreaker,
+    WorkPlace,
+)
+from abilities.helpers.threads.workers import (
+    ITEM_SECONDS,
+    THREADS,
+    Batch,
+    SecondStep,
+    Worker,
+    WorkerPool,
+)
 from tests.support.measurements import reached
 from tests.support.waiting import GIVE_UP_SECONDS, POLL_SECONDS
 
@@ -54,7 +65,7 @@ def yield_worker(worker: Worker) -> Iterator[Worker]:
 async def test_a_thread_that_comes_back_frees_the_place_where_it_got_stuck(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("abilities.helpers.batch.ITEM_SECONDS", 0.1)
+    monkeypatch.setattr("abilities.helpers.threads.workers.ITEM_SECONDS", 0.1)
     pool, released = WorkerPool(), threading.Event()
 
     def hang(worker: Worker, _: int) -> None:
@@ -84,7 +95,7 @@ async def test_a_thread_that_comes_back_frees_the_place_where_it_got_stuck(
 async def test_a_place_that_works_again_is_open_while_its_lost_threads_are_still_away(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("abilities.helpers.batch.ITEM_SECONDS", 0.1)
+    monkeypatch.setattr("abilities.helpers.threads.workers.ITEM_SECONDS", 0.1)
     pool, released = WorkerPool(), threading.Event()
 
     def hang(worker: Worker, _: int) -> None:
@@ -126,7 +137,7 @@ async def test_a_place_that_works_again_is_open_while_its_lost_threads_are_still
 async def test_a_thread_that_hangs_while_it_closes_its_session_is_replaced(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("abilities.helpers.batch.ITEM_SECONDS", 0.1)
+    monkeypatch.setattr("abilities.helpers.threads.workers.ITEM_SECONDS", 0.1)
     pool, released = WorkerPool(), threading.Event()
 
     @contextmanager
@@ -195,7 +206,7 @@ def test_an_item_that_has_just_begun_is_not_given_up() -> None:
         return item
 
     batch = Batch(open_nothing, work, [7], CircuitBreaker(), lambda: None)
-    worker = Worker(batch, pooled=False)
+    worker = Worker(batch)
     thread = threading.Thread(target=batch.run, args=(worker,))
     thread.start()
     begun.wait(10)
@@ -244,7 +255,7 @@ async def test_a_second_step_follows_as_planned_when_all_have_a_first_result() -
 async def test_both_steps_go_on_without_an_item_that_is_stuck(
     stuck_step: int, stuck_item: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("abilities.helpers.batch.ITEM_SECONDS", 0.1)
+    monkeypatch.setattr("abilities.helpers.threads.workers.ITEM_SECONDS", 0.1)
     pool, released = WorkerPool(), threading.Event()
 
     def hang_in(step: int, item: int) -> None:
@@ -271,7 +282,7 @@ async def test_both_steps_go_on_without_an_item_that_is_stuck(
 
 
 async def test_when_the_time_is_over_first_results_stand(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("abilities.helpers.workers.CALL_SECONDS", 0.3)
+    monkeypatch.setattr("abilities.helpers.threads.workers.CALL_SECONDS", 0.3)
     pool, released = WorkerPool(), threading.Event()
 
     def first(_: Worker, item: int) -> int:
@@ -292,7 +303,7 @@ async def test_when_the_time_is_over_first_results_stand(monkeypatch: pytest.Mon
 async def test_no_second_step_begins_when_the_time_is_over(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("abilities.helpers.workers.CALL_SECONDS", 0.3)
+    monkeypatch.setattr("abilities.helpers.threads.workers.CALL_SECONDS", 0.3)
     pool, released, begun = WorkerPool(), threading.Event(), threading.Event()
 
     def first(_: Worker, item: int) -> int:

@@ -21,7 +21,7 @@ from abilities.helpers.store.postgres.statements import (
     Connection,
 )
 from abilities.helpers.store.postgres.transaction import PostgresTransaction
-from abilities.helpers.turns import TurnSlots
+from abilities.helpers.threads.turns import TurnSlots
 
 ResultT = TypeVar("ResultT")
 

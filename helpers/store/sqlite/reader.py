@@ -5,7 +5,7 @@ import math
 import sqlite3
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from functools import partial
 from typing import TypeVar
 
@@ -17,8 +17,9 @@ from abilities.helpers.store.engine import OPERATOR
 from abilities.helpers.store.sqlite.errors import attempt, release_statements
 from abilities.helpers.store.sqlite.log import StoreConnection
 from abilities.helpers.store.sqlite.schema import check_version
-from abilities.helpers.store.sqlite.thread import StoreThread, ThreadJob
-from abilities.helpers.turns import turn_owner
+from abilities.helpers.store.sqlite.thread import StoreCall, StoreThread
+from abilities.helpers.threads.calls import settle_all
+from abilities.helpers.threads.turns import turn_owner
 
 Result = TypeVar("Result")
 Work = Callable[[sqlite3.Connection], Result]
@@ -89,13 +90,13 @@ class ReadingThread(StoreThread):
         )
 
     @override
-    def _run_batch(self, jobs: Iterator[ThreadJob]) -> list[object]:
-        """Run the next job alone."""
+    def _serve(self, call: StoreCall) -> None:
         self._is_reading.set()
         try:
-            return [attempt(lambda: next(jobs).work(self._open()))]
+            result = attempt(lambda: self._do(call, self._open()))
         finally:
             self._is_reading.clear()
+        settle_all([call], [result])
 
     @override
     def _open(self) -> StoreConnection:
@@ -154,7 +155,7 @@ class ReadingThread(StoreThread):
         seconds = now - self._began_at
         if seconds >= OWN_TURN_SECONDS and self.queue_size > 0:
             return True
-        return seconds >= TURN_SECONDS and self._queue.has_others(*self._whose)
+        return seconds >= TURN_SECONDS and self._thread.queue.has_others(*self._whose)
 
     @override
     def _end(self) -> None:
