@@ -71,8 +71,8 @@ class LoopCall(Call[Work[Result], Result]):
 
     def __init__(self, work: Work[Result]) -> None:
         super().__init__(work)
+        self.task: asyncio.Task[None] | None = None
         self.is_ended = False
-        self._task: asyncio.Task[None] | None = None
 
     def abandon(self) -> None:
         """Cancel the coroutine, if it has not ended; its thread counts as stuck until it does."""
@@ -84,13 +84,11 @@ class LoopCall(Call[Work[Result], Result]):
 
     def cancel(self) -> None:
         """Cancel the coroutine. Called on the loop that it runs on."""
-        if self._task is not None:
-            self._task.cancel()
+        if self.task is not None:
+            self.task.cancel()
 
     async def run(self) -> None:
         """Run the coroutine, and hand its outcome to the caller, whatever it is."""
-        self._task = asyncio.current_task()
-
         try:
             result = await self.work()
         except Exception as error:
@@ -150,7 +148,7 @@ class LoopThread:
         It is cancelled if the caller is.
         """
         call = LoopCall(work)
-        self.start().call_soon_threadsafe(self._begin, call)
+        self.call_soon(self._begin, call)
         try:
             return await call.wait()
         except ForeignExit as foreign:
@@ -159,13 +157,16 @@ class LoopThread:
             call.abandon()
 
     def submit(self, call: LoopCall[Any]) -> None:
-        """Run a call here, unless it begins elsewhere before."""
-        self.call_soon(self._begin, call)
+        """Run a call here, unless it begins elsewhere before, or the loop has ended."""
+        with suppress(RuntimeError):
+            self.call_soon(self._begin, call)
 
     def call_soon(self, function: Callable[[*Arguments], object], *args: *Arguments) -> None:
-        """Call a function on this loop soon, and do not wait for it."""
-        with suppress(RuntimeError):  # the loop may be closed by now
-            self.start().call_soon_threadsafe(function, *args)
+        """Call a function on this loop soon, and do not wait for it.
+
+        Raises RuntimeError if the loop has ended, and as `start`.
+        """
+        self.start().call_soon_threadsafe(function, *args)
 
     def start_task(self, work: Coroutine[object, object, None]) -> None:
         """Start a task that `finish_tasks` waits for. Called on this loop."""
@@ -183,7 +184,8 @@ class LoopThread:
     def cancel(self, call: LoopCall[Any]) -> None:
         """Cancel a call that runs here."""
         self.add_stuck(call)
-        self.call_soon(call.cancel)
+        with suppress(RuntimeError):
+            self.call_soon(call.cancel)
 
     def add_stuck(self, call: LoopCall[Any]) -> None:
         """Count a call as stuck here until it begins or ends."""
@@ -203,7 +205,8 @@ class LoopThread:
             return []
 
         self._is_stopping = True
-        self.call_soon(self._loop.stop)
+        with suppress(RuntimeError):
+            self.call_soon(self._loop.stop)
         return [self._thread]
 
     def _begin(self, call: LoopCall[Any]) -> None:
@@ -211,7 +214,7 @@ class LoopThread:
         if not call.begin(self):
             return
 
-        task = asyncio.get_running_loop().create_task(call.run())
+        call.task = task = asyncio.get_running_loop().create_task(call.run())
         self._running.add(task)
 
         def end(_: object) -> None:

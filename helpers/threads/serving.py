@@ -104,6 +104,8 @@ class ServingThreads(Generic[Item]):
 
         if self._end is not None:
             self._end()
+        with self._lock:
+            self._threads.remove(threading.current_thread())
 
     def _wait_for_item(self) -> Item | None:
         """Return the next item, or None when the thread is to end."""

@@ -379,10 +379,12 @@ class WorkerPool:
 
         def look() -> None:
             nonlocal timer
-            self._reclaim_threads()
-            self._threads.start_if_needed()  # the system may have had no room for one before
-            self._rescue(batch, call_is_over=time.monotonic() >= end)
-            timer = look_later()
+            try:
+                self._reclaim_threads()
+                self._threads.start_if_needed()  # the system may have had no room for one before
+                self._rescue(batch, call_is_over=time.monotonic() >= end)
+            finally:
+                timer = look_later()
 
         timer = look_later()
         try:

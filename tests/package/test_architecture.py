@@ -20,7 +20,7 @@ ALLOWED_IMPORTS: dict[str, tuple[str, ...]] = {
     "helpers.walk": (),
     "helpers.durable": (),
     "helpers.threads": ("declarations",),
-    "helpers.embedder": (),
+    "helpers.embedder": ("helpers.threads",),
     "helpers.tokens": ("declarations", "helpers.durable"),
     "helpers.text": ("declarations",),
     "helpers.search": (),

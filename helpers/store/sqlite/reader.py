@@ -15,9 +15,10 @@ from abilities.declarations.faults import Refused
 from abilities.declarations.reasons import Reason
 from abilities.helpers.store.engine import OPERATOR
 from abilities.helpers.store.sqlite.errors import attempt, release_statements
+from abilities.helpers.store.sqlite.file import StoreFile
 from abilities.helpers.store.sqlite.log import StoreConnection
 from abilities.helpers.store.sqlite.schema import check_version
-from abilities.helpers.store.sqlite.thread import StoreCall, StoreThread
+from abilities.helpers.store.sqlite.thread import StoreCall, StoreThread, replace_damage
 from abilities.helpers.threads.calls import settle_all
 from abilities.helpers.threads.turns import turn_owner
 
@@ -41,10 +42,6 @@ OWN_TURN_SECONDS = 1.0
 WATCH_SECONDS = 0.005
 """How often it is looked whether a read is late."""
 
-# No lone surrogates: what no hash covers is shown, and bound to the next statement.
-replace_damage = partial(str, encoding="utf-8", errors="replace")
-"""The text factory that puts a mark in place of each byte that damage has made other than UTF-8."""
-
 
 class ReadingThread(StoreThread):
     """Serves one read after another, and interrupts those that are late.
@@ -55,19 +52,11 @@ class ReadingThread(StoreThread):
     """
 
     def __init__(
-        self,
-        name: str,
-        connect: Callable[[], StoreConnection],
-        check_in_place: Callable[[StoreConnection], None],
-        disconnect: Callable[[StoreConnection], None],
-        *,
-        makes_way: bool = False,
-        is_watched: bool = True,
+        self, name: str, file: StoreFile, *, makes_way: bool = False, is_watched: bool = True
     ) -> None:
-        super().__init__(name, connect, disconnect)
+        super().__init__(name, file)
         self._makes_way = makes_way
         self._is_watched = is_watched
-        self._check_in_place = check_in_place
         self._watcher = threading.Thread(target=self._watch, name=f"{name}-watcher", daemon=True)
         self._is_reading = threading.Event()
         self._is_ended = False
@@ -112,7 +101,7 @@ class ReadingThread(StoreThread):
         if time.monotonic() >= deadline:
             raise Refused("timeout")
 
-        self._check_in_place(connection)
+        self._file.check_in_place(connection)
         connection.execute("BEGIN")
         try:
             check_version(connection)
@@ -193,16 +182,10 @@ class StoreReader:
     Both open the store at its first read. A third one answers pings, whatever the others do.
     """
 
-    def __init__(
-        self,
-        connect: Callable[[], StoreConnection],
-        check_in_place: Callable[[StoreConnection], None],
-        disconnect: Callable[[StoreConnection], None],
-    ) -> None:
-        name, how = "abilities-store-reader", (connect, check_in_place, disconnect)
-        self._first = ReadingThread(name, *how, makes_way=True)
-        self._second = ReadingThread(f"{name}-2", *how)
-        self._pinged = ReadingThread("abilities-store-ping", *how, is_watched=False)
+    def __init__(self, file: StoreFile) -> None:
+        self._first = ReadingThread("abilities-store-reader", file, makes_way=True)
+        self._second = ReadingThread("abilities-store-reader-2", file)
+        self._pinged = ReadingThread("abilities-store-ping", file, is_watched=False)
 
     @property
     def queue_size(self) -> int:

@@ -2,7 +2,7 @@
 
 import sqlite3
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import suppress
 from functools import partial
 
@@ -29,14 +29,8 @@ BATCH_SECONDS = 0.05
 class StoreWriter(StoreThread):
     """Does work in savepoints of a transaction, and returns its results once that is committed."""
 
-    def __init__(
-        self,
-        file: StoreFile,
-        connect: Callable[[], StoreConnection],
-        disconnect: Callable[[StoreConnection], None],
-    ) -> None:
-        super().__init__("abilities-store-writer", connect, disconnect)
-        self._file = file
+    def __init__(self, file: StoreFile) -> None:
+        super().__init__("abilities-store-writer", file, writing=True)
         self._damaged = False
         self._must_cut_log = False
         self._accesses = AccessBuffer()
@@ -48,8 +42,7 @@ class StoreWriter(StoreThread):
     def count_access(self, namespace: str, key: str, now: str) -> None:
         """Count an access; it is written with the next change, or after a second without one."""
         self._accesses.add(namespace, key, now)
-        if not self._thread.is_started:
-            self._thread.start()
+        self.wake()
 
     def note_damage(self, result: object) -> None:
         """Once damage was met, nothing is written any more."""
