@@ -122,11 +122,9 @@ def read_bare(sizes: dict[str, int]) -> list[bytes]:
 class InlineWorkerPool(WorkerPool):
     """Workers that do the work on the thread that calls them."""
 
-    async def map(
-        self, open_session: Any, function: Any, items: Any, second_step: Any = None
-    ) -> list[Any]:
+    async def map(self, open_session: Any, function: Any, items: Any) -> list[Any]:
         """Run the same batch without a thread."""
-        batch = Batch(open_session, function, items, CircuitBreaker(), lambda: None, second_step)
+        batch = Batch(open_session, function, items, CircuitBreaker(), lambda: None)
         batch.run(Worker(batch))
         return batch.results
 

@@ -3,10 +3,12 @@
 from abilities.declarations.memory_read_bulk import MemoryReadBulkAnswer, MemoryReadBulkInput
 from abilities.declarations.values import JsonObject
 from abilities.definition import Ability, Context
+from abilities.helpers.gather.items import ItemOffer, Leaf, measure_piece
+from abilities.helpers.gather.sharing import fill_reply
 from abilities.helpers.memory.helper import MemoryText
 from abilities.helpers.reply.detail import TARGET, choose_shape
-from abilities.helpers.reply.envelope import FoundItem, build_reply
-from abilities.helpers.reply.items import BulkRequest, check_items_size
+from abilities.helpers.reply.envelope import FoundItem
+from abilities.helpers.reply.items import BulkRequest, check_items_size, format_item
 
 DESCRIPTION = """\
 Read notes and memories by name, many in one call; follows no links.
@@ -20,20 +22,25 @@ async def run(context: Context, arguments: MemoryReadBulkInput) -> JsonObject:
     request = BulkRequest("targets", arguments.targets, arguments.explicit_arguments(), shape)
     check_items_size(request)
 
-    outcomes: list[FoundItem | Exception] = []
-    for outcome in await context.memory.read(arguments.targets, arguments.max_chars_per_item):
-        if isinstance(outcome, MemoryText):
-            outcomes.append(_to_found_item(outcome))
-        else:
-            outcomes.append(outcome)
+    outcomes = await context.memory.read(arguments.targets, arguments.max_chars_per_item)
+    offers: list[ItemOffer] = []
+    for target, outcome in zip(arguments.targets, outcomes, strict=True):
+        offers.append(_build_offer(format_item(target), outcome))
 
-    return build_reply(request, outcomes, context.bound)
+    return await fill_reply(request, offers, context.bound)
 
 
-def _to_found_item(memory: MemoryText) -> FoundItem:
-    target = memory.target
+def _build_offer(text: str, outcome: MemoryText | Exception) -> ItemOffer:
+    if isinstance(outcome, Exception):
+        return ItemOffer(text, "", fault=outcome)
+
+    target = outcome.target
     item = target.to_target(target.resume)
-    return FoundItem(memory.to_data(), memory.piece, item, target.to_target, memory.size_bytes)
+    data, piece = outcome.to_data(), outcome.piece
+    found = FoundItem(data, piece, item, target.to_target, outcome.size_bytes)
+    return ItemOffer(
+        text, item, leaves=[Leaf(found, measure_piece(piece))], is_begun=target.resume is not None
+    )
 
 
 memory_read_bulk: Ability = Ability(

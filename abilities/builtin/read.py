@@ -1,7 +1,7 @@
 """`read`: files, notes, memories and questions in one batch."""
 
-import asyncio
-from collections.abc import Collection, Mapping
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
+from functools import partial
 from typing import cast
 
 from abilities.builtin.bulk_read_memory import bulk_read_memory
@@ -15,7 +15,6 @@ from abilities.declarations.limits import MAX_READ_TOKENS, TOKEN_BYTES
 from abilities.declarations.read import (
     ITEMS,
     ContinuedItem,
-    FileItem,
     Kind,
     ReadAnswer,
     ReadInput,
@@ -23,17 +22,33 @@ from abilities.declarations.read import (
 from abilities.declarations.suggestions import suggest_value
 from abilities.declarations.values import JsonObject, as_object, unwrap_json
 from abilities.definition import Ability, Context
-from abilities.helpers.gather.answers import build_answer
-from abilities.helpers.gather.asked import CALL_SECONDS, AskedItem, BatchSources
-from abilities.helpers.gather.cursors import parse_cursor
-from abilities.helpers.gather.gathering import gather
-from abilities.helpers.gather.lists import is_list
-from abilities.helpers.gather.memories import name_item
-from abilities.helpers.gather.offers import ItemOffer
-from abilities.helpers.gather.plan import build_plan
-from abilities.helpers.gather.walks import is_walk
+from abilities.helpers.gather.files import (
+    ask_for_file,
+    gather_files,
+    gather_globs,
+    gather_search,
+    name_glob,
+)
+from abilities.helpers.gather.items import (
+    AskedItem,
+    BatchSources,
+    ItemOffer,
+    gather_each,
+    parse_cursor,
+)
+from abilities.helpers.gather.memories import (
+    gather_list,
+    gather_memories,
+    gather_walk,
+    is_list,
+    is_walk,
+    name_item,
+)
+from abilities.helpers.gather.recalls import gather_recall
+from abilities.helpers.gather.sharing import fill_reply
 from abilities.helpers.reply.bound import Bound
-from abilities.helpers.reply.encoding import text_size
+from abilities.helpers.reply.detail import ITEM, choose_shape
+from abilities.helpers.reply.encoding import json_size, text_size
 from abilities.helpers.reply.items import BulkRequest, check_items_size, format_item, is_sendable
 from abilities.helpers.reply.render import Format, render
 from abilities.validation import validate_arguments
@@ -73,9 +88,9 @@ async def run(context: Context, arguments: ReadInput) -> JsonObject:
         context.lister,
         context.searcher,
         context.memory,
-        bound.max_bytes,
-        asyncio.get_running_loop().time() + CALL_SECONDS,
-        may_list=file_list.name not in context.disabled,
+        max_bytes=bound.max_bytes,
+        max_chars=bound.max_bytes,
+        name_glob=None if file_list.name in context.disabled else name_glob,
         may_recall=recall.name not in context.disabled,
     )
     items = [_try_to_parse(item, context) for item in arguments.items]
@@ -83,7 +98,7 @@ async def run(context: Context, arguments: ReadInput) -> JsonObject:
     found = iter(await gather(valid, sources))
     offers = [next(found) if isinstance(item, AskedItem) else item for item in items]
 
-    return await _answer(context, arguments, offers, bound)
+    return await _answer(context, arguments, offers, bound, sources)
 
 
 def _find_bound(context: Context, arguments: ReadInput) -> Bound:
@@ -96,25 +111,34 @@ def _find_bound(context: Context, arguments: ReadInput) -> Bound:
 
 
 async def _answer(
-    context: Context, arguments: ReadInput, offers: list[ItemOffer], bound: Bound
+    context: Context,
+    arguments: ReadInput,
+    offers: Sequence[ItemOffer],
+    bound: Bound,
+    sources: BatchSources,
 ) -> JsonObject:
     """Return an answer that keeps its bound as it is sent.
 
     Raises Refused: out_of_range if ``max_tokens`` has no room for it, response_too_large if nothing
     has.
     """
-    is_full = (arguments.detail or context.detail) == "full"
+    # In the next request, an item that JSON cannot hold is empty.
+    given = arguments.explicit_arguments()
+    given.pop("plan", None)
+    given["items"] = [item if is_sendable(item) else {} for item in arguments.items]
+    shape = choose_shape(ITEM, arguments.detail or context.detail)
+    request = BulkRequest("items", arguments.items, given, shape)
     most = room = bound.max_bytes
 
     while True:
         bound = bound._replace(max_bytes=room)
-        answered = await build_answer(arguments, offers, bound, context.files, is_full=is_full)
-        size = _measure(answered.reply, context)
+        reply = await fill_reply(request, offers, bound, sources)
+        size = _measure(reply, context)
         if size <= most and not arguments.plan:
-            return answered.reply
+            return reply
 
         if size <= most:
-            plan = build_plan(offers, answered)
+            plan = build_plan(offers, reply, given)
             size = _measure(plan, context)  # now and then it is the longer one
             if size <= most:
                 return plan
@@ -152,7 +176,7 @@ def _parse_item(sent: object, context: Context) -> AskedItem:
     if isinstance(sent, str) and not is_sendable(sent):
         raise Refused("invalid_unicode")
     if isinstance(sent, str) and not sent.startswith("{"):
-        return AskedItem("file", sent, text, FileItem.model_construct(file=sent))
+        return ask_for_file(sent)
 
     fields = as_object(unwrap_json(sent))
     if fields is None:
@@ -207,3 +231,107 @@ read: Ability = Ability(
     read_only=True,
     idempotent=True,
 )
+
+
+Gather = Callable[[Sequence[AskedItem], BatchSources], Awaitable[list[ItemOffer]]]
+
+
+async def gather(items: Sequence[AskedItem], sources: BatchSources) -> list[ItemOffer]:
+    """Return one offer per item, in their order. Raises nothing for an item that fails."""
+    offers: dict[int, ItemOffer] = {}
+
+    for gather_kind, places in _divide(items):
+        asked = [items[place] for place in places]
+        found = await gather_kind(asked, sources)
+        offers.update(zip(places, found, strict=True))
+
+    return [offers[place] for place in range(len(items))]
+
+
+def _divide(items: Sequence[AskedItem]) -> list[tuple[Gather, list[int]]]:
+    """Return the places of the items by what gathers them."""
+    places: dict[Gather, list[int]] = {}
+    for place, item in enumerate(items):
+        places.setdefault(_find_gather(item), []).append(place)
+
+    return list(places.items())
+
+
+def _find_gather(item: AskedItem) -> Gather:
+    if item.kind == "memory":
+        if is_list(item):
+            return _GATHER_LISTS
+        return _GATHER_WALKS if is_walk(item) else gather_memories
+
+    return _GATHERS[item.kind]
+
+
+_GATHER_LISTS: Gather = partial(gather_each, gather_list)
+_GATHER_WALKS: Gather = partial(gather_each, gather_walk)
+
+_GATHERS: dict[str, Gather] = {
+    "file": gather_files,
+    "glob": gather_globs,
+    "search": partial(gather_each, gather_search),
+    "note": gather_memories,
+    "recall": partial(gather_each, gather_recall),
+}
+
+
+def build_plan(offers: Sequence[ItemOffer], reply: JsonObject, arguments: JsonObject) -> JsonObject:
+    """Return the plan of a reply, whose ``next_request`` is the call itself: its arguments."""
+    results: list[JsonObject] = []
+    for offer, record in zip(offers, reply["results"], strict=True):
+        results.append(_describe(offer, record))
+
+    summary = {**reply["summary"], "reply_bytes": json_size(reply)}
+    plan: JsonObject = {"results": results, "summary": summary}
+    plan["next_request"] = arguments
+
+    # Beyond an item's limit nothing was counted.
+    more = [index for index, offer in enumerate(offers) if "more" in (offer.group or {})]
+    if more:
+        plan["more"] = more
+
+    return plan
+
+
+def _describe(offer: ItemOffer, record: JsonObject) -> JsonObject:
+    """Return what there is of an item, and what its record holds."""
+    described: JsonObject = {"input": record["input"]}
+    reason = _find_reason(record)
+    if reason not in (None, "response_budget"):
+        return {**described, "reason": reason}
+    if offer.is_unchanged:
+        return {**described, "unchanged": True}
+
+    # Estimated sizes may be less than what came of a file that has grown meanwhile.
+    items = record.get("data", record).get("items", ())
+    granted = sum(map(_count_content_bytes, items if offer.group is not None else [record]))
+    size = max(offer.size, granted)
+    described |= {
+        "bytes": size,
+        "tokens": _count_tokens(size),
+        "granted_bytes": granted,
+        "granted_tokens": _count_tokens(granted),
+    }
+    if offer.group is not None:
+        described |= {"items": len(offer.leaves), "granted_items": len(items)}
+
+    return described
+
+
+def _find_reason(record: JsonObject) -> str | None:
+    fault = as_object(record.get("error")) or record
+    reason: str | None = fault.get("reason")
+    return reason
+
+
+def _count_content_bytes(record: JsonObject) -> int:
+    """Return the bytes of a record's content, in UTF-8."""
+    content = record.get("data", record).get("content") or ""
+    return len(content.encode())
+
+
+def _count_tokens(size: int) -> int:
+    return -(-size // TOKEN_BYTES)

@@ -4,6 +4,7 @@ import errno
 import os
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
+from functools import partial
 from typing import NamedTuple, NoReturn, Self
 
 from abilities.declarations.faults import Refused
@@ -17,12 +18,15 @@ from abilities.helpers.files.own_files import Snapshot
 from abilities.helpers.files.paths import PathRequest, parse_path
 from abilities.helpers.files.roots import Root
 from abilities.helpers.files.window import read_piece
-from abilities.helpers.threads.workers import ItemT, ResultT, SecondStep, Worker, WorkerPool
-
-MOST_KEPT = 8
-"""Files that a session keeps open. At the default bound, few replies have room for more of them."""
+from abilities.helpers.threads.workers import ItemT, ResultT, Worker, WorkerPool
 
 _EXHAUSTED = (errno.EMFILE, errno.ENFILE, errno.ENOMEM)
+
+
+FileVersion = tuple[int | bool, ...]
+
+LinesOfFiles = dict[FileVersion, KnownLines]
+"""Where lines begin in the files of one call: one search serves all ranges of a file."""
 
 
 class OpenFile(NamedTuple):
@@ -38,7 +42,12 @@ class ReadingSession:
     """The roots, open for one call on one thread. Leaves no descriptor behind."""
 
     def __init__(
-        self, roots: Sequence[Root], policy: Policy, worker: Worker, absent: Reason
+        self,
+        roots: Sequence[Root],
+        policy: Policy,
+        worker: Worker,
+        absent: Reason,
+        known_lines: LinesOfFiles | None = None,
     ) -> None:
         self._roots = roots
         self._policy = policy
@@ -46,8 +55,7 @@ class ReadingSession:
         self._absent: Reason = absent
         self._directories: dict[str, int | None] = {}
         self._own: Snapshot | None = None
-        self._kept: dict[int, OpenFile] = {}
-        self._lines: dict[tuple[int | bool, ...], KnownLines] = {}
+        self._known_lines: LinesOfFiles = {} if known_lines is None else known_lines
         self._folders = OpenFolders()
         self._closing = ExitStack()
 
@@ -55,7 +63,6 @@ class ReadingSession:
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._close_kept()
         self._folders.close()
         self._closing.close()
 
@@ -68,14 +75,10 @@ class ReadingSession:
         """
         return self.read_open(self.open(request), max_chars, text_offsets=text_offsets)
 
-    def open(
-        self, request: PathRequest, source: str | None = None, *, is_read_later: bool = False
-    ) -> OpenFile:
+    def open(self, request: PathRequest, source: str | None = None) -> OpenFile:
         """Open a request in the first root that has it; `read_open` or the caller closes it.
 
-        With ``source`` that root alone is tried: another one is known not to have the file. A file
-        that ``is_read_later``, if at all, must be confirmed before: it may be a file of the package
-        that was made a moment ago.
+        With ``source`` that root alone is tried: another one is known not to have the file.
 
         Raises Refused: the reason for an absent file, is_directory, denied, and the reasons of
         `open_file`, `Root.open`.
@@ -89,20 +92,15 @@ class ReadingSession:
         try:
             file = self._open_file(request, source)
         except Refused as error:
-            if error.reason != "resource_exhausted" or not (self._kept or self._folders):
+            if error.reason != "resource_exhausted" or not self._folders:
                 raise
 
             # What is kept open can be opened once more when it is needed.
-            self._close_kept()
             self._folders.close()
             file = self._open_file(request, source)
 
-        self._refuse_own(file, looks_again=not is_read_later)
+        self._refuse_own(file)
         return file
-
-    def confirm(self, file: OpenFile) -> None:
-        """Close a file of the package itself that was opened to be read later. Raises Refused."""
-        self._refuse_own(file, looks_again=True)
 
     def read_open(self, file: OpenFile, max_chars: int, *, text_offsets: bool = False) -> FileText:
         """Read a file and close it.
@@ -110,6 +108,9 @@ class ReadingSession:
         Raises Refused: denied, and the reasons of `read_piece`.
         """
         request, status = file.request, file.stat
+        # Taken out, because another thread of the call may read the same file.
+        version = _identify_lines(file)
+        known = self._known_lines.pop(version, None) or KnownLines()
         try:
             if self._policy.own.is_copy(file.fd, status.st_size):
                 raise Refused("denied")
@@ -122,12 +123,13 @@ class ReadingSession:
                 self._worker.check,
                 text_offsets=text_offsets,
                 redacts=self._policy.redacts,
-                known_lines=self._find_known_lines(file),
+                known_lines=known,
             )
         except OSError as error:
             raise _translate_read_error(error) from None
         finally:
             os.close(file.fd)
+            self._known_lines[version] = known
 
         return FileText(request.original, request.path, file.root.name, status, piece)
 
@@ -149,53 +151,6 @@ class ReadingSession:
         except OSError as error:
             raise _translate_read_error(error) from None
         finally:
-            os.close(file.fd)
-
-    def keep(self, index: int, file: OpenFile) -> None:
-        """Keep a file open until it is taken again, or the session ends; close one too many."""
-        if len(self._kept) < MOST_KEPT:
-            self._kept[index] = file
-        else:
-            os.close(file.fd)
-
-    def take(self, index: int, request: PathRequest) -> OpenFile:
-        """Return a file that was kept; if it was not, or not in this session, open it again.
-
-        Raises Refused as `open` does.
-        """
-        file = self._kept.get(index)
-        if file is None:
-            return self.open(request)
-
-        self._worker.enter(file.root.find_place(request.parts))
-        del self._kept[index]
-        self.confirm(file)
-        return file
-
-    def skip_rest(self) -> None:
-        """Let the items that no thread has taken yet keep what they have, and close their files."""
-        self._worker.batch.settle_waiting()
-        self._close_kept()
-
-    def check(self) -> None:
-        """Raise Abandoned if nobody waits for the current item any more."""
-        self._worker.check()
-
-    def _find_known_lines(self, file: OpenFile) -> KnownLines | None:
-        """Return what is known of a file's lines, if lines of it are wanted."""
-        requested = file.request.range
-        from_end = requested.trailing_lines is not None
-        if requested.first_line is None and not from_end:
-            return None
-
-        status = file.stat
-        times = (status.st_mtime_ns, status.st_ctime_ns)
-        version = (status.st_dev, status.st_ino, status.st_size, *times)
-        return self._lines.setdefault((*version, from_end), KnownLines())
-
-    def _close_kept(self) -> None:
-        while self._kept:
-            _, file = self._kept.popitem()
             os.close(file.fd)
 
     def _open_file(self, request: PathRequest, source: str | None) -> OpenFile:
@@ -226,14 +181,14 @@ class ReadingSession:
 
         raise Refused(reason)
 
-    def _refuse_own(self, file: OpenFile, *, looks_again: bool) -> None:
+    def _refuse_own(self, file: OpenFile) -> None:
         """Close a file of the package itself, and raise Refused("denied").
 
-        With ``looks_again``, those made since the last look are looked for if it may be one.
+        Those made since the last look are looked for if it may be one.
         """
         try:
             own = self._own
-            if own is None or (looks_again and file.stat.st_ctime > own.known_until):
+            if own is None or file.stat.st_ctime > own.known_until:
                 own = self._own = self._policy.own.refresh(self._worker.enter)
                 self._worker.enter(file.root.find_place(file.request.parts))
 
@@ -263,6 +218,14 @@ class ReadingSession:
         return descriptor
 
 
+def _identify_lines(file: OpenFile) -> FileVersion:
+    """Return what stands for a file as long as it is the same, and the end its lines count from."""
+    status = file.stat
+    times = (status.st_mtime_ns, status.st_ctime_ns)
+    from_end = file.request.range.trailing_lines is not None
+    return (status.st_dev, status.st_ino, status.st_size, *times, from_end)
+
+
 def _translate_read_error(error: OSError) -> Refused:
     # The file is open, so other errors do not mean what they mean on opening.
     if error.errno in _EXHAUSTED:
@@ -290,9 +253,11 @@ class FileReader:
         self._workers = workers
         self._absent: Reason = absent
 
-    def open_session(self, worker: Worker) -> ReadingSession:
+    def open_session(
+        self, worker: Worker, known_lines: LinesOfFiles | None = None
+    ) -> ReadingSession:
         """Return a session for one thread of a batch; a context manager."""
-        return ReadingSession(self._roots, self._policy, worker, self._absent)
+        return ReadingSession(self._roots, self._policy, worker, self._absent, known_lines)
 
     async def read(self, paths: Sequence[object], max_chars: int) -> list[FileText | Exception]:
         """Read each path on its own: one outcome per path, in their order, duplicates read again.
@@ -317,7 +282,11 @@ class FileReader:
         self,
         function: Callable[[ReadingSession, ItemT], ResultT],
         items: Sequence[ItemT],
-        second_step: SecondStep | None = None,
+        known_lines: LinesOfFiles | None = None,
     ) -> list[ResultT | Exception]:
-        """Apply a function to every item in one session, as `WorkerPool.map` does."""
-        return await self._workers.map(self.open_session, function, items, second_step)
+        """Apply a function to every item in one session, as `WorkerPool.map` does.
+
+        What is learned of the files' lines is kept in ``known_lines`` for the call's next step.
+        """
+        open_session = partial(self.open_session, known_lines=known_lines)
+        return await self._workers.map(open_session, function, items)

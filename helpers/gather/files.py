@@ -6,37 +6,55 @@ from functools import partial
 from typing import NamedTuple
 
 from abilities.declarations.faults import Refused
-from abilities.declarations.limits import MAX_GLOBS_FILES
-from abilities.declarations.read import FileItem, GlobItem
+from abilities.declarations.limits import MAX_GLOBS_FILES, MAX_HITS
+from abilities.declarations.read import FileItem, GlobItem, SearchItem
 from abilities.declarations.values import JsonObject
 from abilities.helpers.files.file_text import FileText, find_version
 from abilities.helpers.files.file_walk import FoundFile
 from abilities.helpers.files.globs import Glob
-from abilities.helpers.files.granting import measure_wanted
 from abilities.helpers.files.lister import ListingRequest
 from abilities.helpers.files.paths import express_path, parse_path
-from abilities.helpers.files.reader import ReadingSession
-from abilities.helpers.files.suggesting import MAX_LISTED, suggest_paths
-from abilities.helpers.gather.asked import AskedItem, BatchSources
-from abilities.helpers.gather.cursors import Cursor, count_down, parse_countdown
-from abilities.helpers.gather.found_file import describe_file
-from abilities.helpers.gather.offers import (
+from abilities.helpers.files.reader import OpenFile, ReadingSession
+from abilities.helpers.files.searcher import Hit, SearchRequest
+from abilities.helpers.files.suggesting import MAX_BYTES, MAX_LISTED, suggest_paths
+from abilities.helpers.gather.items import (
+    AskedItem,
+    BatchSources,
+    Cursor,
     ItemOffer,
     Leaf,
     UnreadFile,
+    count_down,
+    describe_file,
     hash_versions,
     measure_piece,
+    parse_countdown,
+    split_line,
 )
-from abilities.helpers.reply.detail import FOUND_FILE
+from abilities.helpers.reply.detail import FOUND_FILE, HIT
 from abilities.helpers.reply.encoding import json_bytes
-from abilities.helpers.reply.items import Item
+from abilities.helpers.reply.envelope import FoundItem
+from abilities.helpers.reply.items import Item, format_item
+from abilities.helpers.text.pieces import Piece
+
+_LINE_BYTES = 100
+"""About what a line takes that has not been read; most take less."""
 
 
 class _SizedFile(NamedTuple):
-    """A file that was opened and not read: its version, and about how many bytes are wanted."""
+    """A file that was opened and not read: about how many bytes of it are wanted."""
 
-    version: str
+    stat: os.stat_result
     wanted: int
+
+
+_PLAIN = FileItem(file="*")
+"""The values of an item that is nothing but a path."""
+
+
+def ask_for_file(path: str) -> AskedItem:
+    """Return the item that a path stands for."""
+    return AskedItem("file", path, format_item(path), _PLAIN)
 
 
 async def gather_files(asked: Sequence[AskedItem], sources: BatchSources) -> list[ItemOffer]:
@@ -44,25 +62,26 @@ async def gather_files(asked: Sequence[AskedItem], sources: BatchSources) -> lis
     if not asked:
         return []
 
-    sure_size = sources.max_bytes // (4 * len(asked))
+    # Most files are small, and read when they are opened: together no more than a reply has room.
+    sure_size = sources.max_bytes // len(asked)
 
     def begin(session: ReadingSession, item: AskedItem) -> FileText | _SizedFile:
         request = parse_path(_get_path(item))
         file = session.open(request)
 
-        version = find_version(file.stat)
-        wanted = measure_wanted(file, file.stat.st_size)
-        if wanted > sure_size or version == item.fields.known:
+        known = item.fields.known
+        wanted = _measure_wanted(file, sources.max_chars)
+        if wanted > sure_size or known is not None:
             os.close(file.fd)
-            return _SizedFile(version, wanted)
+            return _SizedFile(file.stat, wanted)
 
-        return session.read_open(file, sources.max_bytes)
+        return session.read_open(file, sources.max_chars)
 
-    outcomes = await sources.files.map(begin, asked)
+    outcomes = await sources.files.map(begin, asked, sources.known_lines)
     mended: dict[int, Refused] = {}
-    if sources.may_list:
+    if sources.name_glob is not None:
         paths = list(map(_get_path, asked))
-        mended = await suggest_paths(paths, outcomes, sources.lister, _name_glob)
+        mended = await suggest_paths(paths, outcomes, sources.lister, sources.name_glob)
 
     offers: list[ItemOffer] = []
     for place, (item, outcome) in enumerate(zip(asked, outcomes, strict=True)):
@@ -71,22 +90,37 @@ async def gather_files(asked: Sequence[AskedItem], sources: BatchSources) -> lis
     return offers
 
 
-def _name_glob(pattern: str) -> str:
+def name_glob(pattern: str) -> str:
     """Return the item that stands for the files of a pattern."""
     return f'{{"glob": {json_bytes(pattern).decode()}}}'
+
+
+def _measure_wanted(file: OpenFile, max_chars: int) -> int:
+    """Return about how many bytes of a file are wanted; how long lines are is not known before."""
+    requested = file.request.range
+    end = file.stat.st_size
+    if requested.end is not None:
+        end = min(end, requested.end)
+    if requested.last_line is not None:
+        end = min(end, (requested.last_line - (requested.first_line or 1) + 1) * _LINE_BYTES)
+    if requested.trailing_lines is not None:
+        end = min(end, requested.trailing_lines * _LINE_BYTES)
+
+    return min(max(end - requested.start, 0), max_chars)
 
 
 def _build_offer(item: AskedItem, outcome: FileText | _SizedFile | Exception) -> ItemOffer:
     if isinstance(outcome, Exception):
         return item.fail(outcome)
 
-    offer = item.begin_offer(outcome.version)
+    version = None if item.fields.known is None else find_version(outcome.stat)
+    offer = item.begin_offer(version)
     offer.is_begun = parse_path(_get_path(item)).range.version is not None
     if isinstance(outcome, FileText):
         found = describe_file(outcome)
         leaf = Leaf(found, measure_piece(found.piece))
     else:
-        leaf = Leaf(UnreadFile(_get_path(item)), outcome.wanted)
+        leaf = Leaf(UnreadFile(_get_path(item), outcome.stat.st_size), outcome.wanted)
 
     if not isinstance(item.item, str):
         leaf.continue_at = partial(_continue_file, item)
@@ -103,6 +137,9 @@ def _continue_file(item: AskedItem, point: str) -> Item:
 
 
 def _get_path(item: AskedItem) -> str:
+    if isinstance(item.item, str):
+        return item.item
+
     assert isinstance(item.fields, FileItem)
     return item.fields.file
 
@@ -139,7 +176,7 @@ async def _gather_glob(item: AskedItem, sources: BatchSources, most: int) -> Ite
     if item.cursor.resume:
         # The file may match no more; it is only read on where its reading was cut.
         path = express_path(position) or position
-        source = UnreadFile(f"{parse_path(path).path}#{item.cursor.resume}")
+        source = UnreadFile(f"{parse_path(path).path}#{item.cursor.resume}", 0)
         offer.leaves.append(_build_leaf(path, position, limit, source, 0))
 
     if not limit:
@@ -182,11 +219,11 @@ async def _look_deeper(pattern: str, sources: BatchSources) -> JsonObject:
     if not listing.files:
         return {}
 
-    return {"did_you_mean": _name_glob(deeper), "finds": len(listing.files)}
+    return {"did_you_mean": name_glob(deeper), "finds": len(listing.files)}
 
 
 def _build_found_leaf(file: FoundFile, left: int) -> Leaf:
-    source = UnreadFile(file.path)
+    source = UnreadFile(file.path, file.stat.st_size)
     return _build_leaf(file.path, file.position, left, source, file.stat.st_size)
 
 
@@ -207,3 +244,72 @@ def parse_pattern(pattern: str, field: str) -> Glob:
         return Glob(pattern)
     except Refused as error:
         raise Refused(error.reason, field, expected=error.expected) from None
+
+
+_QUESTION_WORDS = 4
+"""So many words in a row stand in few files; who asks for them means what they say."""
+
+
+async def gather_search(item: AskedItem, sources: BatchSources) -> ItemOffer:
+    """Return the offer of a search. Raises Refused."""
+    fields = item.fields
+    assert isinstance(fields, SearchItem)
+    count, place = parse_countdown(item.cursor.position, MAX_HITS)
+    if not count:
+        offer = item.begin_offer()
+        offer.group = {}
+        return offer
+
+    request = SearchRequest(
+        text=fields.search,
+        is_regex=fields.regex,
+        is_whole=fields.whole,
+        glob=parse_pattern(fields.in_, "in"),
+        context=fields.context,
+        limit=count,
+        after=split_line(place),
+    )
+    result = await sources.wait(sources.searcher.search(request))
+
+    offer = item.begin_offer(hash_versions(*(f"{hit.path}\n{hit.text}" for hit in result.hits)))
+    offer.group = {"searched": result.searched}
+    if result.skipped:
+        offer.group["skipped"] = result.skipped
+    if not result.hits and not place and _is_question(fields) and sources.may_recall:
+        asked = json_bytes({"recall": fields.search}).decode()
+        if len(asked.encode()) <= MAX_BYTES:
+            offer.group["did_you_mean"] = asked
+
+    for number, hit in enumerate(result.hits, start=1):
+        offer.leaves.append(_build_hit_leaf(hit, count - number))
+
+    if result.after is not None:
+        position, line = result.after
+        if result.is_over_time:
+            place = count_down(count - len(result.hits), f"{line}:{position}")
+            offer.unfinished = Cursor(place)
+        else:
+            offer.group["more"] = item.go_on(Cursor(count_down(None, f"{line}:{position}")))
+
+    return offer
+
+
+def _is_question(fields: SearchItem) -> bool:
+    """Return whether what was searched is rather a question in words than a text in files."""
+    words = fields.search.split()
+    return not fields.regex and (len(words) >= _QUESTION_WORDS or fields.search.endswith("?"))
+
+
+def _build_hit_leaf(hit: Hit, left: int) -> Leaf:
+    """Return the leaf of a hit; ``left`` counts the hits that may come behind it."""
+
+    # A hit is read on as the part of its file that it is.
+    def continue_at(point: str) -> Item:
+        return hit.path
+
+    size = len(hit.text.encode())
+    data: JsonObject = {"source": hit.source, "content": "", "lines": list(hit.lines)}
+    piece = Piece(hit.text, rest=hit.is_cut)
+    found = FoundItem(data, piece, hit.path, continue_at, size)
+    position = count_down(left, f"{hit.last_line}:{hit.position}")
+    return Leaf(found, size, position, {"path": hit.path}, shape=HIT, atomic=True)

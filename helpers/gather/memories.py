@@ -3,21 +3,48 @@
 import re
 from collections.abc import Sequence
 from datetime import date, datetime, timedelta
-from typing import NamedTuple
+from typing import NamedTuple, cast
 
 from abilities.declarations.faults import Refused
-from abilities.declarations.limits import MAX_NOTE_DAYS
+from abilities.declarations.limits import (
+    DEFAULT_BREADTH,
+    DEFAULT_DEPTH,
+    DEFAULT_LISTED_MEMORIES,
+    DEFAULT_TOTAL,
+    MAX_NOTE_DAYS,
+)
 from abilities.declarations.read import MemoryItem, NoteItem
+from abilities.declarations.reasons import Reason
 from abilities.declarations.suggestions import suggest_value
 from abilities.declarations.values import JsonObject
-from abilities.helpers.gather.asked import AskedItem, BatchSources
-from abilities.helpers.gather.cursors import Cursor, invalid_cursor
-from abilities.helpers.gather.offers import ItemOffer, Leaf, hash_versions, measure_piece
+from abilities.helpers.gather.items import (
+    AskedItem,
+    BatchSources,
+    Cursor,
+    ItemOffer,
+    Leaf,
+    check_place,
+    count_down,
+    format_place,
+    hash_versions,
+    invalid_cursor,
+    measure_piece,
+    parse_countdown,
+    parse_place,
+)
 from abilities.helpers.memory.helper import MemoryText
+from abilities.helpers.memory.records import to_memory_data
 from abilities.helpers.memory.targets import MemoryFiles, parse_target
-from abilities.helpers.reply.detail import DAY
+from abilities.helpers.memory.timeline import describe_line
+from abilities.helpers.memory.walk_answers import describe_step, find_rank
+from abilities.helpers.reply.detail import DAY, LISTED_MEMORY, MEMORY
 from abilities.helpers.reply.envelope import FoundItem
 from abilities.helpers.reply.items import Item
+from abilities.helpers.store.model import DamagedMemory, StoredMemory
+from abilities.helpers.store.protocol import WalkResult
+from abilities.helpers.store.query import MemoryLine
+from abilities.helpers.text.pieces import slice_text
+from abilities.helpers.walk import Step, WalkLimits
 
 _DAY_FORMS = ("%Y/%m/%d", "%Y.%m.%d", "%d.%m.%Y", "%B %d, %Y", "%d %B %Y", "%b %d, %Y", "%Y%m%d")
 """How days are written elsewhere; days and months in digits alone could be either."""
@@ -173,7 +200,9 @@ def _offer_one(item: AskedItem, outcome: MemoryText | Exception) -> ItemOffer:
 
     offer = item.begin_offer(outcome.version)
     position = outcome.target.day
-    offer.leaves.append(_build_leaf(item, outcome, "" if position is None else str(position)))
+    offer.leaves.append(
+        _build_content_leaf(item, outcome, "" if position is None else str(position))
+    )
     return offer
 
 
@@ -201,7 +230,7 @@ def _offer_days(
 
         names.add(filename)
         versions += [filename, str(outcome.version)]
-        leaf = _build_leaf(item, outcome, position)
+        leaf = _build_content_leaf(item, outcome, position)
         leaf.leading, leaf.shape = leading, DAY
         offer.leaves.append(leaf)
 
@@ -227,10 +256,148 @@ def _is_missing(error: Exception) -> bool:
     return isinstance(error, Refused) and error.reason == "memory_file_not_found"
 
 
-def _build_leaf(item: AskedItem, memory: MemoryText, position: str) -> Leaf:
+def _build_content_leaf(item: AskedItem, memory: MemoryText, position: str) -> Leaf:
     def continue_at(point: str) -> Item:
         return item.go_on(Cursor(position, point))
 
     data = {**memory.to_data(), "version": memory.version}
     found = FoundItem(data, memory.piece, item.item, continue_at, memory.size_bytes)
     return Leaf(found, measure_piece(memory.piece), position)
+
+
+ANY = "*"
+"""What ends a key that stands for all that begin like it."""
+
+
+def is_list(item: AskedItem) -> bool:
+    """Return whether an item asks for the memories whose keys begin alike."""
+    fields = item.fields
+    if not isinstance(fields, MemoryItem) or is_walk(item):
+        return False
+
+    return fields.memory.endswith(ANY) and not item.cursor.resume
+
+
+async def gather_list(item: AskedItem, sources: BatchSources) -> ItemOffer:
+    """Return the offer of a list. Raises Refused, as the store does."""
+    fields = item.fields
+    assert isinstance(fields, MemoryItem)
+    prefix = fields.memory.removesuffix(ANY)
+    limit, after = parse_countdown(item.cursor.position, DEFAULT_LISTED_MEMORIES)
+
+    # One more tells whether more follow.
+    listing = sources.memory.versions.list_memories(prefix, after, limit + 1, archived=False)
+    lines = await sources.wait(listing)
+
+    shown = lines[:limit]
+    offer = item.begin_offer(hash_versions(*map(_find_version, shown)))
+    offer.group = {}
+    if len(lines) > limit:
+        last = shown[-1].key if shown else after
+        offer.group["more"] = item.go_on(Cursor(count_down(None, last)))
+
+    for place, line in enumerate(shown, start=1):
+        offer.leaves.append(_build_line_leaf(line, limit - place))
+
+    return offer
+
+
+def _find_version(line: MemoryLine | DamagedMemory) -> str:
+    version = "" if isinstance(line, DamagedMemory) else line.version
+    return f"{line.key} {version}"
+
+
+def _build_line_leaf(line: MemoryLine | DamagedMemory, left: int) -> Leaf:
+    """Return the leaf of a memory; ``left`` counts those that may come behind it."""
+    leading = {"key": line.key}
+    source: JsonObject | Refused
+    if isinstance(line, DamagedMemory):
+        source = Refused(cast(Reason, line.reason))
+    else:
+        source = describe_line(line)
+        del source["key"]
+
+    return Leaf(source, 0, count_down(left, line.key), leading, shape=LISTED_MEMORY)
+
+
+def is_walk(item: AskedItem) -> bool:
+    """Return whether an item asks for a memory with what it links to."""
+    fields = item.fields
+    if not isinstance(fields, MemoryItem):
+        return False
+
+    return any(limit is not None for limit in (fields.depth, fields.breadth, fields.total))
+
+
+async def gather_walk(item: AskedItem, sources: BatchSources) -> ItemOffer:
+    """Return the offer of a walk. Raises Refused: memories_changed, and what the store refuses."""
+    fields = item.fields
+    assert isinstance(fields, MemoryItem)
+    limits = WalkLimits(
+        fields.depth or DEFAULT_DEPTH,
+        fields.breadth or DEFAULT_BREADTH,
+        fields.total or DEFAULT_TOTAL,
+    )
+    result = await sources.wait(sources.memory.walk(fields.memory, limits))
+
+    entries = _sort_best_first(result)
+    version = _hash_entries(entries)
+    offer = item.begin_offer(version)
+    offer.group = _describe_walk(result)
+
+    check_place(item.cursor, version)
+    start = parse_place(item.cursor)
+    for place, (step, memory) in enumerate(entries[start:], start):
+        offer.leaves.append(_build_step_leaf(item, step, memory, format_place(place, version)))
+
+    return offer
+
+
+def _sort_best_first(result: WalkResult) -> list[tuple[Step, StoredMemory | Exception]]:
+    """Return what a walk met: the memory it began at, and the others by their rank."""
+    entries = list(zip(result.outcome.steps, result.memories, strict=True))
+    return sorted(entries, key=lambda entry: find_rank(entry[0]), reverse=True)
+
+
+def _hash_entries(entries: Sequence[tuple[Step, StoredMemory | Exception]]) -> str:
+    parts: list[str] = []
+    for step, memory in entries:
+        version = "" if isinstance(memory, Exception) else str(memory.row.version)
+        parts += [step.key, version]
+
+    return hash_versions(*parts)
+
+
+def _describe_walk(result: WalkResult) -> JsonObject:
+    """Return what the limits left out, if anything."""
+    outcome = result.outcome
+    group: JsonObject = {}
+    if outcome.cut_by:
+        group["limitsReached"] = list(outcome.cut_by)
+    if outcome.frontier:
+        group["frontier"] = [candidate.key for candidate in outcome.frontier]
+
+    return group
+
+
+def _build_step_leaf(
+    item: AskedItem, step: Step, memory: StoredMemory | Exception, position: str
+) -> Leaf:
+    leading: JsonObject = {"key": step.key}
+    trailing = describe_step(step, "out")
+    if isinstance(memory, Exception):
+        return Leaf(memory, 0, position, leading, trailing, MEMORY)
+
+    def continue_at(point: str) -> Item:
+        return item.go_on(Cursor(position, point))
+
+    content = memory.row.content
+    try:
+        piece = slice_text(content, item.cursor.find_range(position), len(content))
+    except Refused as error:
+        return Leaf(error, 0, position, leading, trailing, MEMORY)
+
+    data = to_memory_data(memory, key=False, version=True)
+    data["metadata"] = {"memory_score": memory.row.score}
+    found = FoundItem({**data, "content": ""}, piece, item.item, continue_at, len(content.encode()))
+    return Leaf(found, measure_piece(piece), position, leading, trailing, MEMORY)

@@ -7,15 +7,19 @@ from abilities.declarations.limits import DEFAULT_RECALL_TOKENS, TOKEN_BYTES
 from abilities.declarations.read import RecallItem
 from abilities.declarations.recall import RecallInput
 from abilities.declarations.values import JsonObject
-from abilities.helpers.gather.asked import AskedItem, BatchSources
-from abilities.helpers.gather.cursors import (
+from abilities.helpers.gather.items import (
+    AskedItem,
+    BatchSources,
     Cursor,
+    ItemOffer,
+    Leaf,
     check_place,
     format_place,
+    hash_versions,
+    measure_piece,
     parse_end,
     parse_place,
 )
-from abilities.helpers.gather.offers import ItemOffer, Leaf, hash_versions, measure_piece
 from abilities.helpers.memory.notes import NotePart
 from abilities.helpers.memory.overview import OVERVIEW_BYTES, build_overview
 from abilities.helpers.memory.recall_answers import (

@@ -13,77 +13,134 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
-from abilities.declarations.faults import Fault
+from abilities.declarations.faults import Fault, Refused
 from abilities.declarations.values import JsonObject
 from abilities.helpers.files.paths import parse_path
-from abilities.helpers.files.reader import FileReader, ReadingSession
-from abilities.helpers.gather.found_file import describe_file, foresee_file
-from abilities.helpers.gather.groups import Group, count_content_bytes
-from abilities.helpers.gather.offers import ItemOffer, Leaf, UnreadFile
+from abilities.helpers.files.reader import ReadingSession
+from abilities.helpers.gather.items import (
+    BatchSources,
+    Cursor,
+    ItemOffer,
+    Leaf,
+    UnreadFile,
+    describe_file,
+    foresee_file,
+)
 from abilities.helpers.reply.bound import Bound
 from abilities.helpers.reply.budget import MIN_SHARE, Allotment, rank
-from abilities.helpers.reply.detail import ITEM, RecordShape, choose_shape, shape_record
+from abilities.helpers.reply.detail import RecordShape, shape_record
+from abilities.helpers.reply.encoding import json_size
 from abilities.helpers.reply.envelope import (
     FailedRecord,
     FoundItem,
     RecordDraft,
     ReplyRecord,
+    assemble_reply,
     build_left_out,
     measure_entry,
+    measure_room,
 )
-from abilities.helpers.reply.items import INPUT_CHARS
+from abilities.helpers.reply.items import INPUT_CHARS, BulkRequest
+from abilities.helpers.text.codec import replace_markers
 
 _AMPLE_BYTES = 8192
 """Room in which there is some for any content: what items need at least is not counted."""
 
 
-class Filled(NamedTuple):
-    """An item's finished record, and the bytes and the number of the contents in it."""
-
-    record: ReplyRecord
-    granted_bytes: int = 0
-    granted_leaves: int = 0
+_FRAME_BYTES = 256
+"""About what the record of a file takes beyond its content."""
 
 
-class Sharing:
-    """The room of one reply, given to one offer after another.
+async def fill_reply(
+    request: BulkRequest,
+    offers: Sequence[ItemOffer],
+    bound: Bound,
+    sources: BatchSources | None = None,
+) -> JsonObject:
+    """Return the reply to a batch, with as much of the offers as its bound allows.
 
-    ``room`` is what `measure_room` returns for the call.
+    Files that the offers have not read are read from ``sources``.
     """
+    records = await _Sharing(request, offers, bound, sources).run()
+    next_items = [record.next_item for record in records if record.next_item is not None]
+    return assemble_reply(request, records, next_items)
+
+
+class _Sharing:
+    """The room of one reply, given to one offer after another."""
 
     def __init__(
-        self, offers: Sequence[ItemOffer], room: int, bound: Bound, *, is_full: bool
+        self,
+        request: BulkRequest,
+        offers: Sequence[ItemOffer],
+        bound: Bound,
+        sources: BatchSources | None,
     ) -> None:
         self._offers = offers
         self._bound = bound
-        self._is_full = is_full
-        self._shape = choose_shape(ITEM, "full" if is_full else "concise")
-        self._done: list[Filled | None] = [self._settle(offer) for offer in offers]
-        self._left_out = [self._leave_out(offer) for offer in offers]
-        self._reserved = [_measure(record) for record in self._left_out]
+        self._sources = sources
+        self._shape = request.shape
+        self._room = measure_room(request, bound)
+        self._allotment = Allotment(0)
+        self._done: list[ReplyRecord | None] = [self._settle(offer) for offer in offers]
+        self._drafts: dict[int, RecordDraft | ReplyRecord] = {}
+        self._left_out: dict[int, ReplyRecord] = {}
+        self._reserved: list[int] = []
 
-        for index, done in enumerate(self._done):
-            if done is not None:
-                self._reserved[index] = _measure(done.record)
-
-        self._allotment = Allotment(room - sum(self._reserved))
-
-    async def run(self, reader: FileReader) -> list[Filled]:
+    async def run(self) -> list[ReplyRecord]:
         """Return the records of all offers, in their order. Reads files as they are needed."""
+        if self._has_room_for_all():
+            return [done or self._fill_whole(index) for index, done in enumerate(self._done)]
+
+        self._reserve()
         order = self._rank()
 
         for turn, index in enumerate(order):
             if not self._allotment.is_used_up:
-                await self._load(order[turn:], reader)
-                self._done[index] = await self._fill(index, reader)
+                await self._load(order[turn:])
+            if not self._allotment.is_used_up:
+                self._done[index] = await self._fill(index)
 
-        return [done or Filled(self._left_out[index]) for index, done in enumerate(self._done)]
+        return [done or self._left_out[index] for index, done in enumerate(self._done)]
 
-    async def _fill(self, index: int, reader: FileReader) -> Filled:
+    def _has_room_for_all(self) -> bool:
+        """Return whether all has been read, one content per item, and fits: most replies do."""
+        room = self._room
+        for index, (offer, done) in enumerate(zip(self._offers, self._done, strict=True)):
+            if done is not None:
+                room -= _measure(done)
+                continue
+
+            if offer.group is not None or isinstance(offer.leaves[0].source, UnreadFile):
+                return False
+
+            draft = self._draft_one(index)
+            if isinstance(draft, ReplyRecord):
+                room -= _measure(draft)
+            else:
+                room -= draft.frame_size + draft.content_size
+
+        return room >= 0
+
+    def _fill_whole(self, index: int) -> ReplyRecord:
+        draft = self._draft_one(index)
+        return draft if isinstance(draft, ReplyRecord) else draft.finish(draft.content_size)
+
+    def _reserve(self) -> None:
+        """Reserve for each item what it takes if it is left out."""
+        for index, done in enumerate(self._done):
+            if done is None:
+                self._left_out[index] = self._leave_out(self._offers[index])
+            record = self._left_out[index] if done is None else done
+            self._reserved.append(_measure(record))
+
+        self._allotment.spare = self._room - sum(self._reserved)
+
+    async def _fill(self, index: int) -> ReplyRecord:
         if self._offers[index].group is None:
             return self._fill_one(index)
 
-        return await self._fill_group(index, reader)
+        return await self._fill_group(index)
 
     def _rank(self) -> list[int]:
         waiting = [index for index, done in enumerate(self._done) if done is None]
@@ -141,7 +198,7 @@ class Sharing:
 
         return draft.measure_cost(0).cut + _find_share(offer)
 
-    def _settle(self, offer: ItemOffer) -> Filled | None:
+    def _settle(self, offer: ItemOffer) -> ReplyRecord | None:
         """Return the record of an offer that needs no room for a content; None for any other."""
         if offer.fault is not None:
             fault = Fault.from_exception(offer.fault)
@@ -149,21 +206,28 @@ class Sharing:
             if fault.code == "INVALID_INPUT":
                 text = text[:INPUT_CHARS]
             failed = FailedRecord(fault, {"input": text}, None, self._shape)
-            return Filled(ReplyRecord(failed.payload))
+            return ReplyRecord(failed.payload)
 
         if offer.is_unchanged:
             payload: JsonObject = {"input": offer.text, "success": True, "unchanged": True}
-            return Filled(ReplyRecord(payload))
+            return ReplyRecord(payload)
 
         return None
 
     def _leave_out(self, offer: ItemOffer) -> ReplyRecord:
-        payload = build_left_out(offer.size, {"input": offer.text}, None, self._shape)
+        payload = build_left_out(offer.whole_size, {"input": offer.text}, None, self._shape)
         return ReplyRecord(payload, next_item=offer.item)
 
-    async def _load(self, order: Sequence[int], reader: FileReader) -> None:
-        """Read the files of the next offer, if any, and of those for which there seems room too."""
-        room = self._allotment.spare
+    async def _load(self, order: Sequence[int]) -> None:
+        """Read the file of the next offer, if any, and of those for which there is room anyway."""
+        offer, allotment = self._offers[order[0]], self._allotment
+        if offer.group is None and isinstance(offer.leaves[0].source, UnreadFile):
+            least = self._measure_least(order[0])
+            if allotment.has_content and least > allotment.spare:
+                allotment.is_used_up = True  # it would be read in vain
+                return
+
+        room = allotment.spare
         unread: list[Leaf] = []
 
         for index in order:
@@ -171,41 +235,59 @@ class Sharing:
             if room < 0 or not unread:
                 break
 
-        await self._read(unread, reader)
+        await self._read(unread, allotment.spare)
 
-    async def _read(self, leaves: Sequence[Leaf], reader: FileReader) -> None:
-        """Put into leaves what reading their files brings."""
+    async def _read(self, leaves: Sequence[Leaf], room: int) -> None:
+        """Put into leaves what reading their files brings: the first, and others as room is left.
 
+        How much a content takes is only known when it has been read: escapes may take six times as
+        much as the characters they stand for.
+        """
+        if not leaves:
+            return
+
+        sources = self._sources
+        assert sources is not None
         # More characters than the reply has bytes are never needed.
-        def read(session: ReadingSession, leaf: Leaf) -> FoundItem:
+        max_chars = min(sources.max_chars, self._bound.max_bytes)
+
+        def read(session: ReadingSession, leaf: Leaf) -> FoundItem | UnreadFile:
+            nonlocal room
             assert isinstance(leaf.source, UnreadFile)
-            return describe_file(session.read(parse_path(leaf.source.path), self._bound.max_bytes))
+            if room < 0 and leaf is not leaves[0]:
+                return leaf.source
 
-        if leaves:
-            for leaf, outcome in zip(leaves, await reader.map(read, leaves), strict=True):
-                leaf.source = outcome
+            found = describe_file(session.read(parse_path(leaf.source.path), max_chars))
+            room -= self._bound.measure_content(replace_markers(found.piece.text)) + _FRAME_BYTES
+            return found
 
-    def _fill_one(self, index: int) -> Filled:
+        try:
+            outcomes = await sources.wait(sources.files.map(read, leaves, sources.known_lines))
+        except Refused as error:
+            outcomes = [error] * len(leaves)
+
+        for leaf, outcome in zip(leaves, outcomes, strict=True):
+            leaf.source = outcome
+
+    def _fill_one(self, index: int) -> ReplyRecord:
         """Return the record of an item with one content."""
         offer = self._offers[index]
         reserved = self._reserved[index]
-        (leaf,) = offer.leaves
-        draft = self._draft(leaf, {"input": offer.text}, None, self._shape)
+        draft = self._draft_one(index)
         if isinstance(draft, ReplyRecord):
             self._allotment.spare += reserved - _measure(draft)
             self._allotment.has_content = True
-            return Filled(draft)
+            return draft
 
         granted: int | None = draft.content_size
         if not self._allotment.grant_whole(draft.frame_size + draft.content_size, reserved):
             granted = self._allotment.grant(draft.measure_cost(reserved), _find_share(offer))
         if granted is None:
-            return Filled(self._left_out[index])
+            return self._left_out[index]
 
-        record = draft.finish(granted)
-        return Filled(record, count_content_bytes(record), 1)
+        return draft.finish(granted)
 
-    async def _fill_group(self, index: int, reader: FileReader) -> Filled:
+    async def _fill_group(self, index: int) -> ReplyRecord:
         """Return the record of an item with several contents, as many as there is room for."""
         offer = self._offers[index]
         allotment = self._allotment
@@ -215,8 +297,9 @@ class Sharing:
         for place, leaf in enumerate(offer.leaves):
             if isinstance(leaf.source, UnreadFile):
                 unread: list[Leaf] = []
-                _list_unread(offer.leaves[place:], room - group.used, unread)
-                await self._read(unread, reader)
+                left = room - group.used
+                _list_unread(offer.leaves[place:], left, unread)
+                await self._read(unread, left)
 
             draft = self._draft(leaf, leaf.leading, leaf.trailing, self._find_shape(leaf))
             if not group.take(leaf, draft, room):
@@ -226,12 +309,21 @@ class Sharing:
                 break
 
         if allotment.is_used_up and not group.count:
-            return Filled(self._left_out[index])
+            return self._left_out[index]
 
         record = group.build()
         allotment.spare = room - _measure(record)
         allotment.has_content = True
-        return Filled(record, group.count_bytes(), group.count)
+        return record
+
+    def _draft_one(self, index: int) -> RecordDraft | ReplyRecord:
+        """Return the draft of an item with one content, which has been read."""
+        if index not in self._drafts:
+            offer = self._offers[index]
+            (leaf,) = offer.leaves
+            self._drafts[index] = self._draft(leaf, {"input": offer.text}, None, self._shape)
+
+        return self._drafts[index]
 
     def _draft(
         self,
@@ -256,7 +348,7 @@ class Sharing:
         return ReplyRecord(FailedRecord(fault, leading, trailing, shape).payload)
 
     def _find_shape(self, leaf: Leaf) -> RecordShape | None:
-        return None if self._is_full else leaf.shape
+        return None if self._shape is None else leaf.shape
 
 
 def _find_share(offer: ItemOffer) -> int:
@@ -280,3 +372,140 @@ def _list_unread(leaves: Sequence[Leaf], room: int, unread: list[Leaf]) -> int:
 
 def _measure(record: ReplyRecord) -> int:
     return measure_entry(record.payload, record.next_item)
+
+
+_WIDEST_RESUME = f"byte={'0' * 18}-{'0' * 18}@{'0' * 12}"
+_WIDEST_COUNT = 10**7
+
+
+class _Taken(NamedTuple):
+    """A content that was taken, and the bytes that its record takes."""
+
+    leaf: Leaf
+    draft: RecordDraft | ReplyRecord
+    record: ReplyRecord
+    size: int
+
+
+class Group:
+    """The contents that were taken of an offer, from the front, and where it goes on."""
+
+    def __init__(self, offer: ItemOffer, shape: RecordShape | None) -> None:
+        self._offer = offer
+        self._shape = shape
+        self._taken: list[_Taken] = []
+        self._cursor = offer.unfinished
+
+        self._frame = self._measure_frame(self._cursor)
+        self._cut_frame = self._measure_frame(self._find_widest_cursor())
+
+    @property
+    def count(self) -> int:
+        """How many contents were taken."""
+        return len(self._taken)
+
+    @property
+    def cut_frame(self) -> int:
+        """The bytes of the record without contents, if it goes on anywhere."""
+        return self._cut_frame
+
+    @property
+    def used(self) -> int:
+        """The bytes of the record as it is now."""
+        return self._frame + self._size
+
+    def take(self, leaf: Leaf, draft: RecordDraft | ReplyRecord, room: int) -> bool:
+        """Take the next content, if the record still fits into the room; return whether it does."""
+        if isinstance(draft, RecordDraft):
+            size = draft.frame_size + draft.content_size
+        else:
+            size = measure_entry(draft.payload, None)
+
+        if self.used + size > room:
+            return False
+
+        record = draft.finish(draft.content_size) if isinstance(draft, RecordDraft) else draft
+        self._taken.append(_Taken(leaf, draft, record, size))
+        return True
+
+    def cut(
+        self,
+        leaf: Leaf,
+        draft: RecordDraft | ReplyRecord,
+        room: int,
+        *,
+        least: int,
+        has_content: bool,
+    ) -> None:
+        """End the group at a content that does not fit; take as much of that one as does.
+
+        Unless the reply ``has_content`` already, that is ``least`` bytes of it in any case.
+        """
+        # Saying where it goes on takes room too, which what was taken last may have to make.
+        while self._taken and self._cut_frame + self._size > room:
+            leaf, draft, _, _ = self._taken.pop()
+
+        if self._taken:
+            self._cursor = Cursor(self._taken[-1].leaf.position)
+            has_content = True
+
+        if isinstance(draft, ReplyRecord):
+            # It cannot be cut, and a reply with nothing at all would not get ahead.
+            if not has_content:
+                self._cursor = Cursor(leaf.position)
+                self._taken.append(_Taken(leaf, draft, draft, measure_entry(draft.payload, None)))
+            return
+
+        if leaf.atomic and has_content:
+            return
+
+        granted = room - self._cut_frame - self._size - draft.measure_cost(0).cut
+        if granted < MIN_SHARE and has_content:
+            return
+
+        record = draft.finish(granted if has_content else max(granted, least))
+        self._cursor = Cursor(leaf.position)
+        if record.next_item is not None and not leaf.atomic:
+            assert isinstance(leaf.source, FoundItem)
+            self._cursor = Cursor(leaf.position, leaf.source.piece.resume(record.returned_chars))
+        self._taken.append(_Taken(leaf, draft, record, measure_entry(record.payload, None)))
+
+    def build(self) -> ReplyRecord:
+        """Return the record."""
+        records = [taken.record.payload for taken in self._taken]
+        chars = sum(taken.record.returned_chars for taken in self._taken)
+        return self._assemble(records, self._cursor, chars)
+
+    @property
+    def _size(self) -> int:
+        return sum(taken.size for taken in self._taken)
+
+    def _find_widest_cursor(self) -> Cursor:
+        positions = [leaf.position for leaf in self._offer.leaves]
+        if self._offer.unfinished is not None:
+            positions.append(self._offer.unfinished.position)
+
+        return Cursor(max(positions, key=json_size, default=""), _WIDEST_RESUME)
+
+    def _measure_frame(self, cursor: Cursor | None) -> int:
+        """Return the bytes of the record without contents, if it goes on at a cursor, or ends."""
+        record = self._assemble([], cursor, _WIDEST_COUNT)
+        return measure_entry(record.payload, record.next_item)
+
+    def _assemble(
+        self, records: list[JsonObject], cursor: Cursor | None, chars: int
+    ) -> ReplyRecord:
+        offer = self._offer
+        data: JsonObject = {"items": records, **(offer.group or {})}
+        if offer.version is not None:
+            data["version"] = offer.version
+
+        payload: JsonObject = {"input": offer.text, "success": True, "data": data}
+        if cursor is None:
+            return ReplyRecord(shape_record(payload, self._shape), chars)
+
+        assert offer.go_on is not None
+        next_item = offer.go_on(cursor)
+        reason = "time" if cursor is offer.unfinished else "budget"
+        payload["truncation"] = {"reason": reason, "returned_chars": chars, "next": next_item}
+        return ReplyRecord(shape_record(payload, self._shape), chars, next_item)

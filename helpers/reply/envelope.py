@@ -14,7 +14,7 @@ from abilities.helpers.reply.bound import Bound
 from abilities.helpers.reply.budget import Cost, share
 from abilities.helpers.reply.detail import RecordShape, is_cut, shape_record
 from abilities.helpers.reply.encoding import json_size
-from abilities.helpers.reply.items import INPUT_CHARS, BulkRequest, Item, format_item
+from abilities.helpers.reply.items import BulkRequest, Item
 from abilities.helpers.text.codec import count_replaced, replace_markers
 from abilities.helpers.text.pieces import Piece
 
@@ -226,23 +226,6 @@ def measure_room(request: BulkRequest, bound: Bound) -> int:
     return bound.room - json_size(empty_reply) - _COUNT_DIGITS
 
 
-def build_reply(
-    request: BulkRequest, outcomes: Sequence[FoundItem | ReplyRecord | Exception], bound: Bound
-) -> JsonObject:
-    """Return one reply that keeps its bound.
-
-    It has one record per item, in the same order, and the request for what is left, if anything is.
-    """
-    entries: list[Entry] = []
-    for item, outcome in zip(request.items, outcomes, strict=True):
-        entries.append(_build_entry(item, outcome, bound, request.shape))
-
-    records = finish_records(entries, measure_room(request, bound))
-
-    next_items = [record.next_item for record in records if record.next_item is not None]
-    return assemble_reply(request, records, next_items)
-
-
 def finish_records(entries: Sequence[Entry], room: int) -> list[ReplyRecord]:
     """Return the records of all entries, in the same order; together they fit into ``room``.
 
@@ -276,27 +259,6 @@ def _grant_contents(drafts: Sequence[RecordDraft], room: int) -> Sequence[int | 
         return [draft.content_size for draft in drafts]
 
     return share([draft.measure_cost() for draft in drafts], room)
-
-
-def _build_entry(
-    item: object,
-    outcome: FoundItem | ReplyRecord | Exception,
-    bound: Bound,
-    shape: RecordShape | None,
-) -> Entry:
-    if isinstance(outcome, ReplyRecord):
-        return outcome
-
-    text = format_item(item)
-    if isinstance(outcome, FoundItem):
-        return RecordDraft(outcome, bound, {"input": text}, shape=shape)
-
-    # A valid item is repeated whole, for callers to match; an invalid one may be of any length.
-    fault = Fault.from_exception(outcome)
-    if fault.code == "INVALID_INPUT":
-        text = text[:INPUT_CHARS]
-
-    return FailedRecord(fault, {"input": text}, shape=shape)
 
 
 def assemble_reply(

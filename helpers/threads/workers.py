@@ -18,7 +18,7 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from functools import partial
-from typing import Any, Generic, Literal, NamedTuple, TypeVar, cast
+from typing import Any, Generic, Literal, TypeVar, cast
 
 from abilities.declarations.faults import AbilitiesError, Refused
 from abilities.helpers.threads.calls import Call
@@ -140,24 +140,12 @@ class Worker:
             self.batch.breaker.leave(visit, has_worked=self.state == "working")
 
 
-class SecondStep(NamedTuple):
-    """What is done once every item of a batch has a first result.
-
-    ``plan(results)`` returns the indices of those that are worked on again, in that order; it must
-    not block or raise. ``function(session, index)`` is then called for each. The others keep
-    their first result, and so do those that no thread has taken when the call's time is over.
-    """
-
-    plan: Callable[[Sequence[Any]], Sequence[int]]
-    function: Callable[[Any, int], Any]
-
-
 class Batch(Generic[SessionT, ItemT, ResultT]):
     """The items of one call and their outcomes. Threads share it.
 
     ``open_session(worker)`` is entered once on each thread that takes part, and
     ``function(session, item)`` is called for each item. ``wake`` is called on any thread when every
-    item has been answered, and its second step, if there is one, is done.
+    item has been answered.
     """
 
     def __init__(
@@ -167,14 +155,12 @@ class Batch(Generic[SessionT, ItemT, ResultT]):
         items: Sequence[ItemT],
         breaker: CircuitBreaker,
         wake: Callable[[], None],
-        second_step: SecondStep | None = None,
     ) -> None:
         self.closed: bool = False
         self.breaker = breaker
         self._open_session = open_session
-        self._function: Callable[[SessionT, Any], ResultT] = function
-        self._items: Sequence[Any] = items
-        self._second_step = second_step
+        self._function = function
+        self._items = items
         self._wake = wake
         self._lock = threading.Lock()
         self._results: list[ResultT | Exception | None] = [None] * len(items)
@@ -237,16 +223,10 @@ class Batch(Generic[SessionT, ItemT, ResultT]):
             return True
 
     def settle_waiting(self) -> None:
-        """Answer each item that no thread has taken yet, because none will be.
-
-        Its result is that of the first step, or a timeout.
-        """
+        """Answer each item that no thread has taken yet with a timeout, because none will be."""
         with self._lock:
-            self._second_step = None
             while self._waiting:
-                index = self._waiting.popleft()
-                first = self._results[index]
-                self._answer(index, Refused("timeout") if first is None else first)
+                self._answer(self._waiting.popleft(), Refused("timeout"))
 
     def list_working(self) -> list[Worker]:
         """Return the workers that work on an item now."""
@@ -296,24 +276,11 @@ class Batch(Generic[SessionT, ItemT, ResultT]):
             worker.leave()
 
     def _answer(self, index: int, result: ResultT | Exception) -> None:
-        """Keep an item's result, and go on after the last one. The lock is held."""
+        """Keep an item's result, and wake the caller after the last one. The lock is held."""
         self._results[index] = result
         self._unanswered -= 1
         if not self._unanswered:
-            self._begin_second_step()
-        if not self._unanswered:
             self._wake()
-
-    def _begin_second_step(self) -> None:
-        """Let items wait again, if there is a second step. The lock is held."""
-        step, self._second_step = self._second_step, None
-        if step is None:
-            return
-
-        self._function = step.function
-        self._items = range(len(self._results))
-        self._waiting.extend(step.plan(self.results))
-        self._unanswered = len(self._waiting)
 
 
 AnyBatch = Batch[Any, Any, Any]
@@ -334,9 +301,8 @@ class WorkerPool:
         open_session: Callable[[Worker], AbstractContextManager[SessionT]],
         function: Callable[[SessionT, ItemT], ResultT],
         items: Sequence[ItemT],
-        second_step: SecondStep | None = None,
     ) -> list[ResultT | Exception]:
-        """Apply ``function(session, item)`` to every item, and then the second step, if any.
+        """Apply ``function(session, item)`` to every item.
 
         Returns results and exceptions in the items' order. ``open_session(worker)`` is entered
         once on each thread that takes part. An item that has not ended after 2 s, or 10 s after
@@ -348,7 +314,7 @@ class WorkerPool:
 
         call: Call[None, None] = Call(None)
         wake = partial(call.settle, None)
-        batch = Batch(open_session, function, items, self._breaker, wake, second_step)
+        batch = Batch(open_session, function, items, self._breaker, wake)
         self._threads.put("", batch)  # the calls of all namespaces; their callers take turns
 
         try:

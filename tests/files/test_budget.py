@@ -19,17 +19,11 @@ from hypothesis import strategies as st
 
 from abilities import Abilities, Settings, render
 from abilities.declarations.faults import Fault
-from abilities.declarations.reasons import FAULTS
-from abilities.helpers.reply.bound import Bound
 from abilities.helpers.reply.budget import MIN_SHARE, Cost, find_level, rank, share
 from abilities.helpers.reply.envelope import (
     FailedRecord,
-    FoundItem,
-    RecordDraft,
     build_left_out,
 )
-from abilities.helpers.reply.filling import CUT_BYTES, FAILED_BYTES, Filling
-from abilities.helpers.text.pieces import Piece
 from tests.support.cutting_all import cut_all, follow
 from tests.support.tier import size
 from tests.support.waiting import GIVE_UP_SECONDS
@@ -148,25 +142,6 @@ def test_whole_files_first_takes_no_more_replies_or_fragments_than_cutting_all()
     assert fewer_fragments > 500
     assert follow(cut_all, [16_384] * 25) == (8, 200)
     assert follow(share, [16_384] * 25) == (7, 31)
-
-
-def test_records_take_no_more_than_is_reserved_for_them() -> None:
-    for reason in FAULTS:
-        fault = Fault.from_reason(reason, ref="0" * 12)
-
-        assert len(render(FailedRecord(fault, {"input": ""}).payload)) + 1 <= FAILED_BYTES, reason
-
-    widest = 10**15
-    data: dict[str, Any] = {
-        **{"path": "", "source": "workspace", "content": "", "size_bytes": widest},
-        **{"modified_at": "2026-11-22T09:42:30.000Z", "version": "0" * 12, "encoding": "utf-16-le"},
-        **{"replaced": 100_000, "redacted": 100_000},
-    }
-    piece = Piece("x" * 100_000, start=widest, rest=True, total_chars=100_000, end=widest * 9)
-    found = FoundItem(data, piece, "", lambda point: f"#{point}", widest)
-
-    draft = RecordDraft(found, Bound(64_000), {"input": ""})
-    assert draft.measure_cost().cut <= CUT_BYTES
 
 
 @contextmanager
@@ -301,7 +276,7 @@ async def test_twenty_five_files_of_16_kib_come_in_seven_replies(roots: Settings
                     received[record["data"]["path"]] += record["data"]["content"]
             request = payload.get("next_request", {})
 
-    assert (replies, fragments) == (7, 30)
+    assert (replies, fragments) == (7, 31)
     assert set(received.values()) == {text}
 
 
@@ -325,9 +300,8 @@ async def test_a_file_that_changes_before_it_is_read_fails_alone_or_is_read(
     for path in paths:
         (roots.workspace_dir / path).write_text("first\n" * 2_000)
     changing = roots.workspace_dir / "1.txt"
-    plan = Filling.rank
 
-    def change_and_plan(self: Filling[Any], sizes: Any) -> Any:
+    def change_and_suggest(*_: object) -> Any:
         if change == "shrink":
             os.truncate(changing, 10)
         elif change == "grow":
@@ -336,9 +310,10 @@ async def test_a_file_that_changes_before_it_is_read_fails_alone_or_is_read(
             changing.unlink()
             if change == "replace":
                 changing.write_text("other\n" * 2_000)
-        return plan(self, sizes)
+        return asyncio.sleep(0, {})
 
-    monkeypatch.setattr(Filling, "rank", change_and_plan)
+    # All files have been opened by then, and the large ones are read afterwards.
+    monkeypatch.setattr("abilities.helpers.gather.files.suggest_paths", change_and_suggest)
 
     async with Abilities.open(roots) as abilities:
         payload = await abilities.call("file_read_bulk", {"paths": paths})
@@ -348,10 +323,11 @@ async def test_a_file_that_changes_before_it_is_read_fails_alone_or_is_read(
     assert len(render(payload).encode()) <= roots.max_response_bytes
     assert before["data"]["content"] == after["data"]["content"] == "first\n" * 2_000
 
-    if change == "shrink":
-        assert changed["error"]["reason"] == "changed"
+    if change == "remove":
+        assert changed["error"]["reason"] == "not_found"
     else:
-        assert changed["data"]["content"].startswith("first\n" * 2_000), "it was open already"
+        expected = {"shrink": "first\nfirs", "grow": "first\n" * 2_000, "replace": "other\n"}
+        assert changed["data"]["content"].startswith(expected[change])
 
 
 FEW_DESCRIPTORS = """

@@ -3,7 +3,7 @@
 import asyncio
 import threading
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 
 import pytest
@@ -19,7 +19,6 @@ from abilities.helpers.threads.workers import (
     ITEM_SECONDS,
     THREADS,
     Batch,
-    SecondStep,
     Worker,
     WorkerPool,
 )
@@ -217,108 +216,3 @@ def test_an_item_that_has_just_begun_is_not_given_up() -> None:
 
     assert not given_up
     assert batch.results == [7]
-
-
-def plan_backwards(results: Sequence[object]) -> list[int]:
-    """Return the indices of what has not failed, the last one first."""
-    found = [n for n, result in enumerate(results) if not isinstance(result, Exception)]
-    return found[::-1]
-
-
-async def test_a_second_step_follows_as_planned_when_all_have_a_first_result() -> None:
-    workers, order = WorkerPool(), []
-
-    def halve(_: None, item: int) -> int:
-        if item % 2:
-            raise Refused("not_found")
-        return item // 2
-
-    def add(_: None, index: int) -> int:
-        order.append(index)
-        if index == 6:
-            raise Refused("changed")
-        return index + 100
-
-    results = await workers.map(open_nothing, halve, range(10), SecondStep(plan_backwards, add))
-    unplanned = await workers.map(open_nothing, halve, [8], SecondStep(lambda _: (), add))
-    workers.close()
-
-    assert order == [8, 6, 4, 2, 0]
-    assert results[::2] == [100, 102, 104, results[6], 108]
-    assert str(results[6]) == "changed"
-    assert [str(error) for error in results[1::2]] == ["not_found"] * 5
-    assert unplanned == [4]
-
-
-@pytest.mark.parametrize("stuck_step", [1, 2])
-@pytest.mark.parametrize("stuck_item", [0, 7])
-async def test_both_steps_go_on_without_an_item_that_is_stuck(
-    stuck_step: int, stuck_item: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("abilities.helpers.threads.workers.ITEM_SECONDS", 0.1)
-    pool, released = WorkerPool(), threading.Event()
-
-    def hang_in(step: int, item: int) -> None:
-        if (step, item) == (stuck_step, stuck_item):
-            released.wait(GIVE_UP_SECONDS)
-
-    def first(_: Worker, item: int) -> int:
-        hang_in(1, item)
-        return item
-
-    def second(_: Worker, item: int) -> str:
-        hang_in(2, item)
-        return f"answered {item}"
-
-    steps = SecondStep(plan_backwards, second)
-    results = await pool.map(yield_worker, first, range(8), steps)
-    released.set()
-    pool.close()
-
-    expected = [f"answered {n}" for n in range(8)]
-    expected[stuck_item] = "timeout"
-
-    assert [str(result) for result in results] == expected
-
-
-async def test_when_the_time_is_over_first_results_stand(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("abilities.helpers.threads.workers.CALL_SECONDS", 0.3)
-    pool, released = WorkerPool(), threading.Event()
-
-    def first(_: Worker, item: int) -> int:
-        return item
-
-    def second(_: Worker, item: int) -> str:
-        released.wait(GIVE_UP_SECONDS)
-        return "late"
-
-    results = await pool.map(yield_worker, first, range(3), SecondStep(plan_backwards, second))
-    released.set()
-    pool.close()
-
-    assert results[:2] == [0, 1]
-    assert str(results[2]) == "timeout"
-
-
-async def test_no_second_step_begins_when_the_time_is_over(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr("abilities.helpers.threads.workers.CALL_SECONDS", 0.3)
-    pool, released, begun = WorkerPool(), threading.Event(), threading.Event()
-
-    def first(_: Worker, item: int) -> int:
-        if item:
-            released.wait(GIVE_UP_SECONDS)
-        return item
-
-    def second(_: Worker, item: int) -> str:
-        begun.set()
-        return "answered"
-
-    results = await pool.map(yield_worker, first, range(3), SecondStep(plan_backwards, second))
-    released.set()
-    pool.close()
-
-    assert results[0] == 0
-    assert [str(result) for result in results[1:]] == ["timeout"] * 2
-    assert not begun.is_set()

@@ -472,7 +472,7 @@ def test_memory_is_reached_through_its_helper_alone() -> None:
         "abilities.builtin.memory_read_bulk",
         "abilities.definition",
         "abilities.explorer.views",
-        "abilities.helpers.gather.asked",
+        "abilities.helpers.gather.items",
         "abilities.helpers.gather.memories",
         "abilities.helpers.memory.catching_up",
         "abilities.helpers.memory.overview",

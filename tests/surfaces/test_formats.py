@@ -1,5 +1,6 @@
 """`output_format`: the same payload and text from every surface, within the bound of the format."""
 
+import asyncio
 from typing import Any, get_args
 
 import pytest
@@ -11,8 +12,10 @@ from abilities import Abilities, Settings, parse_text, render
 from abilities.builtin.catalog import BUILT_IN
 from abilities.declarations.fields import OutputFormat
 from abilities.declarations.values import JsonObject
+from abilities.helpers.gather.items import ItemOffer, Leaf
+from abilities.helpers.gather.sharing import fill_reply
 from abilities.helpers.reply.bound import Bound, Counting
-from abilities.helpers.reply.envelope import FoundItem, build_reply
+from abilities.helpers.reply.envelope import FoundItem
 from abilities.helpers.reply.items import BulkRequest
 from abilities.helpers.text.pieces import Piece
 from tests.support.surfaces import FORMATTED, SURFACES, python
@@ -208,15 +211,15 @@ def test_a_bulk_reply_keeps_its_bound_however_it_is_counted(
     contents: list[str | None], counting: Counting
 ) -> None:
     items = [f"{n}.txt" for n in range(len(contents))]
-    outcomes: list[FoundItem | Exception] = []
+    offers: list[ItemOffer] = []
     for item, content in zip(items, contents, strict=True):
         if content is None:
-            outcomes.append(FileNotFoundError())
+            offers.append(ItemOffer(item, item, fault=FileNotFoundError()))
         else:
-            outcomes.append(_find(item, content))
+            offers.append(ItemOffer(item, item, leaves=[Leaf(_find(item, content), len(content))]))
 
     request = BulkRequest("paths", items, {"paths": items})
-    reply = build_reply(request, outcomes, Bound(6_000, counting))
+    reply = asyncio.run(fill_reply(request, offers, Bound(6_000, counting)))
 
     assert [record["input"] for record in reply["results"]] == items
     if counting != "text":
