@@ -27,7 +27,7 @@ from abilities.helpers.store.protocol import (
     MemoryStore,
     ServableStore,
 )
-from abilities.helpers.workers import WorkerPool
+from abilities.helpers.threads.workers import WorkerPool
 from abilities.offer import Offer, build_offer
 from abilities.registry import AbilityRegistry
 from abilities.replies import Reply

@@ -13,7 +13,7 @@ from abilities.declarations.values import JsonObject
 from abilities.definition import Ability, Context, LazyAbility
 from abilities.errors import AbilityError
 from abilities.execution import run_ability
-from abilities.helpers.isolation import IsolatedLoops
+from abilities.helpers.threads.loops import IsolatedLoops
 from abilities.replies import Reply, build_failed_reply
 
 

@@ -11,12 +11,11 @@ from abilities import Abilities, Settings
 from abilities.builtin.file_read_bulk import run as read_files
 from abilities.declarations.file_read_bulk import FileReadBulkInput
 from abilities.definition import Context
-from abilities.helpers.batch import Batch, Worker
-from abilities.helpers.circuit_breaker import CircuitBreaker
 from abilities.helpers.files.paths import parse_path
 from abilities.helpers.files.reader import FileReader, ReadingSession
 from abilities.helpers.files.roots import Root
-from abilities.helpers.workers import WorkerPool
+from abilities.helpers.threads.circuit_breaker import CircuitBreaker
+from abilities.helpers.threads.workers import Batch, Worker, WorkerPool
 from benchmarks.measure import Measured, Work, run_shuffled
 from benchmarks.peers import BOUNDS, LARGE_BOUND
 from benchmarks.workloads import Workload, write_files
@@ -102,7 +101,7 @@ def open_session(reader: FileReader) -> Iterator[ReadingSession]:
     batch: Batch[ReadingSession, object, None] = Batch(
         reader.open_session, lambda *_: None, [], CircuitBreaker(), lambda: None
     )
-    with reader.open_session(Worker(batch, pooled=False)) as session:
+    with reader.open_session(Worker(batch)) as session:
         yield session
 
 
@@ -126,7 +125,7 @@ class InlineWorkerPool(WorkerPool):
     async def map(self, open_session: Any, function: Any, items: Any) -> list[Any]:
         """Run the same batch without a thread."""
         batch = Batch(open_session, function, items, CircuitBreaker(), lambda: None)
-        batch.run(Worker(batch, pooled=False))
+        batch.run(Worker(batch))
         return batch.results
 
 

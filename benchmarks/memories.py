@@ -15,7 +15,9 @@ from abilities.helpers.store import queries, reads
 from abilities.helpers.store.changes import Change
 from abilities.helpers.store.protocol import ServableStore
 from abilities.helpers.store.query import MemoryPage, Query
+from abilities.helpers.store.sqlite.file import StoreFile
 from abilities.helpers.store.sqlite.store import SqliteStore
+from abilities.helpers.store.sqlite.thread import connect
 from abilities.helpers.store.sqlite.transaction import run
 from abilities.helpers.store.walking import walk
 from abilities.helpers.walk import WalkLimits
@@ -102,7 +104,7 @@ class InlineStore:
     """The reads of a store on this thread, each in one snapshot."""
 
     def __init__(self, path: Path, size: int) -> None:
-        self._connection = SqliteStore(path).engine.connect(writing=False)
+        self._connection = connect(StoreFile(path), writing=False)
         self._size = size
         self._keys = cycle(self._collect_keys())
         self._chance = random.Random(3)
@@ -198,7 +200,7 @@ async def measure_popular_score(path: Path, rounds: int, large: int) -> list[Mea
 
 async def settle_ranks(store: SqliteStore, path: Path) -> None:
     """Make changes until no ranks wait for an update, because a kept store is measured again."""
-    connection = SqliteStore(path).engine.connect(writing=False)
+    connection = connect(StoreFile(path), writing=False)
     numbers = count()
 
     while connection.execute("SELECT 1 FROM stale_ranks").fetchone():

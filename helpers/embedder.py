@@ -7,18 +7,17 @@ before a deadline need not be embedded again.
 
 import asyncio
 import math
-import threading
 from array import array
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
-from concurrent.futures import Future
-from dataclasses import dataclass, field
 from hashlib import blake2b
 from itertools import islice
 from operator import mul
-from queue import SimpleQueue
 from time import monotonic
 from typing import NamedTuple, Protocol, TypeAlias
+
+from abilities.helpers.threads.calls import Call
+from abilities.helpers.threads.serving import ServingThreads
 
 EMBED_SECONDS = 5.0
 """Seconds that a question waits for its similarities."""
@@ -66,13 +65,14 @@ class Comparison(NamedTuple):
     others: Sequence[str]
 
 
-@dataclass(frozen=True, slots=True)
-class _Job:
+class _Job(NamedTuple):
     """Comparisons to compute until a time of the monotonic clock."""
 
     comparisons: Sequence[Comparison]
     end: float
-    outcome: Future[list[list[int]]] = field(default_factory=Future[list[list[int]]])
+
+
+_Comparing: TypeAlias = Call[_Job, list[list[int]]]
 
 
 class EmbedderThread:
@@ -81,9 +81,7 @@ class EmbedderThread:
     def __init__(self, load: Callable[[], Embedder], seconds: float = EMBED_SECONDS) -> None:
         self._vectors = _Vectors(load)
         self._seconds = seconds
-        self._jobs: SimpleQueue[_Job | None] = SimpleQueue()  # None ends the thread
-        self._lock = threading.Lock()
-        self._thread: threading.Thread | None = None
+        self._thread: ServingThreads[_Comparing] = ServingThreads("abilities-embedder", self._serve)
         self._running: _Job | None = None
 
     async def compare(self, comparisons: Sequence[Comparison]) -> list[list[int]]:
@@ -91,53 +89,37 @@ class EmbedderThread:
 
         Raises EmbedderFailed.
         """
-        job = _Job(comparisons, monotonic() + self._seconds)
-        self._submit(job)
+        running = self._running
+        if running is not None and monotonic() > running.end:
+            raise EmbedderFailed("it is still busy with an earlier call")
+
+        call: _Comparing = Call(_Job(comparisons, monotonic() + self._seconds))
+        self._thread.put("", call)
+        if not self._thread.is_started:
+            raise EmbedderFailed("no thread can be started")
 
         try:
             async with asyncio.timeout(self._seconds):
-                return await asyncio.wrap_future(job.outcome)
+                return await call.wait()
         except TimeoutError:
             raise EmbedderFailed("it did not answer in time") from None
+        finally:
+            call.give_up()
 
     def close(self) -> None:
         """Let the thread end when it has nothing to do. It is not waited for."""
-        with self._lock:
-            if self._thread is not None:
-                self._jobs.put(None)
-                self._thread = None
+        self._thread.end()
 
-    def _submit(self, job: _Job) -> None:
-        with self._lock:
-            running = self._running
-            if running is not None and monotonic() > running.end:
-                raise EmbedderFailed("it is still busy with an earlier call")
+    def _serve(self, call: _Comparing) -> None:
+        if not call.begin(self):
+            return
 
-            if self._thread is None:
-                self._thread = self._start()
-            self._jobs.put(job)
-
-    def _start(self) -> threading.Thread:
-        thread = threading.Thread(target=self._serve, name="abilities-embedder", daemon=True)
-        try:
-            thread.start()
-        except RuntimeError as error:  # no threads are left
-            raise EmbedderFailed("no thread can be started") from error
-
-        return thread
-
-    def _serve(self) -> None:
-        while (job := self._jobs.get()) is not None:
-            if job.outcome.set_running_or_notify_cancel():
-                self._run(job)
-
-    def _run(self, job: _Job) -> None:
-        self._running = job
+        self._running = call.work
         similarities: list[list[int]] = []
         failure: EmbedderFailed | None = None
 
         try:
-            similarities = self._vectors.compare(job)
+            similarities = self._vectors.compare(call.work)
         except EmbedderFailed as error:
             failure = error
         except BaseException as error:  # it is foreign, and may raise SystemExit too
@@ -146,9 +128,9 @@ class EmbedderThread:
         # Whoever hears of the outcome may ask again at once.
         self._running = None
         if failure is not None:
-            job.outcome.set_exception(failure)
+            call.fail(failure)
         else:
-            job.outcome.set_result(similarities)
+            call.settle(similarities)
 
 
 class _Vectors:

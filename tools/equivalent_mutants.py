@@ -45,7 +45,7 @@ CODEC = "helpers/text/codec.py"
 CUTTING = "helpers/text/cutting.py"
 PIECES = "helpers/text/pieces.py"
 CONFINEMENT = "helpers/files/confinement.py"
-BREAKER = "helpers/circuit_breaker.py"
+BREAKER = "helpers/threads/circuit_breaker.py"
 
 EXPLANATIONS = (
     Explanation(BREAKER, "STUCK_CALLS", "NumberReplacer", CHOSEN_NUMBER),

@@ -11,6 +11,7 @@ from typing import Any, TypeVar, cast
 from abilities.application import Abilities, Opening
 from abilities.declarations.memory import parse_namespace
 from abilities.definition import Ability
+from abilities.helpers.threads.loops import LoopThread
 from abilities.registry import AbilityRegistry
 from abilities.replies import Reply
 from abilities.settings import Settings
@@ -172,36 +173,19 @@ def _has_failed(opening: Future[Abilities]) -> bool:
 
 _UNNAMED = object()
 
-_background_loop: asyncio.AbstractEventLoop | None = None
-_background_lock = threading.Lock()
+_background = LoopThread("abilities-adapters", "the adapters")
+"""The process's one background loop, which starts when first needed."""
 
 
 def _submit_to_background(work: Work[T]) -> Future[T]:
     """Run a coroutine on the background loop; may be called from any thread."""
-    return asyncio.run_coroutine_threadsafe(work, _get_background_loop())
-
-
-def _get_background_loop() -> asyncio.AbstractEventLoop:
-    """Return the loop of the process's one background thread, which starts when first needed."""
-    global _background_loop
-
-    with _background_lock:
-        if _background_loop is None:
-            _background_loop = asyncio.new_event_loop()
-            # A daemon thread, so that it never delays the end of the process.
-            threading.Thread(
-                target=_background_loop.run_forever, name="abilities-adapters", daemon=True
-            ).start()
-
-        return _background_loop
+    return asyncio.run_coroutine_threadsafe(work, _background.start())
 
 
 def _forget_background_loop() -> None:
     """Let a forked process start a loop of its own: it has no thread of its parent's."""
-    global _background_loop, _background_lock
-
-    _background_loop = None
-    _background_lock = threading.Lock()
+    global _background
+    _background = LoopThread("abilities-adapters", "the adapters")
 
 
 os.register_at_fork(after_in_child=_forget_background_loop)

@@ -12,7 +12,6 @@ from functools import partial
 from typing import NamedTuple, Self
 
 from abilities.declarations.faults import Refused
-from abilities.helpers.batch import Worker
 from abilities.helpers.files.confinement import Policy, open_directory, open_file
 from abilities.helpers.files.folders import (
     Folder,
@@ -26,6 +25,7 @@ from abilities.helpers.files.known_folders import FolderMemory
 from abilities.helpers.files.own_files import Snapshot
 from abilities.helpers.files.paths import MAX_COMPONENTS, express_path
 from abilities.helpers.files.roots import Root
+from abilities.helpers.threads.workers import Worker
 
 SHOWN_FOLDERS = 10
 """Skipped folders that a walk names; the others are only counted."""

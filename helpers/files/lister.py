@@ -5,13 +5,12 @@ from contextlib import closing
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from abilities.helpers.batch import Worker
 from abilities.helpers.files.confinement import Policy
 from abilities.helpers.files.file_walk import FileWalk, FoundFile
 from abilities.helpers.files.globs import Glob
 from abilities.helpers.files.known_folders import FolderMemory
 from abilities.helpers.files.roots import Root
-from abilities.helpers.workers import WorkerPool
+from abilities.helpers.threads.workers import Worker, WorkerPool
 
 SECONDS = 1.2
 """After that long no further folder is entered: the next call lists the rest. A call has 2 s."""

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from abilities.declarations.faults import Refused
-from abilities.helpers.circuit_breaker import WorkPlace
+from abilities.helpers.threads.circuit_breaker import WorkPlace
 
 SETTLED_SECONDS = 2.0
 """A time stamp of a file system may stand for any moment within so long (FAT)."""

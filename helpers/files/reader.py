@@ -10,7 +10,6 @@ from typing import NamedTuple, NoReturn, Self
 from abilities.declarations.faults import Refused
 from abilities.declarations.limits import MAX_READ_CHARS
 from abilities.declarations.reasons import Reason
-from abilities.helpers.batch import ItemT, ResultT, Worker
 from abilities.helpers.files.confinement import Policy, open_file
 from abilities.helpers.files.file_text import FileText
 from abilities.helpers.files.lines import KnownLines, read_present
@@ -19,7 +18,7 @@ from abilities.helpers.files.own_files import Snapshot
 from abilities.helpers.files.paths import PathRequest, parse_path
 from abilities.helpers.files.roots import Root
 from abilities.helpers.files.window import read_piece
-from abilities.helpers.workers import WorkerPool
+from abilities.helpers.threads.workers import ItemT, ResultT, Worker, WorkerPool
 
 _EXHAUSTED = (errno.EMFILE, errno.ENFILE, errno.ENOMEM)
 

@@ -7,9 +7,9 @@ from pathlib import Path
 from typing import Literal, NamedTuple
 
 from abilities.declarations.faults import Refused
-from abilities.helpers.circuit_breaker import WorkPlace
 from abilities.helpers.files.bans import find_ban, find_ban_of
 from abilities.helpers.files.confinement import translate_os_error
+from abilities.helpers.threads.circuit_breaker import WorkPlace
 
 PLACEHOLDER = "{namespace}"
 """What stands in a directory's path for the name of a namespace."""

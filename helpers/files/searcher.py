@@ -7,7 +7,6 @@ from dataclasses import dataclass, field
 from typing import NamedTuple, Self
 
 from abilities.declarations.faults import Refused
-from abilities.helpers.batch import Worker
 from abilities.helpers.files.blocks import TextBlock, cut_block, find_blocks
 from abilities.helpers.files.confinement import Policy
 from abilities.helpers.files.file_walk import FileWalk, FoundFile
@@ -19,7 +18,7 @@ from abilities.helpers.files.reader import ReadingSession
 from abilities.helpers.files.roots import Root
 from abilities.helpers.files.shown_text import ShownText, show_text
 from abilities.helpers.text.codec import detect_encoding
-from abilities.helpers.workers import WorkerPool
+from abilities.helpers.threads.workers import Worker, WorkerPool
 
 SECONDS = 1.2
 """After that long no further file is looked into: the next call goes on. A call has 2 s."""

@@ -8,13 +8,13 @@ from dataclasses import dataclass, field
 from typing import Literal, NamedTuple
 
 from abilities.declarations.faults import Refused
-from abilities.helpers.circuit_breaker import WorkPlace
 from abilities.helpers.files.confinement import Policy, open_file
 from abilities.helpers.files.folders import read_kinds
 from abilities.helpers.files.paths import MAX_COMPONENTS
 from abilities.helpers.files.spellings import fold
 from abilities.helpers.files.window import read_piece
 from abilities.helpers.text.ranges import WHOLE
+from abilities.helpers.threads.circuit_breaker import WorkPlace
 
 MAX_CHARS = 100_000
 """Characters of a file that are looked at, from its start."""

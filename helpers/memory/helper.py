@@ -33,8 +33,8 @@ from abilities.helpers.store.protocol import (
 from abilities.helpers.store.query import MemoryPage, Query
 from abilities.helpers.text.pieces import Piece, slice_text
 from abilities.helpers.text.ranges import WHOLE
+from abilities.helpers.threads.workers import WorkerPool
 from abilities.helpers.walk import WalkLimits
-from abilities.helpers.workers import WorkerPool
 
 if TYPE_CHECKING:
     # Its models are many, and few calls recall.

@@ -1,7 +1,7 @@
 """Read files line by line, in bounded memory however long a file or a line is.
 
 A stream is one file, read in large chunks: here the hop to a thread that `aiofiles` makes per chunk
-is cheap. Many small files are a batch instead: see `abilities.helpers.workers`.
+is cheap. Many small files are a batch instead: see `abilities.helpers.threads.workers`.
 """
 
 from codecs import BOM_UTF8

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from abilities.helpers.circuit_breaker import (
+from abilities.helpers.threads.circuit_breaker import (
     LOST_THREADS,
     PAUSE_SECONDS,
     STEADY_TRIALS,

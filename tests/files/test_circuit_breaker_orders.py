@@ -12,7 +12,7 @@ from hypothesis.stateful import (
     rule,
 )
 
-from abilities.helpers.circuit_breaker import (
+from abilities.helpers.threads.circuit_breaker import (
     PAUSE_SECONDS,
     STUCK_CALLS,
     STUCK_THREADS,

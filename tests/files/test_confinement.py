@@ -20,15 +20,14 @@ import pytest
 
 from abilities import Settings
 from abilities.declarations.faults import Refused
-from abilities.helpers.batch import Batch, Worker
-from abilities.helpers.circuit_breaker import CircuitBreaker
 from abilities.helpers.files.bans import find_ban
 from abilities.helpers.files.confinement import open_directory, open_file
 from abilities.helpers.files.open_folders import MOST_FOLDERS
 from abilities.helpers.files.paths import PathRequest, parse_path
 from abilities.helpers.files.reader import FileReader, ReadingSession
 from abilities.helpers.files.roots import Root
-from abilities.helpers.workers import WorkerPool
+from abilities.helpers.threads.circuit_breaker import CircuitBreaker
+from abilities.helpers.threads.workers import Batch, Worker, WorkerPool
 from tests.support import racer
 from tests.support.measurements import reached
 from tests.support.tier import size
@@ -78,7 +77,7 @@ def open_session_of(reader: FileReader) -> Iterator[ReadingSession]:
         reader.open_session, lambda *_: None, [], CircuitBreaker(), lambda: None
     )
 
-    with reader.open_session(Worker(batch, pooled=False)) as session:
+    with reader.open_session(Worker(batch)) as session:
         yield session
 
 

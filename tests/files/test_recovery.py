@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import pytest
 
 from abilities import Abilities, AbilityError, Settings
-from abilities.helpers.circuit_breaker import PAUSE_SECONDS, STUCK_CALLS
+from abilities.helpers.threads.circuit_breaker import PAUSE_SECONDS, STUCK_CALLS
 from tests.support.stalls import NEVER, SOON, Clock, Stall, SystemCall, item_seconds, stalling
 from tests.support.stalls import clock as clock
 from tests.support.waiting import GIVE_UP_SECONDS, POLL_SECONDS

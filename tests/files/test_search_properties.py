@@ -24,7 +24,7 @@ from abilities.helpers.files.roots import Root
 from abilities.helpers.files.searcher import FileSearcher, Hit, SearchRequest, SearchResult
 from abilities.helpers.files.secret_shapes import SHAPES
 from abilities.helpers.text.codec import decode, detect_encoding, replace_markers
-from abilities.helpers.workers import WorkerPool
+from abilities.helpers.threads.workers import WorkerPool
 from tests.support.secret_samples import HEX, WORD, draw, draw_block
 from tests.support.tier import size
 

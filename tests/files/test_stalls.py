@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from abilities import Abilities, Settings
-from abilities.helpers.circuit_breaker import LOST_THREADS, PAUSE_SECONDS, STUCK_CALLS
-from abilities.helpers.workers import CALL_SECONDS, THREADS
+from abilities.helpers.threads.circuit_breaker import LOST_THREADS, PAUSE_SECONDS, STUCK_CALLS
+from abilities.helpers.threads.workers import CALL_SECONDS, THREADS
 from tests.support.measurements import reached
 from tests.support.stalls import NEVER, SOON, Clock, item_seconds, stalling
 from tests.support.stalls import clock as clock
@@ -164,8 +164,8 @@ async def test_a_special_file_never_blocks(
     name: str, reason: str, settings: Settings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # No time runs out: a read that blocked would never be answered.
-    monkeypatch.setattr("abilities.helpers.batch.ITEM_SECONDS", NEVER)
-    monkeypatch.setattr("abilities.helpers.workers.CALL_SECONDS", NEVER)
+    monkeypatch.setattr("abilities.helpers.threads.workers.ITEM_SECONDS", NEVER)
+    monkeypatch.setattr("abilities.helpers.threads.workers.CALL_SECONDS", NEVER)
 
     async with Abilities.open(settings) as abilities:
         await abilities.call("file_read_bulk", {"paths": ["ok.txt"]})

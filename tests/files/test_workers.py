@@ -9,9 +9,19 @@ from contextlib import contextmanager
 import pytest
 
 from abilities.declarations.faults import Refused
-from abilities.helpers.batch import ITEM_SECONDS, Batch, Worker
-from abilities.helpers.circuit_breaker import PAUSE_SECONDS, STUCK_CALLS, CircuitBreaker, WorkPlace
-from abilities.helpers.workers import THREADS, WorkerPool
+from abilities.helpers.threads.circuit_breaker import (
+    PAUSE_SECONDS,
+    STUCK_CALLS,
+    CircuitBreaker,
+    WorkPlace,
+)
+from abilities.helpers.threads.workers import (
+    ITEM_SECONDS,
+    THREADS,
+    Batch,
+    Worker,
+    WorkerPool,
+)
 from tests.support.measurements import reached
 from tests.support.waiting import GIVE_UP_SECONDS, POLL_SECONDS
 
@@ -54,7 +64,7 @@ def yield_worker(worker: Worker) -> Iterator[Worker]:
 async def test_a_thread_that_comes_back_frees_the_place_where_it_got_stuck(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("abilities.helpers.batch.ITEM_SECONDS", 0.1)
+    monkeypatch.setattr("abilities.helpers.threads.workers.ITEM_SECONDS", 0.1)
     pool, released = WorkerPool(), threading.Event()
 
     def hang(worker: Worker, _: int) -> None:
@@ -84,7 +94,7 @@ async def test_a_thread_that_comes_back_frees_the_place_where_it_got_stuck(
 async def test_a_place_that_works_again_is_open_while_its_lost_threads_are_still_away(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("abilities.helpers.batch.ITEM_SECONDS", 0.1)
+    monkeypatch.setattr("abilities.helpers.threads.workers.ITEM_SECONDS", 0.1)
     pool, released = WorkerPool(), threading.Event()
 
     def hang(worker: Worker, _: int) -> None:
@@ -126,7 +136,7 @@ async def test_a_place_that_works_again_is_open_while_its_lost_threads_are_still
 async def test_a_thread_that_hangs_while_it_closes_its_session_is_replaced(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("abilities.helpers.batch.ITEM_SECONDS", 0.1)
+    monkeypatch.setattr("abilities.helpers.threads.workers.ITEM_SECONDS", 0.1)
     pool, released = WorkerPool(), threading.Event()
 
     @contextmanager
@@ -195,7 +205,7 @@ def test_an_item_that_has_just_begun_is_not_given_up() -> None:
         return item
 
     batch = Batch(open_nothing, work, [7], CircuitBreaker(), lambda: None)
-    worker = Worker(batch, pooled=False)
+    worker = Worker(batch)
     thread = threading.Thread(target=batch.run, args=(worker,))
     thread.start()
     begun.wait(10)

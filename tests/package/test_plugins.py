@@ -19,8 +19,8 @@ from abilities import Abilities, AbilityError, AbilityRegistry, Settings
 from abilities.adapters.langchain import load_tools
 from abilities.adapters.mcp import create_server
 from abilities.builtin.catalog import BUILT_IN
-from abilities.helpers import isolation
-from abilities.helpers.daemons import DaemonExecutor
+from abilities.helpers.threads import loops
+from abilities.helpers.threads.loops import DaemonExecutor
 from abilities.offer import build_registry
 from abilities.server.app import create_app
 from tests.support.plugins import TAME, install, read_through_the_context, write_distribution
@@ -188,8 +188,8 @@ def wild(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
 def in_haste() -> Iterator[None]:
     """Let calls time out early; only for calls that are to time out, however fast the machine."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(isolation, "CALL_SECONDS", 0.1)
-        patch.setattr(isolation, "STALL_SECONDS", 0.1)
+        patch.setattr(loops, "CALL_SECONDS", 0.1)
+        patch.setattr(loops, "STALL_SECONDS", 0.1)
         yield
 
 
@@ -318,11 +318,11 @@ async def test_a_plugin_whose_threads_are_all_stuck_is_refused_at_once_until_one
     async with Abilities.open(roots) as abilities:
         with in_haste():
             while await read_outcome(abilities, "block") != "overloaded":
-                assert list_names().count(WILD_THREAD) <= isolation.MAX_THREADS
+                assert list_names().count(WILD_THREAD) <= loops.MAX_THREADS
 
         refused = [await read_outcome(abilities, "well") for _ in range(100)]
         assert refused == ["overloaded"] * 100
-        assert list_names().count(WILD_THREAD) == isolation.MAX_THREADS
+        assert list_names().count(WILD_THREAD) == loops.MAX_THREADS
 
         # Another plugin, and what it reads, is not affected.
         memory = {"type": "core", "content": "kept", "key": "k"}
@@ -343,7 +343,7 @@ def list_names() -> list[str]:
 async def test_a_plugin_has_a_bounded_number_of_calls(roots: Settings, wild: Any) -> None:
     async with Abilities.open(roots) as abilities:
         calls = [
-            asyncio.create_task(read_outcome(abilities, "wait")) for _ in range(isolation.MAX_CALLS)
+            asyncio.create_task(read_outcome(abilities, "wait")) for _ in range(loops.MAX_CALLS)
         ]
         await asyncio.sleep(0)
         assert await read_outcome(abilities, "well") == "overloaded"
@@ -644,7 +644,7 @@ def test_an_executors_jobs_give_results_and_errors_on_few_threads() -> None:
 
 
 def test_a_job_that_was_cancelled_does_not_run() -> None:
-    executor = DaemonExecutor()
+    executor, others = DaemonExecutor(), set(threading.enumerate())
     gate = threading.Event()
     ran: list[int] = []
 
@@ -656,7 +656,7 @@ def test_a_job_that_was_cancelled_does_not_run() -> None:
 
     assert all(future.result() for future in waiting)
     end = time.monotonic() + 60
-    while any(name == "abilities-daemon" for name in list_names()):
+    while set(threading.enumerate()) - others:
         assert time.monotonic() < end
         time.sleep(0.01)
     assert ran == []

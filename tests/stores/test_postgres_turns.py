@@ -80,7 +80,7 @@ async def test_very_many_links_are_dealt_with_in_portions(
         await put(store, "k", kind="delete")
         hub = (await put(store, "hub", links=TARGETS)).stored
         assert hub is not None
-        beating = asyncio.create_task(store.engine.loop.run(turns.take()))
+        beating = asyncio.create_task(store.engine.loop.run(turns.take))
         turns.most = 0
 
         await work(store, hub)
@@ -102,7 +102,7 @@ async def test_a_check_is_made_on_a_thread_of_its_own(
     monkeypatch.setattr(engine, "check_rows", find_thread)
 
     async with open_store(url) as store:
-        await store.engine.loop.run(find_thread())
+        await store.engine.loop.run(find_thread)
         await store.check(lambda _: None, full=True)
 
     store_thread, check_thread = threads

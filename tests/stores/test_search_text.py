@@ -22,6 +22,7 @@ from abilities.helpers.store.query import (
 from abilities.helpers.store.sqlite import search_plan
 from abilities.helpers.store.sqlite.search import has_terms
 from abilities.helpers.store.sqlite.store import SqliteStore
+from abilities.helpers.store.sqlite.thread import connect
 from abilities.helpers.store.sqlite.transaction import run
 
 words = st.text(st.characters(exclude_categories=["Cs"], exclude_characters=' "'), min_size=1)
@@ -136,7 +137,7 @@ async def count_steps(path: Path, others: int) -> int:
         steps += 1
         return 0
 
-    with closing(store.engine.connect(writing=False)) as connection:
+    with closing(connect(store.engine.file, writing=False)) as connection:
         connection.set_progress_handler(count_step, 100)
         page = run(connection, queries.run_query, "own", Query(search=("wo",), limit=1))
     await store.close()
@@ -182,7 +183,7 @@ def search_counting(store: SqliteStore, text: str) -> SearchEffort:
         scanned += 1
         return has_terms(terms, *columns)
 
-    with closing(store.engine.connect(writing=False)) as connection:
+    with closing(connect(store.engine.file, writing=False)) as connection:
         connection.create_function("has_terms", -1, count_text, deterministic=True)
         page = run(connection, queries.run_query, "own", Query(search=(text,), limit=50))
 

@@ -20,9 +20,11 @@ import pytest
 
 from abilities.helpers.store import sqlite
 from abilities.helpers.store.sqlite import schema
+from abilities.helpers.store.sqlite.file import StoreFile
 from abilities.helpers.store.sqlite.log import StoreConnection
 from abilities.helpers.store.sqlite.repair import repair
 from abilities.helpers.store.sqlite.store import SqliteStore
+from abilities.helpers.store.sqlite.thread import connect
 from tests.stores import behaviours
 from tests.stores.behaviours.steps import TIME, plan
 
@@ -197,7 +199,7 @@ def test_what_a_statement_names_is_found_by_an_index(
     assert repair(damaged, None, lambda _: None, dry_run=False).damage
 
     # Some can only be planned where their temporary tables and functions are, and were there.
-    with closing(SqliteStore(tmp_path / "1.db").engine.connect(writing=True)) as connection:
+    with closing(connect(StoreFile(tmp_path / "1.db"), writing=True)) as connection:
         for statement in [*list_constants(), *list_triggered(connection)]:
             is_beginning = any(longer.startswith(statement) for longer in offenses)
             with suppress(sqlite3.OperationalError):

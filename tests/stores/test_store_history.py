@@ -647,8 +647,8 @@ async def test_a_follower_misses_no_change_that_commits_late(url: str) -> None:
 
         loop = store.engine.loop
         server = store.engine.server
-        slow = asyncio.create_task(loop.run(server.write(NAMESPACE, change_slowly)))
-        await loop.run(has_changed.wait())
+        slow = asyncio.create_task(loop.run(partial(server.write, NAMESPACE, change_slowly)))
+        await loop.run(has_changed.wait)
         quick = asyncio.create_task(put(later, "quick"))
         await asyncio.sleep(0.1)
         page = await later.read_changes(NAMESPACE, 0, 10)

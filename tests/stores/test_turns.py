@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from abilities.helpers import turns
-from abilities.helpers.turns import TurnQueue, TurnSlots, take_turn, turn_owner
+from abilities.helpers.threads import turns
+from abilities.helpers.threads.turns import TurnQueue, TurnSlots, take_turn, turn_owner
 
 Entry = tuple[str, str, int]
 

@@ -10,7 +10,7 @@ from typing import Any, Literal
 
 import pytest
 
-from abilities.helpers.circuit_breaker import CircuitBreaker
+from abilities.helpers.threads.circuit_breaker import CircuitBreaker
 from tests.support.waiting import wait_until
 
 SystemCall = Literal["open", "read", "scandir"]
@@ -112,9 +112,9 @@ def stalling(patch: pytest.MonkeyPatch, name: SystemCall, path: Path) -> Iterato
 def item_seconds(patch: pytest.MonkeyPatch, seconds: float) -> Iterator[None]:
     """Give up an item after so many seconds."""
     with patch.context() as own:
-        own.setattr("abilities.helpers.batch.ITEM_SECONDS", seconds)
+        own.setattr("abilities.helpers.threads.workers.ITEM_SECONDS", seconds)
         if seconds == NEVER:
-            own.setattr("abilities.helpers.workers.CALL_SECONDS", seconds)
+            own.setattr("abilities.helpers.threads.workers.CALL_SECONDS", seconds)
 
         yield
 
@@ -124,5 +124,5 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
     """The clock of circuit breakers that are made from now on."""
     clock = Clock()
     breaker = partial(CircuitBreaker, clock)
-    monkeypatch.setattr("abilities.helpers.workers.CircuitBreaker", breaker)
+    monkeypatch.setattr("abilities.helpers.threads.workers.CircuitBreaker", breaker)
     return clock

@@ -16,8 +16,8 @@ import pytest
 from mcp import Client
 
 from abilities import Abilities, Settings
+from abilities.helpers.threads.workers import THREADS
 from abilities.helpers.tokens import TokenFile
-from abilities.helpers.workers import THREADS
 from tests.support import named_threads
 from tests.support.measurements import reached
 from tests.support.serving import Server, serving

@@ -160,7 +160,7 @@ async def test_a_server_whose_store_is_being_opened_is_busy(
     async with Abilities.open(roots) as abilities, open_client(abilities) as client:
         store = abilities._resources.store
         assert isinstance(store, SqliteStore)
-        with store.engine._opening:
+        with store.engine.file._opening:
             answer = await client.get("/readyz")
             assert (answer.status_code, answer.json()["error"]["reason"]) == (503, "busy")
 

@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from abilities import Abilities, Settings
+from abilities.helpers.threads.turns import TurnQueue, turn_owner
 from abilities.helpers.tokens import TokenFile
-from abilities.helpers.turns import TurnQueue, turn_owner
 from abilities.server.app import create_app
 from abilities.server.connections import Connections
 from abilities.server.crowd import Crowd

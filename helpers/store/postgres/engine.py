@@ -3,7 +3,6 @@
 import asyncio
 import logging
 from collections.abc import Callable
-from concurrent.futures import Future
 from contextlib import closing, suppress
 from functools import partial
 from pathlib import Path
@@ -18,14 +17,14 @@ from abilities.helpers.store.checking import check_rows
 from abilities.helpers.store.engine import OPERATOR, Engine, Work
 from abilities.helpers.store.history import HistoryLimits
 from abilities.helpers.store.originals import OriginalsFile, RepairReport
-from abilities.helpers.store.postgres.loop import LoopThread
 from abilities.helpers.store.postgres.pool import build_conninfo
 from abilities.helpers.store.postgres.server import Server
 from abilities.helpers.store.postgres.transaction import PostgresTransaction
-from abilities.helpers.store.postgres.write_queue import WriteJob, WriteQueue
+from abilities.helpers.store.postgres.write_queue import WriteCall, WriteQueue
 from abilities.helpers.store.protocol import IntegrityFinding
 from abilities.helpers.store.repairing import repair_rows
 from abilities.helpers.store.transaction import Transaction
+from abilities.helpers.threads.loops import LoopThread
 
 ResultT = TypeVar("ResultT")
 
@@ -70,7 +69,7 @@ class PostgresEngine(Engine):
     """
 
     def __init__(self, url: str, language: Language) -> None:
-        self.loop = LoopThread()
+        self.loop = LoopThread("abilities-store", "the store")
         self.server = Server(build_conninfo(url), language)
         self._queue = WriteQueue(self.server, self.loop.start_task)
         self._accesses = AccessBuffer()
@@ -84,7 +83,7 @@ class PostgresEngine(Engine):
 
     @override
     async def prepare(self) -> None:
-        await self.loop.run(self.server.prepare())
+        await self.loop.run(self.server.prepare)
 
     @override
     async def ping(self) -> None:
@@ -93,7 +92,7 @@ class PostgresEngine(Engine):
         except Refused as refused:
             if refused.reason != "timeout":
                 raise
-            await self.loop.run(self.server.probe())
+            await self.loop.run(self.server.probe)
 
     @override
     async def read(
@@ -111,7 +110,7 @@ class PostgresEngine(Engine):
         """
         try:
             async with asyncio.timeout(seconds):
-                return await self.loop.run(self.server.read(whose, work, now=now))
+                return await self.loop.run(partial(self.server.read, whose, work, now=now))
         except TimeoutError:
             raise Refused("timeout") from None
 
@@ -119,17 +118,9 @@ class PostgresEngine(Engine):
     async def write(
         self, namespace: str, work: Work[ResultT], *, size: int = 1, is_patient: bool = False
     ) -> ResultT:
-        # The queue works on another loop, so the future must be one that crosses threads.
-        done: Future[ResultT] = Future()
-        self.loop.call_soon(self._queue.add, namespace, WriteJob(work, done, size))
-
-        waiting = asyncio.wrap_future(done)
-        if not is_patient:
-            await asyncio.wait([waiting], timeout=TURN_SECONDS)
-            if not waiting.done() and done.cancel():
-                raise Refused("busy")
-
-        return await asyncio.shield(waiting)
+        call = WriteCall(work, size)
+        self.loop.call_soon(self._queue.add, namespace, call)
+        return await call.wait(None if is_patient else TURN_SECONDS)
 
     @override
     async def check(self, progress: Callable[[int], None], *, full: bool) -> list[IntegrityFinding]:
@@ -138,9 +129,9 @@ class PostgresEngine(Engine):
         ``full`` changes nothing: the inside of an index is PostgreSQL's own to check (pg_amcheck).
         """
         await self.prepare()
-        loop = LoopThread()
+        loop = LoopThread("abilities-store", "a check of the store")
         try:
-            return await loop.run(self._check(progress))
+            return await loop.run(partial(self._check, progress))
         finally:
             await loop.stop()
 
@@ -162,7 +153,8 @@ class PostgresEngine(Engine):
         if report.damage:
             begin = partial(self.server.long_write, dry_run=dry_run)
             with closing(OriginalsFile(None if dry_run else originals_path)) as originals:
-                await self.loop.run(repair_rows(begin, originals, report, progress, limits))
+                mend = partial(repair_rows, begin, originals, report, progress, limits)
+                await self.loop.run(mend)
 
         return report
 
@@ -185,7 +177,7 @@ class PostgresEngine(Engine):
 
     @override
     async def flush_accesses(self) -> None:
-        await self.loop.run(self._flush_accesses())
+        await self.loop.run(self._flush_accesses)
 
     async def _flush_accesses(self) -> None:
         by_namespace = self._accesses.take()
@@ -221,7 +213,7 @@ class PostgresEngine(Engine):
         if not self.loop.is_started:
             return
 
-        await self.loop.run(self._finish())
+        await self.loop.run(self._finish)
         await self.loop.stop()
 
     async def _finish(self) -> None:

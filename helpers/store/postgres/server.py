@@ -17,7 +17,7 @@ from abilities.helpers.store.postgres.errors import is_conflict, translate_for_r
 from abilities.helpers.store.postgres.pool import Pool, accept_any_host
 from abilities.helpers.store.postgres.transaction import Connection, PostgresTransaction, lock
 from abilities.helpers.store.transaction import Transaction
-from abilities.helpers.turns import TurnSlots
+from abilities.helpers.threads.turns import TurnSlots
 
 ResultT = TypeVar("ResultT")
 

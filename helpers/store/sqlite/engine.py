@@ -7,9 +7,8 @@ snapshot.
 import asyncio
 import logging
 import sqlite3
-import threading
 from collections.abc import Callable
-from contextlib import closing, suppress
+from contextlib import closing
 from functools import partial
 from pathlib import Path
 from typing import TypeVar
@@ -27,10 +26,10 @@ from abilities.helpers.store.sqlite.errors import (
 )
 from abilities.helpers.store.sqlite.file import StoreFile, connect_to_file, has_traces
 from abilities.helpers.store.sqlite.integrity import check_search_index, check_store
-from abilities.helpers.store.sqlite.log import StoreConnection
-from abilities.helpers.store.sqlite.reader import StoreReader, replace_damage
+from abilities.helpers.store.sqlite.reader import StoreReader
 from abilities.helpers.store.sqlite.schema import read_version
-from abilities.helpers.store.sqlite.search import begin_merging, go_on_merging, has_terms
+from abilities.helpers.store.sqlite.search import begin_merging, go_on_merging
+from abilities.helpers.store.sqlite.thread import connect
 from abilities.helpers.store.sqlite.transaction import run
 from abilities.helpers.store.sqlite.writer import StoreWriter
 
@@ -47,28 +46,13 @@ class SqliteEngine(Engine):
 
     def __init__(self, path: Path, language: str) -> None:
         self.file = StoreFile(path, language)
-        self._opening = threading.Lock()
-
-        # One connection per thread, opened and used by it alone.
-        connect = partial(self.connect, writing=False)
-        self.reader = StoreReader(connect, self.file.check_in_place, self._close)
-        self.writer = StoreWriter(self.file, partial(self.connect, writing=True), self._close)
+        self.reader = StoreReader(self.file)
+        self.writer = StoreWriter(self.file)
 
     @property
     @override
     def queue_size(self) -> int:
         return self.reader.queue_size + self.writer.queue_size
-
-    def connect(self, *, writing: bool) -> StoreConnection:
-        """Return a connection to the file as the store's own threads use one. Raises Refused."""
-        # Both threads may be the first to open the file, and it must be created only once.
-        with self._opening:
-            connection = self.file.open(writing=writing)
-
-        if writing:
-            connection.text_factory = replace_damage
-        connection.create_function("has_terms", -1, has_terms, deterministic=True)
-        return connection
 
     @override
     async def prepare(self) -> None:
@@ -166,12 +150,12 @@ class SqliteEngine(Engine):
         return await asyncio.to_thread(self._check, progress, full)
 
     def _check(self, progress: Callable[[int], None], full: bool) -> list[IntegrityFinding]:
-        with closing(self.connect(writing=False)) as connection:
+        with closing(connect(self.file, writing=False)) as connection:
             version, *findings = check_store(connection, progress)
             findings = [version, *self.file.check_side_files(), *findings]
 
         if full:
-            with self.file.lock(), closing(self.connect(writing=True)) as connection:
+            with self.file.lock(), closing(connect(self.file, writing=True)) as connection:
                 findings.append(check_search_index(connection))
 
         return findings
@@ -182,8 +166,3 @@ class SqliteEngine(Engine):
         await self.reader.close()
         await self.writer.close()
         self.file.close()
-
-    def _close(self, connection: StoreConnection) -> None:
-        """Close under the lock, because the last connection to close writes the log back."""
-        with suppress(Refused, OSError), self.file.lock():
-            connection.close()

@@ -4,6 +4,7 @@ import fcntl
 import os
 import secrets
 import sqlite3
+import threading
 import time
 from collections.abc import Generator
 from contextlib import closing, contextmanager
@@ -83,9 +84,15 @@ class StoreFile:
         self._lock_descriptor: int | None = None
         self._identity: tuple[int, int] | None = None  # device and inode of the opened file
         self._is_closing = False
+        self._opening = threading.Lock()
 
     def open(self, *, writing: bool) -> StoreConnection:
         """Return a new connection; create the store if there never was one. Raises Refused."""
+        # Several threads may be the first to open the file, and it must be created only once.
+        with self._opening:
+            return self._open(writing)
+
+    def _open(self, writing: bool) -> StoreConnection:
         try:
             # Readers of an existing store do without the lock file, which may be read-only.
             if self._lock_descriptor is None and (writing or not self.path.exists()):

@@ -5,7 +5,7 @@ import math
 import sqlite3
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from functools import partial
 from typing import TypeVar
 
@@ -15,10 +15,12 @@ from abilities.declarations.faults import Refused
 from abilities.declarations.reasons import Reason
 from abilities.helpers.store.engine import OPERATOR
 from abilities.helpers.store.sqlite.errors import attempt, release_statements
+from abilities.helpers.store.sqlite.file import StoreFile
 from abilities.helpers.store.sqlite.log import StoreConnection
 from abilities.helpers.store.sqlite.schema import check_version
-from abilities.helpers.store.sqlite.thread import StoreThread, ThreadJob
-from abilities.helpers.turns import turn_owner
+from abilities.helpers.store.sqlite.thread import StoreCall, StoreThread, replace_damage
+from abilities.helpers.threads.calls import settle_all
+from abilities.helpers.threads.turns import turn_owner
 
 Result = TypeVar("Result")
 Work = Callable[[sqlite3.Connection], Result]
@@ -40,10 +42,6 @@ OWN_TURN_SECONDS = 1.0
 WATCH_SECONDS = 0.005
 """How often it is looked whether a read is late."""
 
-# No lone surrogates: what no hash covers is shown, and bound to the next statement.
-replace_damage = partial(str, encoding="utf-8", errors="replace")
-"""The text factory that puts a mark in place of each byte that damage has made other than UTF-8."""
-
 
 class ReadingThread(StoreThread):
     """Serves one read after another, and interrupts those that are late.
@@ -54,19 +52,11 @@ class ReadingThread(StoreThread):
     """
 
     def __init__(
-        self,
-        name: str,
-        connect: Callable[[], StoreConnection],
-        check_in_place: Callable[[StoreConnection], None],
-        disconnect: Callable[[StoreConnection], None],
-        *,
-        makes_way: bool = False,
-        is_watched: bool = True,
+        self, name: str, file: StoreFile, *, makes_way: bool = False, is_watched: bool = True
     ) -> None:
-        super().__init__(name, connect, disconnect)
+        super().__init__(name, file)
         self._makes_way = makes_way
         self._is_watched = is_watched
-        self._check_in_place = check_in_place
         self._watcher = threading.Thread(target=self._watch, name=f"{name}-watcher", daemon=True)
         self._is_reading = threading.Event()
         self._is_ended = False
@@ -89,13 +79,13 @@ class ReadingThread(StoreThread):
         )
 
     @override
-    def _run_batch(self, jobs: Iterator[ThreadJob]) -> list[object]:
-        """Run the next job alone."""
+    def _serve(self, call: StoreCall) -> None:
         self._is_reading.set()
         try:
-            return [attempt(lambda: next(jobs).work(self._open()))]
+            result = attempt(lambda: self._do(call, self._open()))
         finally:
             self._is_reading.clear()
+        settle_all([call], [result])
 
     @override
     def _open(self) -> StoreConnection:
@@ -111,7 +101,7 @@ class ReadingThread(StoreThread):
         if time.monotonic() >= deadline:
             raise Refused("timeout")
 
-        self._check_in_place(connection)
+        self._file.check_in_place(connection)
         connection.execute("BEGIN")
         try:
             check_version(connection)
@@ -154,7 +144,7 @@ class ReadingThread(StoreThread):
         seconds = now - self._began_at
         if seconds >= OWN_TURN_SECONDS and self.queue_size > 0:
             return True
-        return seconds >= TURN_SECONDS and self._queue.has_others(*self._whose)
+        return seconds >= TURN_SECONDS and self._thread.queue.has_others(*self._whose)
 
     @override
     def _end(self) -> None:
@@ -192,16 +182,10 @@ class StoreReader:
     Both open the store at its first read. A third one answers pings, whatever the others do.
     """
 
-    def __init__(
-        self,
-        connect: Callable[[], StoreConnection],
-        check_in_place: Callable[[StoreConnection], None],
-        disconnect: Callable[[StoreConnection], None],
-    ) -> None:
-        name, how = "abilities-store-reader", (connect, check_in_place, disconnect)
-        self._first = ReadingThread(name, *how, makes_way=True)
-        self._second = ReadingThread(f"{name}-2", *how)
-        self._pinged = ReadingThread("abilities-store-ping", *how, is_watched=False)
+    def __init__(self, file: StoreFile) -> None:
+        self._first = ReadingThread("abilities-store-reader", file, makes_way=True)
+        self._second = ReadingThread("abilities-store-reader-2", file)
+        self._pinged = ReadingThread("abilities-store-ping", file, is_watched=False)
 
     @property
     def queue_size(self) -> int:

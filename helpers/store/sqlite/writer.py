@@ -1,7 +1,8 @@
 """The writes of an SQLite store: a thread commits all waiting changes together."""
 
 import sqlite3
-from collections.abc import Callable, Iterator, Sequence
+import time
+from collections.abc import Iterator
 from contextlib import suppress
 from functools import partial
 
@@ -14,21 +15,22 @@ from abilities.helpers.store.sqlite.file import StoreFile
 from abilities.helpers.store.sqlite.log import StoreConnection, cut_log
 from abilities.helpers.store.sqlite.schema import check_version
 from abilities.helpers.store.sqlite.search import add_postponed, postpone
-from abilities.helpers.store.sqlite.thread import StoreThread, ThreadJob
+from abilities.helpers.store.sqlite.thread import StoreCall, StoreThread
 from abilities.helpers.store.sqlite.transaction import run, run_in_savepoint
+from abilities.helpers.threads.calls import settle_all
+
+MAX_BATCH = 256
+"""Calls in a batch at most, so that the first one does not wait long for the commit of all."""
+
+BATCH_SECONDS = 0.05
+"""After that long a batch takes no further call: its first caller waits for its end."""
 
 
 class StoreWriter(StoreThread):
     """Does work in savepoints of a transaction, and returns its results once that is committed."""
 
-    def __init__(
-        self,
-        file: StoreFile,
-        connect: Callable[[], StoreConnection],
-        disconnect: Callable[[StoreConnection], None],
-    ) -> None:
-        super().__init__("abilities-store-writer", connect, disconnect)
-        self._file = file
+    def __init__(self, file: StoreFile) -> None:
+        super().__init__("abilities-store-writer", file, writing=True)
         self._damaged = False
         self._must_cut_log = False
         self._accesses = AccessBuffer()
@@ -48,20 +50,44 @@ class StoreWriter(StoreThread):
             self._damaged = True
 
     @override
-    def _run_batch(self, jobs: Iterator[ThreadJob]) -> Sequence[object] | Exception:
-        """Run waiting writes in one transaction, each in a savepoint of its own."""
-        results = attempt(lambda: self._run_in_transaction(jobs))
+    def _serve(self, call: StoreCall) -> None:
+        """Do waiting work in one transaction, each in a savepoint of its own."""
+        taken = [call]
+        results = attempt(lambda: self._run_in_transaction(self._take_batch(taken)))
         self.note_damage(results)
-        return results
 
-    def _run_in_transaction(self, jobs: Iterator[ThreadJob]) -> list[object]:
+        if isinstance(results, Exception):  # those that wait would meet it too
+            while (waiting := self._thread.take_more()) is not None:
+                taken.append(waiting)
+            results = [results] * len(taken)
+
+        settle_all(taken, results)
+
+    def _take_batch(self, taken: list[StoreCall]) -> Iterator[StoreCall]:
+        """Yield the call that was taken, and those that wait, for `BATCH_SECONDS` at most.
+
+        Each is taken only when the one before it is done. So the next one is always of the
+        namespace whose turn it is, and a batch of slow ones is short.
+        """
+        end = time.monotonic() + BATCH_SECONDS
+        yield taken[0]
+
+        while len(taken) < MAX_BATCH and time.monotonic() < end:
+            call = self._thread.take_more()
+            if call is None:
+                break
+
+            taken.append(call)
+            yield call
+
+    def _run_in_transaction(self, calls: Iterator[StoreCall]) -> list[object]:
         if self._damaged:
             raise Refused("corrupted")
 
         connection = self._open()
         with self._file.lock():
             try:
-                return self._commit(connection, jobs)
+                return self._commit(connection, calls)
             except Exception as error:
                 release_statements(error)
                 if connection.in_transaction:
@@ -70,7 +96,7 @@ class StoreWriter(StoreThread):
                     self._save_log(connection)
                 raise
 
-    def _commit(self, connection: StoreConnection, jobs: Iterator[ThreadJob]) -> list[object]:
+    def _commit(self, connection: StoreConnection, calls: Iterator[StoreCall]) -> list[object]:
         self._file.check_in_place(connection)
         connection.execute("BEGIN IMMEDIATE")
         check_version(connection)
@@ -81,7 +107,9 @@ class StoreWriter(StoreThread):
         for namespace, accesses in self._accesses.take().items():
             run(connection, count_accesses, namespace, accesses)
 
-        results = [run_in_savepoint(connection, partial(job.work, connection)) for job in jobs]
+        results = [
+            run_in_savepoint(connection, partial(self._do, call, connection)) for call in calls
+        ]
         add_postponed(connection)
 
         # A change to a file that was moved is not acknowledged, nor one whose log is gone since.

@@ -1,33 +1,43 @@
-"""The items of one call, and the workers that take them: one thread each, of which some may hang.
+"""Run a batch of blocking calls in one hop to a worker thread, even if one of them hangs.
 
-Who changes what, and under which lock:
+The items of a call run one after another on one thread. If an item has not ended after 2 seconds,
+it is answered with a timeout and its thread is left behind; the items that no thread has taken yet
+go on in several fresh threads. All threads are daemons, so that none can keep the process from
+exiting.
 
-=============================  ==========================================  ======================
-what                           is changed by                               under
-=============================  ==========================================  ======================
-a worker's state and item      its `Batch`, through the worker's methods   the batch's lock
-a worker's visit               the worker, on its own thread               no lock: only one does
-a batch's items and results    the `Batch`, on any thread                  the batch's lock
-who is stuck in which place    the `CircuitBreaker`, on any thread         the breaker's lock
-threads and running workers    the `WorkerPool`, on any thread             the pool's lock
-=============================  ==========================================  ======================
-
-A thread that holds a batch's lock may take the breaker's. No other lock is taken while one is held.
+`aiofiles`, with which imports and exports stream, is not used here: it would hop to a thread for
+each ``open``, ``read`` and ``close``, and a hop per file costs three to fourteen times the reading
+of a small file. Its threads cannot be given up either if one of them hangs.
 """
 
+import asyncio
 import logging
 import threading
 import time
 from collections import deque
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
+from functools import partial
 from typing import Any, Generic, Literal, TypeVar, cast
 
 from abilities.declarations.faults import AbilitiesError, Refused
-from abilities.helpers.circuit_breaker import CircuitBreaker, Visit, WorkPlace
+from abilities.helpers.threads.calls import Call
+from abilities.helpers.threads.circuit_breaker import CircuitBreaker, Visit, WorkPlace
+from abilities.helpers.threads.serving import ServingThreads, start_daemon
 
 ITEM_SECONDS = 2.0
 """After that long an item is late, and may be given up."""
+
+CALL_SECONDS = 10.0
+"""After that long every item that is left is answered with a timeout."""
+
+THREADS = 2
+"""Calls that run at the same time; more gain nothing under one interpreter lock. Others queue."""
+
+FAN_OUT = 8
+"""Threads that share the remaining items of a call in which one got stuck."""
+
+_POLL_SECONDS = 0.5  # between looks at a call that no thread works on yet
 
 _log = logging.getLogger("abilities")
 
@@ -63,9 +73,9 @@ class Worker:
     just changed.
     """
 
-    def __init__(self, batch: "AnyBatch", *, pooled: bool) -> None:
+    def __init__(self, batch: "AnyBatch", thread: threading.Thread | None = None) -> None:
         self.batch = batch
-        self.pooled = pooled
+        self.thread = thread  # if it is one of the pool's, whose place another will need
         self.state: WorkerState = "idle"
         self.index: int = -1
         self.deadline: float = time.monotonic() + ITEM_SECONDS
@@ -275,3 +285,124 @@ class Batch(Generic[SessionT, ItemT, ResultT]):
 
 AnyBatch = Batch[Any, Any, Any]
 """A batch of any types: the pool's threads work on all of them."""
+
+
+class WorkerPool:
+    """A few daemon threads that run batches of blocking work for event loops."""
+
+    def __init__(self) -> None:
+        self._threads = ServingThreads("abilities-worker", self._serve, most=THREADS)
+        self._breaker = CircuitBreaker()
+        self._lock = threading.Lock()
+        self._running: set[Worker] = set()
+
+    async def map(
+        self,
+        open_session: Callable[[Worker], AbstractContextManager[SessionT]],
+        function: Callable[[SessionT, ItemT], ResultT],
+        items: Sequence[ItemT],
+    ) -> list[ResultT | Exception]:
+        """Apply ``function(session, item)`` to every item.
+
+        Returns results and exceptions in the items' order. ``open_session(worker)`` is entered
+        once on each thread that takes part. An item that has not ended after 2 s, or 10 s after
+        the call began, yields Refused("timeout"). If the caller is cancelled, threads stop at
+        their next check.
+        """
+        if not items:
+            return []
+
+        call: Call[None, None] = Call(None)
+        wake = partial(call.settle, None)
+        batch = Batch(open_session, function, items, self._breaker, wake)
+        self._threads.put("", batch)  # the calls of all namespaces; their callers take turns
+
+        try:
+            await self._attend(batch, call)
+        finally:
+            batch.close()
+
+        return batch.results
+
+    def count_stuck(self) -> int:
+        """Return how many threads are stuck in a file or folder."""
+        return self._breaker.count_lost()
+
+    def close(self) -> None:
+        """Let idle threads end; a stuck one is left to the end of the process."""
+        self._threads.end()
+
+    async def _attend(self, batch: AnyBatch, call: Call[None, None]) -> None:
+        """Wait until a batch is done, and give up items that get stuck meanwhile."""
+        end = time.monotonic() + CALL_SECONDS
+        timer: asyncio.TimerHandle
+
+        def look_later() -> asyncio.TimerHandle:
+            now = time.monotonic()
+            deadlines = [worker.deadline for worker in batch.list_working()]
+            next_look = min(end, *(deadlines or [now + _POLL_SECONDS]))
+            return call.loop.call_later(max(next_look - now, 0.001), look)
+
+        def look() -> None:
+            nonlocal timer
+            try:
+                self._reclaim_threads()
+                self._threads.start_if_needed()  # the system may have had no room for one before
+                self._rescue(batch, call_is_over=time.monotonic() >= end)
+            finally:
+                timer = look_later()
+
+        timer = look_later()
+        try:
+            await call.wait()
+        finally:
+            timer.cancel()
+
+    def _rescue(self, batch: AnyBatch, *, call_is_over: bool) -> None:
+        """Give up items that are stuck, and let fresh threads take those that wait."""
+        if call_is_over:
+            batch.settle_waiting()
+
+        given_up = 0
+        for worker in batch.list_working():
+            given_up += self._give_up(worker, call_is_over=call_is_over)
+
+        if not given_up:
+            return
+
+        threads = min(FAN_OUT - len(batch.list_working()), batch.waiting)
+        for _ in range(threads):
+            rescue = partial(batch.run, Worker(batch))
+            if start_daemon(rescue, "abilities-rescue") is None:
+                return
+
+    def _reclaim_threads(self) -> None:
+        """Replace threads that are stuck in cancelled calls, to which nobody attends any more."""
+        with self._lock:
+            stuck = [worker for worker in self._running if worker.batch.closed and worker.is_late]
+
+        for worker in stuck:
+            self._give_up(worker)
+
+    def _give_up(self, worker: Worker, *, call_is_over: bool = False) -> bool:
+        """Abandon a worker and replace its thread; whether it was still stuck."""
+        if not worker.batch.give_up(worker, call_is_over=call_is_over):
+            return False
+
+        _log.warning("a file or folder does not answer", extra={"threads": self.count_stuck()})
+        if worker.thread is not None:
+            self._threads.replace(worker.thread)
+
+        return True
+
+    def _serve(self, batch: AnyBatch) -> bool:
+        """Run a batch on a thread of the pool; whether it was abandoned there."""
+        worker = Worker(batch, threading.current_thread())
+        with self._lock:
+            self._running.add(worker)
+
+        batch.run(worker)
+        with self._lock:
+            self._running.discard(worker)
+
+        return worker.state == "abandoned"

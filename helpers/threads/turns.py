@@ -4,10 +4,11 @@ import asyncio
 import math
 import threading
 from collections import OrderedDict, deque
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager
 from contextvars import ContextVar
-from queue import Empty, SimpleQueue
+from functools import partial
+from queue import SimpleQueue
 from typing import Generic, TypeVar
 from weakref import WeakKeyDictionary
 
@@ -80,6 +81,42 @@ class TurnQueue(Generic[Item]):
         return item
 
 
+class TurnLine:
+    """The tasks of one event loop that wait for something, which goes to each in turn."""
+
+    def __init__(self) -> None:
+        self._waiting: TurnQueue[asyncio.Future[None]] = TurnQueue()
+
+    def __len__(self) -> int:
+        return len(self._waiting)
+
+    def join(self, namespace: str = "") -> "asyncio.Future[None]":
+        """Return what is done when it is the turn of the current caller, of a namespace."""
+        turn = asyncio.get_running_loop().create_future()
+        self._waiting.put(namespace, turn)
+        return turn
+
+    def call_next(self) -> bool:
+        """Give the next one that still waits its turn; return False if there is none."""
+        while len(self._waiting):
+            turn = self._waiting.get_nowait()
+            if turn is not None and not turn.done():
+                turn.set_result(None)
+                return True
+
+        return False
+
+
+async def _wait_for(turn: "asyncio.Future[None]", give_back: Callable[[], None]) -> None:
+    """Wait for a turn; give it back if the task is cancelled at the moment when it comes."""
+    try:
+        await turn
+    except asyncio.CancelledError:
+        if turn.done() and not turn.cancelled():
+            give_back()
+        raise
+
+
 LONG_SECONDS = 0.02
 """Work of this length is long: several such pieces at a time delay what others ask for."""
 
@@ -92,13 +129,13 @@ class _OwnSlots:
 
     def __init__(self) -> None:
         self.held = 0
-        self.waiting: deque[asyncio.Future[None]] = deque()
+        self.line = TurnLine()
         self.last_seen = 0.0
         self.last_long = -math.inf
 
     @property
     def is_idle(self) -> bool:
-        return not self.held and not self.waiting
+        return not self.held and not len(self.line)
 
 
 class TurnSlots:
@@ -113,11 +150,11 @@ class TurnSlots:
         self._free = size
         self._most = most
         self._own: OrderedDict[str, _OwnSlots] = OrderedDict()
-        self._waiting: TurnQueue[asyncio.Future[None]] = TurnQueue()
+        self._line = TurnLine()
 
     def __len__(self) -> int:
         """Return how many of those who may hold another slot wait for one."""
-        return len(self._waiting)
+        return len(self._line)
 
     @asynccontextmanager
     async def take(self, namespace: str) -> AsyncGenerator[None]:
@@ -139,32 +176,24 @@ class TurnSlots:
                     own.last_long = own.last_seen
                 self._release()
         finally:
-            own.held -= 1
-            self._admit(own)
+            self._leave(own)
 
     async def _enter(self, own: _OwnSlots) -> None:
         """Wait until a namespace may hold another slot."""
-        turn = asyncio.get_running_loop().create_future()
-        own.waiting.append(turn)
+        turn = own.line.join()
         self._admit(own)
+        await _wait_for(turn, partial(self._leave, own))
 
-        try:
-            await turn
-        except asyncio.CancelledError:
-            if turn.done() and not turn.cancelled():
-                own.held -= 1  # it was admitted at the same moment
-                self._admit(own)
-            raise
+    def _leave(self, own: _OwnSlots) -> None:
+        own.held -= 1
+        self._admit(own)
 
     def _admit(self, own: _OwnSlots) -> None:
         """Let those in who wait for a namespace to hold less."""
         self._forget_absent()
 
-        while own.waiting and own.held < self._find_most(own):
-            turn = own.waiting.popleft()
-            if not turn.done():
-                own.held += 1
-                turn.set_result(None)
+        while own.held < self._find_most(own) and own.line.call_next():
+            own.held += 1
 
     def _find_most(self, own: _OwnSlots) -> int:
         """Return how many slots a namespace may hold now."""
@@ -190,27 +219,12 @@ class TurnSlots:
             self._free -= 1
             return
 
-        turn = asyncio.get_running_loop().create_future()
-        self._waiting.put(namespace, turn)
-        try:
-            await turn
-        except asyncio.CancelledError:
-            if turn.done() and not turn.cancelled():
-                self._release()  # the slot was given at the same moment
-            raise
+        await _wait_for(self._line.join(namespace), self._release)
 
     def _release(self) -> None:
         """Give the slot to the next one who still waits."""
-        while True:
-            try:
-                turn = self._waiting.get_nowait()
-            except Empty:
-                self._free += 1
-                return
-
-            if turn is not None and not turn.done():
-                turn.set_result(None)
-                return
+        if not self._line.call_next():
+            self._free += 1
 
 
 class _Rounds:
@@ -218,7 +232,7 @@ class _Rounds:
 
     def __init__(self) -> None:
         self._is_taken = False
-        self._waiting: TurnQueue[asyncio.Future[None]] = TurnQueue()
+        self._line = TurnLine()
 
     async def take(self) -> None:
         """Return at once if nobody has this round, else when it is the caller's turn."""
@@ -229,23 +243,13 @@ class _Rounds:
             loop.call_soon(self._begin, loop)
             return
 
-        turn = loop.create_future()
-        self._waiting.put("", turn)
-        await turn
+        await self._line.join()
 
     def _begin(self, loop: asyncio.AbstractEventLoop) -> None:
         """Begin a round: give it to the next call that still waits."""
-        while True:
-            try:
-                turn = self._waiting.get_nowait()
-            except Empty:
-                self._is_taken = False
-                return
-
-            if turn is not None and not turn.done():
-                turn.set_result(None)
-                loop.call_soon(self._begin, loop)
-                return
+        self._is_taken = self._line.call_next()
+        if self._is_taken:
+            loop.call_soon(self._begin, loop)
 
 
 _rounds: WeakKeyDictionary[asyncio.AbstractEventLoop, _Rounds] = WeakKeyDictionary()
