@@ -108,12 +108,7 @@ FIGURES = {
     ),
     11: Figure(
         "1,000,000 memories imported, exported and checked in bounded memory",
-        [
-            "tests/stores/test_memory_jsonl.py",
-            "tests/stores/test_transfer.py",
-            "-k",
-            "bounded_however",
-        ],
+        ["tests/stores/test_transfer.py", "-k", "bounded_however"],
         full={"MEMORIES": 1_000_000},
         quick={"MEMORIES": 5_000},
     ),

@@ -3,9 +3,9 @@
 from abilities.declarations.file_read_bulk import FileReadBulkAnswer, FileReadBulkInput
 from abilities.declarations.values import JsonObject
 from abilities.definition import Ability, Context
-from abilities.helpers.gather.files import ask_for_file, gather_files
-from abilities.helpers.gather.items import BatchSources
-from abilities.helpers.gather.sharing import fill_reply
+from abilities.helpers.batch.files import ask_for_file, gather_files
+from abilities.helpers.batch.items import BatchSources
+from abilities.helpers.batch.sharing import fill_reply
 from abilities.helpers.reply.detail import FILE, choose_shape
 from abilities.helpers.reply.encoding import json_bytes
 from abilities.helpers.reply.items import BulkRequest, check_items_size

@@ -3,8 +3,8 @@
 from abilities.declarations.memory_read_bulk import MemoryReadBulkAnswer, MemoryReadBulkInput
 from abilities.declarations.values import JsonObject
 from abilities.definition import Ability, Context
-from abilities.helpers.gather.items import ItemOffer, Leaf, measure_piece
-from abilities.helpers.gather.sharing import fill_reply
+from abilities.helpers.batch.items import ItemOffer, Leaf, measure_piece
+from abilities.helpers.batch.sharing import fill_reply
 from abilities.helpers.memory.helper import MemoryText
 from abilities.helpers.reply.detail import TARGET, choose_shape
 from abilities.helpers.reply.envelope import FoundItem

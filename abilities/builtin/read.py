@@ -22,21 +22,21 @@ from abilities.declarations.read import (
 from abilities.declarations.suggestions import suggest_value
 from abilities.declarations.values import JsonObject, as_object, unwrap_json
 from abilities.definition import Ability, Context
-from abilities.helpers.gather.files import (
+from abilities.helpers.batch.files import (
     ask_for_file,
     gather_files,
     gather_globs,
     gather_search,
     name_glob,
 )
-from abilities.helpers.gather.items import (
+from abilities.helpers.batch.items import (
     AskedItem,
     BatchSources,
     ItemOffer,
     gather_each,
     parse_cursor,
 )
-from abilities.helpers.gather.memories import (
+from abilities.helpers.batch.memories import (
     gather_list,
     gather_memories,
     gather_walk,
@@ -44,8 +44,8 @@ from abilities.helpers.gather.memories import (
     is_walk,
     name_item,
 )
-from abilities.helpers.gather.recalls import gather_recall
-from abilities.helpers.gather.sharing import fill_reply
+from abilities.helpers.batch.recalls import gather_recall
+from abilities.helpers.batch.sharing import fill_reply
 from abilities.helpers.reply.bound import Bound
 from abilities.helpers.reply.detail import ITEM, choose_shape
 from abilities.helpers.reply.encoding import json_size, text_size

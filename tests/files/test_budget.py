@@ -313,7 +313,7 @@ async def test_a_file_that_changes_before_it_is_read_fails_alone_or_is_read(
         return asyncio.sleep(0, {})
 
     # All files have been opened by then, and the large ones are read afterwards.
-    monkeypatch.setattr("abilities.helpers.gather.files.suggest_paths", change_and_suggest)
+    monkeypatch.setattr("abilities.helpers.batch.files.suggest_paths", change_and_suggest)
 
     async with Abilities.open(roots) as abilities:
         payload = await abilities.call("file_read_bulk", {"paths": paths})

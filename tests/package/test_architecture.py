@@ -61,7 +61,7 @@ ALLOWED_IMPORTS: dict[str, tuple[str, ...]] = {
         "helpers.walk",
         "helpers.threads",
     ),
-    "helpers.gather": (
+    "helpers.batch": (
         "declarations",
         "helpers.files",
         "helpers.memory",
@@ -119,7 +119,7 @@ ALLOWED_IMPORTS: dict[str, tuple[str, ...]] = {
         "declarations",
         "definition",
         "helpers.files",
-        "helpers.gather",
+        "helpers.batch",
         "helpers.memory",
         "helpers.reply",
         "helpers.store",
@@ -472,8 +472,8 @@ def test_memory_is_reached_through_its_helper_alone() -> None:
         "abilities.builtin.memory_read_bulk",
         "abilities.definition",
         "abilities.explorer.views",
-        "abilities.helpers.gather.items",
-        "abilities.helpers.gather.memories",
+        "abilities.helpers.batch.items",
+        "abilities.helpers.batch.memories",
         "abilities.helpers.memory.catching_up",
         "abilities.helpers.memory.overview",
     }

@@ -63,7 +63,7 @@ COMMANDS = {
         ["call", "get_memory_stats"],
         OPTIONAL
         | (MODELS - {"abilities.declarations.memories"})
-        | {"abilities.declarations.file_read_bulk", "abilities.helpers.gather", "rich"},
+        | {"abilities.declarations.file_read_bulk", "abilities.helpers.batch", "rich"},
     ),
     "call --pretty": (["call", "get_memory_stats", "--pretty"], OPTIONAL),
 }

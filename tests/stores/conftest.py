@@ -16,10 +16,21 @@ def url(server: str) -> Iterator[str]:
         yield url
 
 
-@pytest.fixture(params=ENGINES)
-def place(request: pytest.FixtureRequest, tmp_path: Path) -> StorePlace:
-    """A place for a store of each engine."""
-    if request.param == "sqlite":
-        return FilePlace(tmp_path / "m.db")
+@pytest.fixture
+def file_place(tmp_path: Path) -> FilePlace:
+    """A place for a store that is a file."""
+    return FilePlace(tmp_path / "m.db")
 
-    return DatabasePlace(request.getfixturevalue("url"), tmp_path)
+
+@pytest.fixture
+def database_place(url: str, tmp_path: Path) -> DatabasePlace:
+    """A place for a store in an empty database."""
+    return DatabasePlace(url, tmp_path)
+
+
+@pytest.fixture(params=ENGINES)
+def place(request: pytest.FixtureRequest) -> StorePlace:
+    """A place for a store of each engine."""
+    name = "file_place" if request.param == "sqlite" else "database_place"
+    chosen: StorePlace = request.getfixturevalue(name)
+    return chosen

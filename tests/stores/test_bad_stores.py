@@ -5,6 +5,7 @@ import os
 import shutil
 import sqlite3
 from collections.abc import Callable, Iterator
+from contextlib import closing
 from pathlib import Path
 from typing import Any, cast
 
@@ -15,8 +16,8 @@ from abilities.declarations.faults import Fault
 from abilities.declarations.reasons import Reason
 from abilities.helpers.store.sqlite import file
 from tests.stores.behaviours import NAMESPACE, put
-from tests.stores.test_stores import find_reason, open_store
 from tests.support.permissions import let_others_enter
+from tests.support.places import FilePlace, find_reason
 from tests.support.stores import store_file
 from tests.support.surfaces import SURFACES, python
 
@@ -160,7 +161,7 @@ def shut(request: pytest.FixtureRequest, read_only: Settings) -> Iterator[Settin
 
 
 async def test_s9_a_store_that_may_not_be_read(shut: Settings) -> None:
-    async with open_store(store_file(shut)) as store:
+    async with FilePlace(store_file(shut)).open() as store:
         for call in (put(store, "n"), store.read_linked(NAMESPACE, "k", 0, 1), store.ping()):
             assert await find_reason(call) == "storage_denied"
 
@@ -168,24 +169,29 @@ async def test_s9_a_store_that_may_not_be_read(shut: Settings) -> None:
 
 
 @pytest.mark.requirement("R3.7.5")
-@pytest.mark.parametrize("damage", ["empty", "text", "cut"])
+@pytest.mark.parametrize("damage", ["empty", "text", "header", "cut", "schema"])
 async def test_s10_a_file_that_is_no_store(ask: Any, one_memory: Settings, damage: str) -> None:
-    raw = store_file(one_memory).read_bytes()
-    store_file(one_memory).write_bytes(
-        {"empty": b"", "text": b"not a database" * 500, "cut": raw[:9000]}[damage]
-    )
-    before = store_file(one_memory).read_bytes()
+    file = store_file(one_memory)
+    raw = file.read_bytes()
+    spoilt = {
+        "empty": b"",
+        "text": b"not a database" * 500,
+        "header": b"\0" * 100 + raw[100:],
+        "cut": raw[:9000],
+        "schema": raw.replace(b"CREATE TABLE memories", b"CREATE TABL\xf3 memories"),
+    }
+    file.write_bytes(spoilt[damage])
+
     for call in (READ, WALK, QUERY, STORE):
         assert await ask(one_memory, call) == "corrupted"
 
-    assert store_file(one_memory).read_bytes() == before
+    assert file.read_bytes() == spoilt[damage]
 
 
 async def test_s11_a_newer_schema(ask: Any, one_memory: Settings) -> None:
-    with sqlite3.connect(store_file(one_memory)) as connection:
+    with closing(sqlite3.connect(store_file(one_memory))) as connection:
         connection.execute("PRAGMA user_version = 99")
 
-    connection.close()
     before = store_file(one_memory).read_bytes()
     for call in (READ, WALK, QUERY, STORE):
         assert await ask(one_memory, call) == "schema_too_new"

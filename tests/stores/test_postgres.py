@@ -4,8 +4,8 @@ import asyncio
 import json
 import random
 import re
-from collections.abc import AsyncIterator, Iterator, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import Iterator, Sequence
+from contextlib import AbstractAsyncContextManager
 from functools import partial
 from pathlib import Path
 from typing import Any, cast
@@ -14,10 +14,8 @@ from uuid import uuid4
 
 import psycopg
 import pytest
-from click.testing import CliRunner
 
 from abilities import Abilities, Settings
-from abilities.cli.main import main
 from abilities.declarations.faults import Refused
 from abilities.declarations.reasons import FAULTS, SHOWN_REASONS, Reason
 from abilities.helpers.store.model import LinkRecord, StoredMemory, hash_values
@@ -29,19 +27,19 @@ from abilities.helpers.store.transaction import Transaction
 from abilities.helpers.walk import WalkLimits
 from tests.memories import test_memories
 from tests.stores.behaviours import NAMESPACE, put
-from tests.stores.test_stores import KILLS, find_reason
+from tests.stores.test_stores import KILLS, list_lost
 from tests.support import postgres
 from tests.support.file_cases import Row
-from tests.support.forked import Forked
 from tests.support.measurements import reached
 from tests.support.memory_cases import MEMORY_STORE_ROWS
-from tests.support.places import find_damage
+from tests.support.places import DatabasePlace, FilePlace, find_damage, find_reason
 from tests.support.plugins import TAME, install, read_through_the_context
 from tests.support.sample_files import make_roots
-from tests.support.surfaces import Through, calls_through, environment
+from tests.support.surfaces import Through, calls_through
 from tests.support.tier import size
 from tests.support.trips import count_trips
 from tests.support.waiting import GIVE_UP_SECONDS, wait_until
+from tests.support.writers import link_once, start, write_for_ever
 
 NEVER = 3600.0
 """Seconds that no test takes: a limit that is not reached."""
@@ -91,13 +89,8 @@ def tamper(settings: Settings, statement: str, *values: Any) -> None:
             )
 
 
-@asynccontextmanager
-async def open_store(url: str, **options: Any) -> AsyncIterator[PostgresStore]:
-    store = PostgresStore(url, **options)
-    try:
-        yield store
-    finally:
-        await store.close()
+def open_store(url: str) -> AbstractAsyncContextManager[PostgresStore]:
+    return DatabasePlace(url, Path.cwd()).open()
 
 
 async def test_a_change_whose_batch_fails_for_an_unforeseen_reason_is_tried_alone(url: str) -> None:
@@ -180,22 +173,13 @@ async def test_a_page_of_an_export_takes_few_round_trips(
 
 
 async def test_several_processes_at_once_make_one_schema(url: str) -> None:
-    code = (
-        "import asyncio, sys\n"
-        "from tests.stores.behaviours import put\n"
-        "from abilities.helpers.store.postgres.store import PostgresStore\n"
-        "async def main():\n"
-        "    store = PostgresStore(sys.argv[1])\n"
-        "    await put(store, 'k', links=[(sys.argv[2], 0.5)])\n"
-        "    await store.close()\n"
-        "asyncio.run(main())\n"
-    )
-    running = [Forked(code, url, f"t{n}") for n in range(SCHEMA_MAKERS)]
+    running = [start(link_once, url, f"t{n}") for n in range(SCHEMA_MAKERS)]
     for process in running:
         assert await asyncio.to_thread(process.wait) == 0
 
     async with open_store(url) as store:
-        assert (await store.read_linked(NAMESPACE, "k", 0, 20)).links_total == SCHEMA_MAKERS
+        found = await store.read_linked(NAMESPACE, "shared", 0, 20)
+        assert found.links_total == SCHEMA_MAKERS
 
 
 def test_every_data_tables_keys_begin_with_the_namespace(url: str) -> None:
@@ -333,24 +317,7 @@ async def test_the_loss_of_a_leader_loses_no_acknowledged_change() -> None:
             await wait_until(lambda: len(acknowledged) >= before + 100)
             stopping.set()
             await asyncio.gather(*writers)
-            memories = await store.read(NAMESPACE, acknowledged)
-
-            assert [memory for memory in memories if isinstance(memory, Exception)] == []
-
-
-WRITER = """
-import asyncio, sys
-from tests.stores.behaviours import put
-from abilities.helpers.store.postgres.store import PostgresStore
-async def main():
-    store, name = PostgresStore(sys.argv[1]), sys.argv[2]
-    async def write(n):
-        await put(store, f"{name}-{n}", links=[(f"{name}-{n - 1}", 0.5)], tags=["t"])
-        print(n, flush=True)
-    for n in range(0, 10**6, 8):
-        await asyncio.gather(*(write(n + m) for m in range(8)))
-asyncio.run(main())
-"""
+            assert await list_lost(store, acknowledged) == []
 
 
 async def test_no_acknowledged_change_is_lost_to_kill_9() -> None:
@@ -359,7 +326,7 @@ async def test_no_acknowledged_change_is_lost_to_kill_9() -> None:
     with postgres.started("fsync=on") as node:
         for round_ in range(ROUNDS):
             names = [f"r{round_}w{worker}" for worker in range(2)]
-            writers = [Forked(WRITER, node.url, name) for name in names]
+            writers = [start(write_for_ever, node.url, name) for name in names]
             for name, writer in zip(names, writers, strict=True):
                 acknowledged |= {f"{name}-{int(writer.stdout.readline())}" for _ in range(10)}
 
@@ -374,14 +341,8 @@ async def test_no_acknowledged_change_is_lost_to_kill_9() -> None:
                 acknowledged |= {f"{name}-{n}" for n in output.decode().split("\n")[:-1]}
         assert len(acknowledged) >= 20 * ROUNDS
         async with open_store(node.url) as store:
-            keys = sorted(acknowledged)
-            memories = zip(keys, await store.read(NAMESPACE, keys), strict=True)
-
-            assert [key for key, memory in memories if isinstance(memory, Exception)] == []
-
-            findings = await store.check(lambda _: None, full=True)
-
-            assert {finding.state for finding in findings} <= {"sound", "note"}
+            assert await list_lost(store, acknowledged) == []
+            assert await find_damage(store) == []
 
     rounds = f"PostgreSQL, {ROUNDS} rounds, of writers and server"
     reached(5, f"{rounds}: {len(acknowledged):,} acknowledged, 0 lost")
@@ -558,8 +519,7 @@ async def test_renames_share_a_transaction_and_fail_alone(url: str) -> None:
         versions = {memory.row.version for memory in memories if isinstance(memory, StoredMemory)}
         assert versions == set(range(21, 31)), "what was refused took no version"
 
-        findings = await store.check(lambda _: None, full=True)
-        assert {finding.state for finding in findings} <= {"sound", "note"}
+        assert await find_damage(store) == []
 
 
 async def test_an_error_that_arrives_late_fails_its_change_alone(url: str) -> None:
@@ -651,46 +611,30 @@ async def test_search_is_right_without_an_index_too(
 
 
 def test_a_store_moves_between_a_file_and_a_database_without_loss(
-    roots: Settings, tmp_path: Path
+    database_place: DatabasePlace, tmp_path: Path
 ) -> None:
     """Export, import and export again, both ways: the same bytes; and a check finds both sound."""
-    file = roots.model_copy(update={"store_url": f"sqlite:///{tmp_path}/memory.db"})
-    asyncio.run(_fill_store(file))
+    file, back = FilePlace(tmp_path / "memory.db"), FilePlace(tmp_path / "back.db")
+    asyncio.run(_fill_store(make_roots(tmp_path).model_copy(update={"store_url": file.url})))
+    exported = file.export()
 
-    def run(settings: Settings, *command: str) -> Any:
-        done = CliRunner().invoke(main, list(command), env=environment(settings))
+    assert "60 added" in database_place.run("import", "-", stdin=exported).stderr
+    assert "60 unchanged" in database_place.run("import", "-", stdin=exported).stderr
+    assert database_place.export() == exported
+    assert back.run("import", "-", stdin=exported).exit_code == 0
+    assert back.export() == exported
 
-        assert done.exit_code == 0, done.output
-
-        return done
-
-    run(file, "export", "--no-history", str(tmp_path / "one"))
-
-    assert "60 added" in run(roots, "import", str(tmp_path / "one")).stderr
-    assert "60 unchanged" in run(roots, "import", str(tmp_path / "one")).stderr
-
-    run(roots, "export", "--no-history", str(tmp_path / "two"))
-
-    assert (tmp_path / "one").read_bytes() == (tmp_path / "two").read_bytes()
-
-    back = file.model_copy(update={"store_url": f"sqlite:///{tmp_path}/back.db"})
-    run(back, "import", str(tmp_path / "two"))
-
-    assert run(back, "export", "--no-history").stdout_bytes == (tmp_path / "one").read_bytes()
-
-    for settings in (file, roots, back):
-        findings = json.loads(run(settings, "check", "--json").stdout)
+    for place in (file, database_place, back):
+        findings = json.loads(place.run("check", "--json").stdout)
         assert {finding["state"] for finding in findings} <= {"sound", "note"}
         assert len(findings) >= 6
 
-    for command in ("backup", "restore"):
-        arguments = [command, str(tmp_path / ("new" if command == "backup" else "one"))]
-        refused = CliRunner().invoke(main, arguments, env=environment(roots))
+    copy = tmp_path / "one"
+    copy.write_bytes(exported)
+    backup = ("backup", tmp_path / "new")
+    for command in (backup, ("restore", copy), ("backup", tmp_path, "--keep", "7")):
+        refused = database_place.run(*command)
         assert refused.exit_code == 1 and "pg_dump" in refused.stderr
-
-    arguments = ["backup", str(tmp_path), "--keep", "7"]
-    refused = CliRunner().invoke(main, arguments, env=environment(roots))
-    assert refused.exit_code == 1 and "pg_dump" in refused.stderr
 
 
 async def _fill_store(settings: Settings) -> None:

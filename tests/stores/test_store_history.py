@@ -16,7 +16,6 @@ from uuid import uuid4
 import psycopg
 import pytest
 
-from abilities.declarations.faults import Refused
 from abilities.helpers.search.recall import RecallRequest
 from abilities.helpers.search.terms import Language, split_question
 from abilities.helpers.store import changing
@@ -32,12 +31,13 @@ from abilities.helpers.store.transaction import Transaction
 from abilities.helpers.walk import WalkLimits
 from tests.stores.behaviours.steps import NAMESPACE, expect_stored, plan, put
 from tests.stores.test_postgres import open_store as open_database
-from tests.stores.test_stores import find_reason, open_store
+from tests.stores.test_stores import open_store
 from tests.support.forked import Forked
 from tests.support.permissions import let_others_enter
-from tests.support.places import StorePlace, find_damage, list_cases
+from tests.support.places import StorePlace, find_damage, find_reason, list_cases
 from tests.support.tier import size
 from tests.support.waiting import GIVE_UP_SECONDS
+from tests.support.writers import BATCH, count_up, start, store_and_delete, store_batches
 
 PROCESSES = size("ABILITIES_HISTORY_PROCESSES", quick=4, full=8)
 CONDITIONAL = {
@@ -55,65 +55,6 @@ A = MemoryName(key="a")
 DAY = "2026-01-{:02}T00:00:00.000Z"
 SOON = "2026-01-01T12:00:00.000Z"
 PAST = "2020-01-01T00:00:00.000Z"
-
-PREFACE = """
-import asyncio, sys
-from abilities.declarations.faults import Refused
-from abilities.helpers.store.changes import Change
-from abilities.helpers.store.opening import open_store
-from tests.stores.behaviours.steps import NAMESPACE, plan
-"""
-
-# Counts up a number in one memory; says after how many conflicts each update was made.
-COUNTER = f"""{PREFACE}
-async def main(url, number):
-    store = open_store(url)
-    for _ in range(int(number)):
-        conflicts = 0
-        while True:
-            (memory,) = await store.read(NAMESPACE, ["shared"])
-            fields, version = {{"content": str(int(memory.row.content) + 1)}}, memory.row.version
-            change = plan("update", "shared", fields=fields, if_version=version)
-            try:
-                await store.change(NAMESPACE, change)
-                break
-            except Refused as refused:
-                assert refused.reason == "version_conflict", refused
-                conflicts += 1
-        print(conflicts, flush=True)
-    await store.close()
-asyncio.run(main(*sys.argv[1:]))
-"""
-
-# Stores batches of memories; says the number of each one that was acknowledged.
-BATCHES = f"""{PREFACE}
-async def main(url, size, number):
-    store, number = open_store(url), int(number)
-    while True:
-        changes = []
-        for n in range(int(size)):
-            fields = {{"type": "core", "content": "x" * (n * 100 + 1)}}
-            changes.append(plan("store", f"{{number}}-{{n}}", fields=fields))
-        outcomes = await store.change_many(NAMESPACE, changes, atomic=True)
-        assert not any(isinstance(outcome, Exception) for outcome in outcomes), outcomes
-        print(number, flush=True)
-        number += 1
-asyncio.run(main(*sys.argv[1:]))
-"""
-BATCH = 20
-
-# Stores memories, and changes and deletes some of the earlier ones.
-WRITER = f"""{PREFACE}
-async def main(url, name, number):
-    store = open_store(url)
-    for n in range(int(number)):
-        await store.change(NAMESPACE, plan("store", f"{{name}}-{{n}}"))
-        if n % 5 == 4:
-            await store.change(NAMESPACE, plan("store", f"{{name}}-{{n - 1}}", caller="again"))
-            await store.change(NAMESPACE, plan("delete", f"{{name}}-{{n - 2}}"))
-    await store.close()
-asyncio.run(main(*sys.argv[1:]))
-"""
 
 
 async def run_all(processes: Iterable[Forked]) -> list[bytes]:
@@ -150,7 +91,7 @@ async def test_no_conditional_update_of_several_processes_is_lost(place: StorePl
     async with place.open() as store:
         await put(store, "shared", content="0")
 
-    outputs = await run_all([Forked(COUNTER, place.url, each) for _ in range(PROCESSES)])
+    outputs = await run_all([start(count_up, place.url, "", each) for _ in range(PROCESSES)])
 
     conflicts = sum(int(line) for output in outputs for line in output.split())
     assert conflicts > 0, "the processes met each other"
@@ -171,7 +112,7 @@ async def test_a_batch_that_is_killed_is_there_or_not_at_all(place: StorePlace) 
         await put(store, "first")
 
     for round_ in range(KILLS):
-        process = Forked(BATCHES, place.url, BATCH, round_ * 1_000_000)
+        process = start(store_batches, place.url, "", round_ * 1_000_000)
         acknowledged.add(int(process.stdout.readline()))
         time.sleep(chance.random() * 0.1)  # so that each round is killed at another moment
         process.send_signal(signal.SIGKILL)
@@ -192,34 +133,6 @@ async def test_a_batch_that_is_killed_is_there_or_not_at_all(place: StorePlace) 
         assert await find_damage(store) == []
         page = await store.read_changes(NAMESPACE, 0, 1_000_000)
         assert len(page.changes) == len(lines), "each has its entry"
-
-
-async def test_a_refused_change_of_a_batch_leaves_nothing_behind(place: StorePlace) -> None:
-    async with place.open() as store:
-        await put(store, "a", content="before")
-        changes = [
-            Change("update", DAY.format(2), key="a", fields={"content": "after"}),
-            Change("update", DAY.format(2), key="a", fields={"content": "x"}, if_version=99),
-            Change("delete", DAY.format(2), key="missing"),
-        ]
-
-        together = await store.change_many(NAMESPACE, changes, atomic=True)
-        assert [find_refusal(outcome) for outcome in together] == [
-            "rolled_back",
-            "version_conflict",
-            "rolled_back",
-        ]
-        assert await list_versions(store, "a") == [1]
-
-        apart = await store.change_many(NAMESPACE, changes, atomic=False)
-        refusals = [find_refusal(outcome) for outcome in apart]
-        assert refusals == ["", "version_conflict", "memory_not_found"]
-        assert await list_versions(store, "a") == [2, 1], "what is refused takes no version"
-        assert await find_damage(store) == []
-
-
-def find_refusal(outcome: WriteResult | Exception) -> str:
-    return outcome.reason if isinstance(outcome, Refused) else ""
 
 
 async def test_changes_of_one_call_share_a_transaction(url: str) -> None:
@@ -605,7 +518,7 @@ async def test_who_follows_the_changes_misses_none_of_several_writers(place: Sto
     """Versions come in their order, and lead to what is there."""
     async with place.open() as store:
         await put(store, "first")
-        writers = [Forked(WRITER, place.url, f"w{n}", FOLLOWED) for n in range(PROCESSES)]
+        writers = [start(store_and_delete, place.url, f"w{n}", FOLLOWED) for n in range(PROCESSES)]
         since, copy = 0, dict[str, tuple[str, int]]()
 
         is_writing = True

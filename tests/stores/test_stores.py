@@ -11,7 +11,7 @@ import sqlite3
 import threading
 import time
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable
-from contextlib import asynccontextmanager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from pathlib import Path
 from typing import Any, get_args
 from uuid import UUID, uuid4
@@ -33,17 +33,18 @@ from abilities.helpers.store.sqlite.transaction import run
 from abilities.helpers.transfer.export_lines import format_line, parse_line
 from tests.stores import behaviours
 from tests.stores.behaviours import NAMESPACE, put
-from tests.support.forked import Forked
 from tests.support.graphs import Graph, make_random_graph
 from tests.support.measurements import reached
-from tests.support.places import StorePlace, find_damage
+from tests.support.places import FilePlace, StorePlace, find_damage
+from tests.support.places import find_reason as find_reason
 from tests.support.tier import size
 from tests.support.waiting import GIVE_UP_SECONDS
 from tests.support.walk_oracles import describe, expect_by_recursion
+from tests.support.writers import link_for_seconds, start, write_for_ever
 
 GRAPHS = size("ABILITIES_GRAPHS", quick=10, full=60)
 KILLS = size("ABILITIES_KILLS", quick=3, full=20)
-WRITING = str(size("ABILITIES_WRITING", quick=1, full=3))
+WRITING = size("ABILITIES_WRITING", quick=1, full=3)
 PROCESSES = size("ABILITIES_PROCESSES", quick=2, full=8)
 CHANGES = size("ABILITIES_CHANGES", quick=50, full=300)
 """Changes at once, one of which is impossible."""
@@ -52,13 +53,8 @@ FLIPS = size("ABILITIES_FLIPS", quick=25, full=80)
 NOW = "2026-01-01T00:00:00.000Z"
 
 
-@asynccontextmanager
-async def open_store(path: Path) -> AsyncGenerator[SqliteStore]:
-    store = SqliteStore(path)
-    try:
-        yield store
-    finally:
-        await store.close()
+def open_store(path: Path) -> AbstractAsyncContextManager[SqliteStore]:
+    return FilePlace(path).open()
 
 
 @pytest.mark.parametrize("behaviour", behaviours.BEHAVIOURS, ids=lambda given: given.__name__)
@@ -67,6 +63,7 @@ async def test_a_store_behaves(
 ) -> None:
     async with place.open() as store:
         await behaviour(store)
+        assert await find_damage(store) == []
 
 
 async def test_the_search_index_finds_what_a_scan_finds(
@@ -95,125 +92,69 @@ async def test_a_check_notices_a_store_that_loses_a_change(tmp_path: Path) -> No
         await behaviours.check(open_forgetful)
 
 
-async def find_reason(work: Any) -> str:
-    """Return why some work is refused, or "done"."""
-    try:
-        await work
-    except Refused as error:
-        return error.reason
-
-    return "done"
-
-
 async def fill_store(path: Path, count: int = 3) -> None:
     async with open_store(path) as store:
         for n in range(count):
             await put(store, f"k{n}", links=[(f"k{n + 1}", 0.5)], tags=["t"])
 
 
-async def test_s7_a_foreign_lock_makes_it_busy_not_wrong(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+async def test_s7_the_transaction_of_another_program_makes_it_busy_not_wrong(
+    file_place: FilePlace, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(file, "BUSY_SECONDS", 0.3)
-    path = tmp_path / "m.db"
-    await fill_store(path)
-    lock = os.open(f"{path}-lock", os.O_RDWR)
-    fcntl.flock(lock, fcntl.LOCK_EX)
+    await fill_store(file_place.path)
+    async with file_place.open() as store:
+        with file_place.connect() as other:
+            other.execute("BEGIN IMMEDIATE")
+            assert await find_reason(put(store, "k10")) == "busy"
+            reading = store.read_linked(NAMESPACE, "k1", 0, 1)
+            assert await find_reason(reading) == "done", "reads go on"
 
-    store = SqliteStore(path)
-
-    assert await find_reason(put(store, "k9")) == "busy"
-
-    fcntl.flock(lock, fcntl.LOCK_UN)
-
-    assert await find_reason(put(store, "k9")) == "done"
-
-    with sqlite3.connect(path, isolation_level=None) as other:
-        other.execute("BEGIN IMMEDIATE")
-        assert await find_reason(put(store, "k10")) == "busy"
-        assert await find_reason(store.read_linked(NAMESPACE, "k9", 0, 1)) == "done", "reads go on"
-
-    other.close()
-
-    assert await find_reason(put(store, "k10")) == "done"
-
-    await store.close()
-    os.close(lock)
+        assert await find_reason(put(store, "k10")) == "done"
 
 
-async def test_s8_a_full_disk_refuses_the_write_and_keeps_the_rest(tmp_path: Path) -> None:
-    path = tmp_path / "m.db"
-    await fill_store(path)
-    store = SqliteStore(path)
-    await put(store, "k1")
+async def test_s8_a_full_disk_refuses_the_write_and_keeps_the_rest(file_place: FilePlace) -> None:
+    async with file_place.open() as store:
+        await put(store, "k1")
+        connection = store.engine.writer.connection
+        assert connection is not None
+        (pages,) = connection.execute("PRAGMA page_count").fetchone()
+        connection.execute(f"PRAGMA max_page_count = {pages}")
 
-    connection = store.engine.writer.connection
-    assert connection is not None
+        outcomes = [await find_reason(put(store, f"big{n}", content="x" * 5000)) for n in range(30)]
 
-    (pages,) = connection.execute("PRAGMA page_count").fetchone()
-    connection.execute(f"PRAGMA max_page_count = {pages}")
-    outcomes = [await find_reason(put(store, f"big{n}", content="x" * 5000)) for n in range(30)]
-
-    assert "storage_full" in outcomes
-    assert await find_reason(store.read_linked(NAMESPACE, "k1", 0, 1)) == "done"
-
-    kept = [f"big{n}" for n, outcome in enumerate(outcomes) if outcome == "done"]
-
-    assert all(isinstance(memory, StoredMemory) for memory in await store.read(NAMESPACE, kept))
-
-    await store.close()
+        assert "storage_full" in outcomes
+        assert await find_reason(store.read_linked(NAMESPACE, "k1", 0, 1)) == "done"
+        kept = [f"big{n}" for n, outcome in enumerate(outcomes) if outcome == "done"]
+        assert await list_lost(store, kept) == []
 
 
-@pytest.mark.parametrize("damage", ["empty", "text", "header", "cut", "schema", "foreign"])
-async def test_s10_a_file_that_is_no_store_is_refused_and_left_untouched(
-    damage: str, tmp_path: Path
+async def test_s10_a_database_of_something_else_is_refused_and_left_untouched(
+    file_place: FilePlace,
 ) -> None:
-    path = tmp_path / "m.db"
-    if damage == "foreign":
-        with sqlite3.connect(path) as other:
-            other.execute("CREATE TABLE theirs (x)")
-        other.close()
-    else:
-        await fill_store(path, 50)
-        raw = path.read_bytes()
-        spoilt = {
-            "empty": b"",
-            "text": b"not a database" * 500,
-            "header": b"\0" * 100 + raw[100:],
-            "cut": raw[:9000],
-        }
-        spoilt["schema"] = raw.replace(b"CREATE TABLE memories", b"CREATE TABL\xf3 memories")
-        path.write_bytes(spoilt[damage])
+    with file_place.connect() as other:
+        other.execute("CREATE TABLE theirs (x)")
+    before = file_place.path.read_bytes()
 
-    before = path.read_bytes()
-    store = SqliteStore(path)
-    reads = {
-        await find_reason(store.query(NAMESPACE, Query(limit=50))),
-        await find_reason(put(store, "new")),
-    }
+    async with file_place.open() as store:
+        assert await find_reason(store.query(NAMESPACE, Query(limit=50))) == "corrupted"
+        assert await find_reason(put(store, "new")) == "corrupted"
 
-    assert reads == {"corrupted"}
-
-    await store.close()
-
-    assert path.read_bytes() == before
+    assert file_place.path.read_bytes() == before
 
 
 @pytest.mark.parametrize("side", SIDES)
-async def test_a_page_of_links_is_one_range_of_an_index(side: Side, tmp_path: Path) -> None:
+async def test_a_page_of_links_is_one_range_of_an_index(side: Side, file_place: FilePlace) -> None:
     """So a page costs the same however many links a memory has."""
-    path = tmp_path / "m.db"
-    await fill_store(path)
+    await fill_store(file_place.path)
     sent: list[str] = []
 
-    with sqlite3.connect(path) as connection:
+    with file_place.connect() as connection:
         connection.set_trace_callback(sent.append)
         run(connection, lambda transaction: BestLinks(transaction, "n").fetch_page(side, "k", 1))
         connection.set_trace_callback(None)
         (statement,) = [text for text in sent if "FROM links" in text]
         plan = connection.execute(f"EXPLAIN QUERY PLAN {statement}").fetchall()
-
-    connection.close()
 
     assert len(plan) == 1 and "SEARCH l USING" in plan[0][-1] and "(namespace=? AND" in plan[0][-1]
 
@@ -253,15 +194,11 @@ async def test_no_more_accesses_are_counted_than_an_import_takes(place: StorePla
         assert parse_line(format_line(counted)).access_count == MAX_ACCESS_COUNT
 
 
-async def test_a_text_that_is_not_utf8_fails_alone_each_time(tmp_path: Path) -> None:
-    path = tmp_path / "m.db"
-    await fill_store(path)
-    with sqlite3.connect(path) as connection:
-        connection.execute("UPDATE memories SET summary = CAST(x'ff' AS TEXT) WHERE key = 'k1'")
+async def test_a_text_that_is_not_utf8_fails_alone_each_time(file_place: FilePlace) -> None:
+    await fill_store(file_place.path)
+    file_place.tamper("UPDATE memories SET summary = CAST(x'ff' AS TEXT) WHERE key = 'k1'")
 
-    connection.close()
-
-    async with open_store(path) as store:
+    async with file_place.open() as store:
         for _ in range(2):
             page = await store.query(NAMESPACE, Query())
             read = [one.row.key for one in page.memories if isinstance(one, StoredMemory)]
@@ -272,16 +209,14 @@ async def test_a_text_that_is_not_utf8_fails_alone_each_time(tmp_path: Path) -> 
             )
 
 
-async def test_a_damaged_link_stays_damaged_if_its_rank_changes(tmp_path: Path) -> None:
-    path = tmp_path / "m.db"
-    await fill_store(path)
-    with sqlite3.connect(path) as connection:
-        connection.execute("UPDATE links SET type = CAST(x'ff' AS TEXT) WHERE source = 'k0'")
-        connection.execute("UPDATE links SET weight = 0.1 WHERE source = 'k1'")
+async def test_a_damaged_link_stays_damaged_if_its_rank_changes(file_place: FilePlace) -> None:
+    await fill_store(file_place.path)
+    file_place.tamper(
+        "UPDATE links SET type = CAST(x'ff' AS TEXT) WHERE source = 'k0'",
+        "UPDATE links SET weight = 0.1 WHERE source = 'k1'",
+    )
 
-    connection.close()
-
-    async with open_store(path) as store:
+    async with file_place.open() as store:
         for key in ("k1", "k2"):
             await put(store, key, memory_score=0.1)
 
@@ -437,7 +372,7 @@ ENDLESS = """
 
 
 async def test_a_read_ends_in_time_and_others_go_on_meanwhile(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    file_place: FilePlace, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(store_module, "READ_SECONDS", 5.0)
     monkeypatch.setattr(reader, "OWN_TURN_SECONDS", 0.2)
@@ -445,7 +380,7 @@ async def test_a_read_ends_in_time_and_others_go_on_meanwhile(
     def read_for_ever(connection: sqlite3.Connection) -> object:
         return connection.execute(ENDLESS).fetchone()
 
-    async with open_store(tmp_path / "m.db") as store:
+    async with file_place.open() as store:
         await put(store, "k")
         endless = [
             asyncio.create_task(find_reason(store.engine.reader.run(NAMESPACE, read_for_ever, 5.0)))
@@ -466,8 +401,9 @@ async def test_a_read_ends_in_time_and_others_go_on_meanwhile(
 
 
 async def test_a_read_that_takes_longer_than_its_turn_is_answered_all_the_same(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    file_place: FilePlace, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """It takes no new thread and no new descriptor: a process has them since its first read."""
     monkeypatch.setattr(reader, "TURN_SECONDS", 0.0)
     threads: list[str] = []
 
@@ -477,29 +413,7 @@ async def test_a_read_that_takes_longer_than_its_turn_is_answered_all_the_same(
             connection.execute(ENDLESS)
         return "slow"
 
-    async with open_store(tmp_path / "m.db") as store:
-        await put(store, "k")
-        slow = asyncio.create_task(store.engine.reader.run(NAMESPACE, read_slowly_at_first, 5.0))
-        await asyncio.sleep(0)  # it is queued first
-
-        assert await find_reason(store.read_linked("another", "k", 0, 1)) == "memory_not_found"
-        assert await slow == "slow"
-        assert len(set(threads)) == 2
-
-
-async def test_a_long_read_takes_neither_a_new_thread_nor_a_new_descriptor(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """A process has what it needs from its first read on, whatever it is asked later."""
-    monkeypatch.setattr(reader, "TURN_SECONDS", 0.0)
-    threads: list[str] = []
-
-    def read_slowly_at_first(connection: sqlite3.Connection) -> None:
-        threads.append(threading.current_thread().name)
-        if len(threads) == 1:
-            connection.execute(ENDLESS)
-
-    async with open_store(tmp_path / "m.db") as store:
+    async with file_place.open() as store:
         await put(store, "k")
         await store.read(NAMESPACE, ["k"])
         threads_before = set(threading.enumerate())
@@ -507,21 +421,21 @@ async def test_a_long_read_takes_neither_a_new_thread_nor_a_new_descriptor(
 
         slow = asyncio.create_task(store.engine.reader.run(NAMESPACE, read_slowly_at_first, 5.0))
         await asyncio.sleep(0)  # it is queued first
-        await store.read("another", ["k"])
-        await slow
 
+        assert await find_reason(store.read_linked("another", "k", 0, 1)) == "memory_not_found"
+        assert await slow == "slow"
         assert threads == ["abilities-store-reader", "abilities-store-reader-2"]
         assert set(threading.enumerate()) <= threads_before
         assert len(os.listdir("/proc/self/fd")) <= descriptors_before
 
 
 async def test_a_read_from_a_disk_that_hangs_is_answered_too(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    file_place: FilePlace, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(store_module, "READ_SECONDS", 0.3)
     answered = threading.Event()
 
-    async with open_store(tmp_path / "m.db") as store:
+    async with file_place.open() as store:
         await put(store, "k")
 
         assert (
@@ -533,9 +447,9 @@ async def test_a_read_from_a_disk_that_hangs_is_answered_too(
 
 
 async def test_an_unforeseen_error_is_logged_with_its_cause(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
+    file_place: FilePlace, caplog: pytest.LogCaptureFixture
 ) -> None:
-    async with open_store(tmp_path / "m.db") as store:
+    async with file_place.open() as store:
         await put(store, "k")
         assert store.engine.writer.connection is not None
         store.engine.writer.connection.execute(
@@ -555,66 +469,48 @@ def replace(path: Path) -> None:
 
 @pytest.mark.parametrize("how", [move, Path.unlink, replace])
 async def test_s12_a_store_that_is_moved_while_open_acknowledges_nothing(
-    how: Callable[[Path], object], tmp_path: Path
+    how: Callable[[Path], object], file_place: FilePlace
 ) -> None:
-    path = tmp_path / "m.db"
-    async with open_store(path) as store:
+    async with file_place.open() as store:
         await put(store, "k")
         await store.read(NAMESPACE, ["k"])
-        how(path)
+        how(file_place.path)
 
         assert await find_reason(put(store, "lost")) == "storage_moved"
         assert await find_reason(store.read_linked(NAMESPACE, "k", 0, 1)) == "storage_moved"
 
 
-@pytest.mark.parametrize("how", [move, Path.unlink])
+@pytest.mark.parametrize("has_lock", [True, False], ids=["with its lock", "without its lock"])
 async def test_s12_a_store_that_is_gone_is_not_made_anew(
-    how: Callable[[Path], object], tmp_path: Path
+    has_lock: bool, file_place: FilePlace
 ) -> None:
-    path = tmp_path / "m.db"
-    await fill_store(path)
-    how(path)
+    """Whoever opens a store that came without its lock file leaves a trace too."""
+    await fill_store(file_place.path)
+    if not has_lock:
+        Path(f"{file_place.path}-lock").unlink()
+        await fill_store(file_place.path)
+    file_place.path.unlink()
 
-    store = SqliteStore(path)
-
-    assert await find_reason(put(store, "k")) == "storage_moved"
-    assert await find_reason(store.query(NAMESPACE, Query())) == "storage_moved"
-
-    await store.close()
-
-    assert not path.exists()
-
-
-async def test_s12_a_store_that_came_without_its_lock_file_leaves_a_trace_too(
-    tmp_path: Path,
-) -> None:
-    path = tmp_path / "m.db"
-    await fill_store(path)
-    Path(f"{path}-lock").unlink()
-
-    async with open_store(path) as store:
-        await put(store, "k")
-
-    path.unlink()
-
-    async with open_store(path) as store:
+    async with file_place.open() as store:
         assert await find_reason(put(store, "k")) == "storage_moved"
+        assert await find_reason(store.query(NAMESPACE, Query())) == "storage_moved"
+
+    assert not file_place.path.exists()
 
 
 async def test_closing_does_not_wait_for_ever_for_a_lock(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    file_place: FilePlace, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(file, "BUSY_SECONDS", 0.2)
-    path = tmp_path / "m.db"
-    store = SqliteStore(path)
+    store = SqliteStore(file_place.path)
     await put(store, "k")
     await store.read(NAMESPACE, ["k"])
-    lock = os.open(f"{path}-lock", os.O_RDWR)
+    lock = os.open(f"{file_place.path}-lock", os.O_RDWR)
     fcntl.flock(lock, fcntl.LOCK_EX)
     await asyncio.wait_for(store.close(), GIVE_UP_SECONDS)
     os.close(lock)
 
-    async with open_store(path) as again:
+    async with file_place.open() as again:
         assert await find_reason(again.read_linked(NAMESPACE, "k", 0, 1)) == "done"
 
 
@@ -674,8 +570,8 @@ async def store_graph(store: ServableStore, namespace: str, graph: Graph) -> Non
     assert outcomes == ["added"] * len(memories)
 
 
-async def test_a_cancelled_caller_does_not_stop_a_begun_write(tmp_path: Path) -> None:
-    async with open_store(tmp_path / "m.db") as store:
+async def test_a_cancelled_caller_does_not_stop_a_begun_write(file_place: FilePlace) -> None:
+    async with file_place.open() as store:
         await put(store, "first")
         for n in range(50):
             task = asyncio.create_task(put(store, f"k{n}"))
@@ -689,35 +585,15 @@ async def test_a_cancelled_caller_does_not_stop_a_begun_write(tmp_path: Path) ->
         assert all(isinstance(memory, StoredMemory) for memory in memories)
 
 
-WRITER = """
-import asyncio, sys
-from pathlib import Path
-from tests.stores.behaviours import put
-from abilities.helpers.store.sqlite.store import SqliteStore
-from abilities.declarations.memory import Direction
-async def main():
-    store, name = SqliteStore(Path(sys.argv[1])), sys.argv[2]
-    async def write(n):
-        content, links = f"{name} {n} " + "x" * (n % 3000), [(f"{name}-{n - 1}", 0.5)]
-        await put(store, f"{name}-{n}", content=content, tags=["t"], links=links)
-        print(n, flush=True)
-    n = int(sys.argv[3])
-    while True:
-        await asyncio.gather(*(write(n + m) for m in range(8)))
-        n += 8
-asyncio.run(main())
-"""
-
-
 @pytest.mark.requirement("R3.8.6")
-@pytest.mark.parametrize("writers", [1, 3])
-async def test_no_acknowledged_write_is_lost_to_kill_9(writers: int, tmp_path: Path) -> None:
-    path, chance, acknowledged = tmp_path / "m.db", random.Random(writers), set[str]()
-    await fill_store(path, 1)
+@pytest.mark.parametrize("count", [1, 3])
+async def test_no_acknowledged_write_is_lost_to_kill_9(count: int, file_place: FilePlace) -> None:
+    chance, acknowledged = random.Random(count), set[str]()
+    await fill_store(file_place.path, 1)
 
     for round_ in range(KILLS // 2):
-        names = [f"r{round_}w{n}" for n in range(writers)]
-        processes = [Forked(WRITER, path, name, 0) for name in names]
+        names = [f"r{round_}w{n}" for n in range(count)]
+        processes = [start(write_for_ever, file_place.url, name) for name in names]
         for name, process in zip(names, processes, strict=True):
             for _ in range(21):
                 line = process.stdout.readline().decode().strip()
@@ -730,85 +606,40 @@ async def test_no_acknowledged_write_is_lost_to_kill_9(writers: int, tmp_path: P
             output, _ = process.communicate()
             acknowledged |= {f"{name}-{n}" for n in output.decode().split("\n")[:-1]}
 
-    assert len(acknowledged) > 20 * writers
-
-    rounds = f"{KILLS // 2} rounds of kill -9, writers: {writers}"
-
-    async with open_store(path) as store:
-        keys = sorted(acknowledged)
-        lost = [
-            key
-            for key, memory in zip(keys, await store.read(NAMESPACE, keys), strict=True)
-            if not isinstance(memory, StoredMemory)
-        ]
-
-        assert lost == []
+    assert len(acknowledged) > 20 * count
+    async with file_place.open() as store:
+        assert await list_lost(store, acknowledged) == []
         assert (await store.read_stats(NAMESPACE)).total >= len(acknowledged)
 
-    check_whole(path)
+    file_place.check_whole()
+    rounds = f"{KILLS // 2} rounds of kill -9, writers: {count}"
     reached(5, f"{rounds}; {len(acknowledged):,} acknowledged, 0 lost")
 
 
-def check_whole(path: Path) -> None:
-    """Check that no transaction is torn.
-
-    Every memory has its narrow row, its tags and its words, and the counters agree.
-    """
-    counters = "SELECT ifnull(sum(number), 0) FROM counters WHERE name = 'all'"
-
-    with sqlite3.connect(path) as connection:
-        execute = connection.execute
-        execute("INSERT INTO search (search) VALUES ('integrity-check')")
-
-        assert execute("PRAGMA integrity_check").fetchone() == ("ok",)
-
-        memories = execute("SELECT rowid, id FROM memories ORDER BY rowid").fetchall()
-
-        assert memories == execute("SELECT memory, id FROM shelf ORDER BY memory").fetchall()
-
-        tags = execute("SELECT count(*) FROM tags").fetchone()
-
-        assert tags == execute("SELECT count(*) FROM shelf").fetchone()
-
-        assert execute(counters).fetchone() == (len(memories),)
-
-    connection.close()
+async def list_lost(store: ServableStore, keys: Iterable[str]) -> list[str]:
+    """Return which of the keys a store does not hold."""
+    ordered = sorted(keys)
+    memories = await store.read(NAMESPACE, ordered)
+    return [
+        key
+        for key, memory in zip(ordered, memories, strict=True)
+        if not isinstance(memory, StoredMemory)
+    ]
 
 
-INCREMENT = """
-import asyncio, json, sys, time
-from pathlib import Path
-from tests.stores.behaviours import put
-from abilities.helpers.store.sqlite.store import SqliteStore
-from abilities.declarations.memory import Direction
-async def main():
-    store, name, seconds = SqliteStore(Path(sys.argv[1])), sys.argv[2], float(sys.argv[3])
-    end, count, times = time.monotonic() + seconds, 0, []
-    while time.monotonic() < end:
-        began = time.monotonic()
-        await put(store, "shared", links=[(f"{name}-{count}", 0.5)])
-        times.append(time.monotonic() - began)
-        count += 1
-    print(json.dumps([count, sorted(times)[int(len(times) * 0.99)]]))
-    await store.close()
-asyncio.run(main())
-"""
-
-
-async def test_several_processes_write_one_memory_without_losing_an_update(tmp_path: Path) -> None:
-    path = tmp_path / "m.db"
-    await fill_store(path, 1)
-    processes = [Forked(INCREMENT, path, f"p{n}", WRITING) for n in range(PROCESSES)]
+async def test_several_processes_write_one_memory_without_losing_an_update(
+    file_place: FilePlace,
+) -> None:
+    await fill_store(file_place.path, 1)
+    names = [f"p{n}" for n in range(PROCESSES)]
+    processes = [start(link_for_seconds, file_place.url, name, WRITING) for name in names]
     outputs = [json.loads(process.communicate()[0]) for process in processes]
 
     assert all(process.returncode == 0 for process in processes), "no BUSY is shown"
-
     counts = [count for count, _ in outputs]
-
-    async with open_store(path) as store:
-        assert (await store.read_linked(NAMESPACE, "shared", 0, 1)).links_total == sum(counts)
-
     assert min(counts) > 0
+    async with file_place.open() as store:
+        assert (await store.read_linked(NAMESPACE, "shared", 0, 1)).links_total == sum(counts)
 
     p99 = max(slowest for _, slowest in outputs) * 1000
     ratio = max(counts) / min(counts)

@@ -1,8 +1,9 @@
-"""Import, export, backup, restore and check: nothing is lost; what is killed can be finished."""
+"""Export, import, backup, restore and check: nothing is lost; what is killed can be finished."""
 
 import asyncio
 import json
 import os
+import shlex
 import shutil
 import signal
 import sqlite3
@@ -11,52 +12,35 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
 import pytest
-from click.testing import CliRunner, Result
+from click.testing import Result
 from hypothesis import given, settings, strategies
 
-from abilities.cli.main import main
 from abilities.declarations.values import utc_now
 from abilities.helpers.store.model import IncomingMemory
 from abilities.helpers.store.names import make_key, to_storable
-from abilities.helpers.transfer import streams
 from abilities.helpers.transfer.adjustment import adjust, adjust_item
 from abilities.helpers.transfer.export_lines import format_line, parse_line
 from abilities.helpers.transfer.foreign import ForeignLink, ForeignMemory
 from benchmarks.generate import generate
-from tests.stores.behaviours import put
-from tests.stores.test_stores import check_whole, open_store
+from tests.stores.behaviours import NAMESPACE, put
+from tests.stores.test_imports import entity, relation, write_lines
+from tests.support import writers
 from tests.support.forked import COMMAND_LINE, Forked
+from tests.support.kv_memory import KvLink, KvMemory, write_database
 from tests.support.measurements import reached
 from tests.support.memory_cases import nest
+from tests.support.places import FilePlace
 from tests.support.tier import size
-from tests.support.waiting import gather_in_groups
 
 KILLED_IMPORTS = size("ABILITIES_KILLED_IMPORTS", quick=2, full=6)
 BACKUPS = size("ABILITIES_BACKUPS", quick=1, full=5)
 MEMORIES = size("ABILITIES_MEMORIES", quick=500, full=5000)
 NOW = "2026-01-01T00:00:00.000Z"
-
-
-def run(store: Path, *arguments: str | Path, stdin: bytes | None = None) -> Result:
-    """Run a command on a store, in this process."""
-    environment = {
-        "ABILITIES_STORE_URL": f"sqlite:///{store}",
-        "ABILITIES_WORKSPACE_DIR": str(store.parent),
-    }
-    return CliRunner().invoke(main, [str(a) for a in arguments], input=stdin, env=environment)
-
-
-def export(store: Path) -> bytes:
-    done = run(store, "export", "--no-history")
-
-    assert done.exit_code == 0, done.output
-
-    return done.stdout_bytes
-
 
 texts = strategies.text(
     strategies.characters(exclude_categories=["Cs"], exclude_characters="\0"), max_size=40
@@ -112,251 +96,92 @@ memories = strategies.fixed_dictionaries(
 )
 @settings(max_examples=size("ABILITIES_EXAMPLES", quick=5, full=40), deadline=None)
 def test_what_was_exported_comes_back_byte_for_byte(memories: list[dict[str, Any]]) -> None:
+    """With the heading of an export or without it."""
     with tempfile.TemporaryDirectory() as folder:
-        first, second = Path(folder) / "one.db", Path(folder) / "two.db"
-        stored = [parse_line(json.dumps(memory).encode()) for memory in memories]
-
-        async def fill() -> None:
-            async with open_store(first) as store:
-                await store.import_batch([IncomingMemory(memory) for memory in stored])
-
-        asyncio.run(fill())
-        lines = export(first)
+        first, *others = [FilePlace(Path(folder) / f"{n}.db") for n in range(3)]
+        stored = [IncomingMemory(parse_line(json.dumps(memory).encode())) for memory in memories]
+        asyncio.run(add(first, stored))
+        lines = first.export()
 
         assert lines.count(b"\n") == len(memories) + 1
+        for other, source in zip(others, (lines, lines.split(b"\n", 1)[1]), strict=True):
+            imported = other.run("import", "-", stdin=source)
+            assert imported.exit_code == 0, imported.output
+            assert other.export() == lines
 
-        imported = run(second, "import", "-", stdin=lines)
-
-        assert imported.exit_code == 0, imported.output
-        assert export(second) == lines
-
-        again = run(second, "import", "-", stdin=lines)
-
-        assert again.stderr == f"Imported: {len(memories):,} unchanged.\n"
-        assert export(second) == lines
+            again = other.run("import", "-", stdin=source)
+            assert again.stderr == f"Imported: {len(memories):,} unchanged.\n"
+            assert other.export() == lines
 
         for line in lines.splitlines()[1:]:
             assert format_line(parse_line(line)) == line + b"\n"
 
 
+async def add(place: FilePlace, memories: list[IncomingMemory]) -> None:
+    async with place.open() as store:
+        await store.import_batch(memories)
+
+
+def run(path: Path, *arguments: str | Path, stdin: bytes | None = None) -> Result:
+    """Run a command on the store that is a file."""
+    return FilePlace(path).run(*arguments, stdin=stdin)
+
+
+def export(path: Path) -> bytes:
+    return FilePlace(path).export()
+
+
 def fill(path: Path, count: int, **fields: Any) -> None:
-    async def store_all() -> None:
-        async with open_store(path) as store:
-            await gather_in_groups(
-                put(store, f"k{n:04}", links=[(f"k{n + 1:04}", 0.5)], tags=["t"], **fields)
-                for n in range(count)
-            )
-
-    asyncio.run(store_all())
+    FilePlace(path).fill(count, **fields)
 
 
-def test_what_differs_is_kept_unless_asked(tmp_path: Path) -> None:
-    store, other, file = tmp_path / "m.db", tmp_path / "o.db", tmp_path / "m.jsonl"
-    fill(store, 3)
-    run(store, "export", "--no-history", file)
+def tamper(path: Path, *statements: str) -> None:
+    FilePlace(path).tamper(*statements)
+
+
+@pytest.fixture
+def store(file_place: FilePlace) -> FilePlace:
+    return file_place
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    """Where a test exports to."""
+    return tmp_path / "m.jsonl"
+
+
+def test_what_differs_is_kept_unless_asked(store: FilePlace, file: Path) -> None:
+    store.fill(3)
+    store.run("export", "--no-history", file)
     changed = file.read_text().replace("content of k0001", "changed")
     file.write_text(changed)
 
-    kept = run(store, "import", file)
-
+    kept = store.run("import", file)
     assert kept.exit_code == 0
     assert kept.stderr == (
         "line 3 (k0001): It differs from the stored memory, which was kept.\n"
         "Imported: 2 unchanged, 1 kept.\n"
     )
-
-    dry = run(store, "import", file, "--replace", "--dry-run")
-
+    dry = store.run("import", file, "--replace", "--dry-run")
     assert dry.stderr == "Would import: 1 replaced, 2 unchanged.\n"
-    assert b"changed" not in export(store)
-    assert run(store, "import", file, "--replace").stderr == "Imported: 1 replaced, 2 unchanged.\n"
-    assert export(store) == changed.encode()
+    assert b"changed" not in store.export()
+    assert store.run("import", file, "--replace").stderr == "Imported: 1 replaced, 2 unchanged.\n"
+    assert store.export() == changed.encode()
 
-    lines = changed.splitlines()
-    other_key = json.dumps({**json.loads(lines[1]), "key": "x"})
-    refused = run(store, "import", "-", stdin=f"{lines[0]}\n{other_key}".encode())
-
+    heading, line, *_ = changed.splitlines()
+    other_key = json.dumps({**json.loads(line), "key": "x"})
+    refused = store.run("import", "-", stdin=f"{heading}\n{other_key}".encode())
     assert refused.exit_code == 1
     assert "line 2 (x): The id and the key name different memories." in refused.stderr
-    assert run(other, "import", file, "--namespace", "team").exit_code == 0
-    assert (
-        export(other)
-        == changed.replace('"default"', '"team"').replace('"conformance"', '"team"').encode()
-    )
-    assert export(other).count(b"\n") == 4
 
-    part = run(other, "export", "--namespace", "none")
-
-    assert part.stdout_bytes.count(b"\n") == 1
-
-
-def test_lines_that_are_no_memories_are_reported_and_the_rest_is_imported(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    store, file, report = tmp_path / "m.db", tmp_path / "m.jsonl", tmp_path / "report.jsonl"
-    fill(store, 2)
-    run(store, "export", "--no-history", file)
-    heading, good, other = file.read_bytes().splitlines()
-    memory = json.loads(other)
-    bad = [
-        b"{",
-        b"[]",
-        b"\xff",
-        json.dumps({**memory, "content": ""}).encode(),
-        json.dumps({**memory, "new": 1}).encode(),
-    ]
-    bad += [
-        json.dumps({**memory, "id": "x"}).encode(),
-        b"x" * 3_000,
-        json.dumps({**memory, "metadata": [1]}).encode(),
-        json.dumps({**memory, "metadata": {"memory_score": 80}}).encode(),
-        json.dumps({**memory, "metadata": {"n": 10**400}}).encode(),
-        json.dumps({**memory, "metadata": nest(17)}).encode(),
-        json.dumps({**memory, "tags": ["\ud800"]}).encode(),
-        json.dumps({**memory, "links": [{"key": "a", "link_weight": 10**400}]}).encode(),
-        b'{"namespace": NaN}',
-    ]
-    monkeypatch.setattr(streams, "MAX_LINE", 2_000)
-    monkeypatch.setattr(streams, "CHUNK", 500)
-    file.write_bytes(b"\n".join([heading, *bad, b"", good]))
-
-    done = run(tmp_path / "n.db", "import", file, "--report", report)
-
-    assert done.exit_code == 1
-    assert done.stderr.endswith("Imported: 1 added, 14 refused.\n"), done.stderr
-
-    notes = [json.loads(line) for line in report.read_text().splitlines()]
-
-    assert [note["place"] for note in notes] == [f"line {n}" for n in range(2, 16)]
-    assert "too long" in notes[6]["words"]
-
-    newer = tmp_path / "newer.jsonl"
-    newer.write_text('{"format":"agent-abilities","version":3}\n')
-
-    assert "newer version" in run(store, "import", newer).stderr
-
-    newer.write_text("hello")
-
-    assert "neither" in run(store, "import", newer).stderr
-    assert run(store, "import", tmp_path / "none").exit_code == 2
-    assert run(store, "export", "--namespace", "n o").exit_code == 2
-    assert run(store, "export", "--namespace", "").exit_code == 2
-
-
-def test_a_score_in_the_metadata_of_a_line_is_the_score(tmp_path: Path) -> None:
-    store, file = tmp_path / "m.db", tmp_path / "m.jsonl"
-    fill(store, 1)
-    run(store, "export", "--no-history", file)
-    heading, line = file.read_bytes().splitlines()
-    memory = json.loads(line)
-    memory["metadata"] = {"memory_score": -0.0, "mine": 1}
-    memory["links"] = [{"key": "a", "link_weight": -0.0}]
-    file.write_bytes(heading + b"\n" + json.dumps(memory).encode())
-
-    assert run(tmp_path / "n.db", "import", file).exit_code == 0
-
-    exported = json.loads(export(tmp_path / "n.db").splitlines()[1])
-    assert (str(exported["memory_score"]), exported["metadata"]) == ("0.0", {"mine": 1})
-    assert str(exported["links"][0]["link_weight"]) == "0.0"
-    assert run(tmp_path / "n.db", "check").exit_code == 0
-
-
-def test_a_tag_that_a_line_has_twice_is_kept_once(tmp_path: Path) -> None:
-    store, file = tmp_path / "m.db", tmp_path / "m.jsonl"
-    fill(store, 1)
-    run(store, "export", "--no-history", file)
-    heading, line = file.read_bytes().splitlines()
-    memory = json.loads(line) | {"tags": ["b", "a", "b"]}
-    file.write_bytes(heading + b"\n" + json.dumps(memory).encode())
-
-    done = run(tmp_path / "n.db", "import", file)
-
-    assert done.exit_code == 0, done.output
-    exported = json.loads(export(tmp_path / "n.db").splitlines()[1])
-    assert exported["tags"] == ["b", "a"]
-    assert "1 unchanged" in run(tmp_path / "n.db", "import", file).stderr
-
-
-GRAPH = [
-    {
-        "type": "entity",
-        "name": "Ada",
-        "entityType": "person",
-        "observations": ["writes compilers", "likes tea"],
-    },
-    {"type": "entity", "name": "tea", "entityType": "", "observations": []},
-    {
-        "type": "entity",
-        "name": " odd\tname",
-        "entityType": "t" * 80,
-        "observations": ["a" * 4_000, "b " * 4_000],
-    },
-    {
-        "type": "entity",
-        "name": "n" * 300,
-        "entityType": "x",
-        "observations": ["long name"],
-        "extra": {"kept": True},
-    },
-    {"type": "relation", "from": "Ada", "to": "tea", "relationType": "drinks"},
-    {"type": "relation", "from": "Ada", "to": "tea", "relationType": "drinks"},
-    {"type": "relation", "from": "Ada", "to": "n" * 300, "relationType": "r" * 60},
-    {"type": "relation", "from": "Ada", "to": "not there", "relationType": "knows"},
-    {"type": "relation", "from": "ghost", "to": "Ada", "relationType": "haunts"},
-]
-
-
-def read_memories(store: Path) -> dict[str, dict[str, Any]]:
-    return {memory["key"]: memory for memory in map(json.loads, export(store).splitlines()[1:])}
-
-
-@pytest.mark.parametrize("lines", [1, 4])
-def test_a_byte_order_mark_is_no_part_of_a_file(lines: int, tmp_path: Path) -> None:
-    store, file = tmp_path / "m.db", tmp_path / "memory.jsonl"
-    text = "\n".join(map(json.dumps, GRAPH[:lines]))
-    file.write_text(text, encoding="utf-8-sig")
-
-    done = run(store, "import", file)
-
-    assert done.exit_code == 0, done.stderr
-    assert "Ada" in read_memories(store)
-
-
-def test_the_mcp_memory_servers_file_is_imported(tmp_path: Path) -> None:
-    store, file = tmp_path / "m.db", tmp_path / "memory.jsonl"
-    file.write_text("\n".join(map(json.dumps, GRAPH)))
-
-    done = run(store, "import", file)
-
-    assert done.exit_code == 0, done.stderr
-
-    memories = read_memories(store)
-    long, odd = make_key("n" * 300), make_key(" odd\tname")
-
-    assert memories["Ada"]["content"] == "writes compilers\nlikes tea"
-    assert (memories["Ada"]["type"], memories["Ada"]["category"]) == ("core", "person")
-
-    links = {(link["key"], link["type"]): link["link_weight"] for link in memories["Ada"]["links"]}
-    (shortened,) = (kind for key, kind in links if key == long)
-
-    assert links == {("tea", "drinks"): 0.5, (long, shortened): 0.5, ("not there", "knows"): 0.5}
-    assert memories["Ada"]["metadata"]["link_types"] == {shortened: "r" * 60}
-    assert memories["tea"]["content"] == "tea"
-    assert memories[odd]["metadata"] == {"name": " odd\tname", "category": "t" * 80}
-
-    observations = "a" * 4_000 + "\n" + "b " * 4_000
-
-    assert memories[odd]["content"] == f" odd\tname\n{observations}"
-    assert memories[long]["metadata"] == {"name": "n" * 300, "extra": {"kept": True}}
-    assert memories[long]["content"] == "n" * 300 + "\nlong name"
-    assert memories["ghost"]["links"] == [{"key": "Ada", "link_weight": 0.5, "type": "haunts"}]
-    assert done.stderr.endswith("Imported: 5 added, 5 adjusted.\n"), done.stderr
-
-    before = export(store)
-    again = run(store, "import", file)
-
-    assert again.stderr.endswith("Imported: 5 unchanged, 5 adjusted.\n")
-    assert export(store) == before
+    other = store.beside("other.db")
+    assert other.run("import", file, "--namespace", "team").exit_code == 0
+    for name in ("default", "conformance"):
+        changed = changed.replace(f'"{name}"', '"team"')
+    assert other.export() == changed.encode()
+    assert other.export("--namespace", "none").count(b"\n") == 1
+    for name in ("n o", ""):
+        assert store.run("export", "--namespace", name).exit_code == 2
 
 
 anything = strategies.text(max_size=30) | strategies.text("ab \n", min_size=4, max_size=9).map(
@@ -462,32 +287,29 @@ def test_metadata_that_has_the_name_of_an_original_is_not_lost() -> None:
     assert notes[0] == "Its category is over 50 characters; metadata.original_category has it."
 
 
-def test_a_killed_import_is_finished_by_doing_it_again(tmp_path: Path) -> None:
-    source, target, file = tmp_path / "a.db", tmp_path / "b.db", tmp_path / "m.jsonl"
-    fill(source, KILLED_IMPORTS * 500, now=utc_now())
-    run(source, "export", file)
+def test_a_killed_import_is_finished_by_doing_it_again(store: FilePlace, file: Path) -> None:
+    target = store.beside("b.db")
+    store.fill(KILLED_IMPORTS * 500, now=utc_now())
+    store.run("export", file)
     kills = 0
     for attempt in range(KILLED_IMPORTS):
-        process = start(target, "import", str(file))
+        process = start(target, "import", file)
         while count_memories(target) < attempt * 500 and process.poll() is None:
             time.sleep(0.01)
 
         process.send_signal(signal.SIGKILL)
         kills += process.wait() == -signal.SIGKILL
-        if target.exists():
-            check_whole(target)
+        if target.path.exists():
+            target.check_whole()
 
     assert kills > 0
-
-    done = run(target, "import", file)
-
-    assert done.exit_code == 0
-    assert export(target) == export(source)
-    histories = [list_actions(run(store, "export").stdout) for store in (source, target)]
-    assert histories[1] == {name: [*told, "imported"] for name, told in histories[0].items()}
+    assert target.run("import", file).exit_code == 0
+    assert target.export() == store.export()
+    before, after = [list_actions(place.run("export").stdout_bytes) for place in (store, target)]
+    assert after == {name: [*told, "imported"] for name, told in before.items()}
 
 
-def list_actions(exported: str) -> dict[str, list[str]]:
+def list_actions(exported: bytes) -> dict[str, list[str]]:
     """Return what became of each memory by an export, by the memories' ids."""
     actions: dict[str, list[str]] = {}
     for line in map(json.loads, exported.splitlines()):
@@ -498,36 +320,34 @@ def list_actions(exported: str) -> dict[str, list[str]]:
     return actions
 
 
-def count_memories(store: Path) -> int:
+def count_memories(place: FilePlace) -> int:
     """Return how many memories a store has by now; -1 before it exists."""
-    if not store.exists():
+    if not place.path.exists():
         return -1
 
-    connection = sqlite3.connect(f"file:{store}?mode=ro", uri=True)
-    try:
-        (count,) = connection.execute("SELECT count(*) FROM memories").fetchone()
-    except sqlite3.OperationalError:
-        return -1
-    finally:
-        connection.close()
+    with closing(sqlite3.connect(f"file:{place.path}?mode=ro", uri=True)) as connection:
+        try:
+            (count,) = connection.execute("SELECT count(*) FROM memories").fetchone()
+        except sqlite3.OperationalError:
+            return -1
 
     return int(count)
 
 
-def start(store: Path, *arguments: str) -> Forked:
-    variables = {**os.environ, "ABILITIES_STORE_URL": f"sqlite:///{store}"}
+def start(place: FilePlace, *arguments: str | Path) -> Forked:
+    """Run a command in a process of its own."""
+    variables = {**os.environ, "ABILITIES_STORE_URL": place.url}
     silent = Path(os.devnull)
-    return Forked(COMMAND_LINE, *arguments, variables=variables, folder=store.parent, errors=silent)
+    return Forked(COMMAND_LINE, *arguments, variables=variables, folder=place.folder, errors=silent)
 
 
 @pytest.mark.thorough
-def test_a_killed_export_leaves_no_file_and_is_resumed(tmp_path: Path) -> None:
-    store, file = tmp_path / "a.db", tmp_path / "m.jsonl"
-    fill(store, 5_000)
-    whole, part = run(store, "export").stdout_bytes, tmp_path / "m.jsonl.part"
+def test_a_killed_export_leaves_no_file_and_is_resumed(store: FilePlace, file: Path) -> None:
+    store.fill(5_000)
+    whole, part = store.run("export").stdout_bytes, Path(f"{file}.part")
     kills = 0
     for attempt in range(40):
-        process = start(store, "export", str(file), "--resume")
+        process = start(store, "export", file, "--resume")
         while process.poll() is None:
             if part.exists() and part.stat().st_size > attempt * 20_000:
                 break
@@ -538,58 +358,34 @@ def test_a_killed_export_leaves_no_file_and_is_resumed(tmp_path: Path) -> None:
             break
 
         kills += 1
-
         assert not file.exists()
 
     if not file.exists():
         with part.open("ab") as torn:
             torn.write(b'{"namespace":"defa')
-        assert run(store, "export", file, "--resume").exit_code == 0
+        assert store.run("export", file, "--resume").exit_code == 0
 
     assert kills > 0
     assert file.read_bytes() == whole and not part.exists()
     assert file.stat().st_mode & 0o077 == 0, "memories are their owner's"
 
 
-WRITER = """
-import asyncio, sys
-from pathlib import Path
-from tests.stores.behaviours import put
-from abilities.helpers.store.sqlite.store import SqliteStore
-async def main():
-    store, n = SqliteStore(Path(sys.argv[1])), 0
-    while True:
-        content, links = "x" * (n % 2000 + 1), [(f"w{n - 1}", 0.5)]
-        await put(store, f"w{n}", content=content, links=links, tags=["t"])
-        print(n, flush=True)
-        n += 1
-asyncio.run(main())
-"""
-
-
-def test_backups_of_a_store_in_use_are_whole_and_hold_what_was_acknowledged(tmp_path: Path) -> None:
-    store = tmp_path / "m.db"
-    fill(store, 50)
-
-    writer = Forked(WRITER, store)
+def test_backups_of_a_store_in_use_are_whole_and_hold_what_was_acknowledged(
+    store: FilePlace,
+) -> None:
+    store.fill(50)
+    writer = writers.start(writers.write_for_ever, store.url, "w")
     try:
         for n in range(BACKUPS):
             acknowledged = int(writer.stdout.readline())
-            copy = tmp_path / f"copy{n}.db"
-            done = run(store, "backup", copy)
+            copy = store.beside(f"copy{n}.db")
+            done = store.run("backup", copy.path)
 
             assert done.exit_code == 0, done.output
-
-            check_whole(copy)
-            with sqlite3.connect(copy) as connection:
-                (count,) = connection.execute(
-                    "SELECT count(*) FROM memories WHERE key GLOB 'w*'"
-                ).fetchone()
-                assert connection.execute("PRAGMA journal_mode").fetchone() == ("delete",)
-
-            connection.close()
-
+            copy.check_whole()
+            ((count,),) = copy.fetch("SELECT count(*) FROM memories WHERE key GLOB 'w*'")
             assert count > acknowledged
+            assert copy.fetch("PRAGMA journal_mode") == [("delete",)]
         reached(
             7, f"{BACKUPS} of {BACKUPS} live backups whole, with all that was acknowledged before"
         )
@@ -597,67 +393,55 @@ def test_backups_of_a_store_in_use_are_whole_and_hold_what_was_acknowledged(tmp_
         writer.kill()
         writer.communicate()
 
-    assert sorted(p.name for p in tmp_path.iterdir() if "new" in p.name) == []
+    assert list_unfinished(store) == []
 
 
-def test_a_backup_is_restored_and_what_was_there_is_kept(tmp_path: Path) -> None:
-    store, copy = tmp_path / "m.db", tmp_path / "copy.db"
-    fill(store, 20)
+def list_unfinished(place: FilePlace) -> list[Path]:
+    """Return the unfinished copies beside a store."""
+    return list(place.folder.glob("*-new-*"))
 
-    before = export(store)
 
-    assert run(store, "backup", copy).exit_code == 0
-
-    again = run(store, "backup", copy)
-
+def test_a_backup_is_restored_and_what_was_there_is_kept(store: FilePlace) -> None:
+    copy, moved = store.beside("copy.db"), store.beside("moved.db")
+    store.fill(20)
+    before = store.export()
+    assert store.run("backup", copy.path).exit_code == 0
+    again = store.run("backup", copy.path)
     assert again.exit_code == 1 and "already exists; nothing was changed" in again.stderr
+    store.fill(30, content="later")
+    later = store.export()
 
-    fill(store, 30, content="later")
-    later = export(store)
-
-    assert "already exists" in run(store, "restore", copy).stderr
-
-    done = run(store, "restore", copy, "--replace")
+    assert "already exists" in store.run("restore", copy.path).stderr
+    done = store.run("restore", copy.path, "--replace")
 
     assert done.exit_code == 0, done.output
-    assert export(store) == before
+    assert store.export() == before
+    (aside,) = store.folder.glob("m.db-before-*")
+    store.fill(25)
+    shutil.copy(aside, moved.path)
+    assert moved.export() == later
 
-    (aside,) = tmp_path.glob("m.db-before-*")
-    fill(store, 25)
-    shutil.copy(aside, tmp_path / "moved.db")
-
-    assert export(tmp_path / "moved.db") == later
-
-    store.unlink()
-
-    assert run(store, "export").exit_code == 1, "the store is gone"
-    assert run(store, "restore", copy).exit_code == 0, "a lost store may come back under its name"
-    assert export(store) == before
-    assert {p.name for p in tmp_path.iterdir()} <= {
-        "m.db",
-        "m.db-lock",
-        "copy.db",
-        aside.name,
-        "moved.db",
-        "moved.db-lock",
-    }
+    store.path.unlink()
+    assert store.run("export").exit_code == 1, "the store is gone"
+    assert store.run("restore", copy.path).exit_code == 0, "it may come back under its name"
+    assert store.export() == before
+    known = {"m.db", "m.db-lock", "copy.db", aside.name, "moved.db", "moved.db-lock"}
+    assert {path.name for path in store.folder.iterdir()} <= known
 
 
-async def test_a_store_in_use_is_not_replaced(tmp_path: Path) -> None:
-    path, copy = tmp_path / "m.db", tmp_path / "copy.db"
-    async with open_store(path) as store:
-        await put(store, "k")
+async def test_a_store_in_use_is_not_replaced(store: FilePlace) -> None:
+    copy = store.beside("copy.db")
+    async with store.open() as opened:
+        await put(opened, "k")
+        assert (await asyncio.to_thread(store.run, "backup", copy.path)).exit_code == 0
+        await opened.read(NAMESPACE, ["k"])
 
-        assert (await asyncio.to_thread(run, path, "backup", copy)).exit_code == 0
-
-        await store.read("conformance", ["k"])
-        refused = await asyncio.to_thread(run, path, "restore", copy, "--replace")
+        refused = await asyncio.to_thread(store.run, "restore", copy.path, "--replace")
 
         assert refused.exit_code == 1 and "busy" in refused.stderr
+        await put(opened, "k2")
 
-        await put(store, "k2")
-
-    assert b'"k2"' in await asyncio.to_thread(export, path)
+    assert b'"k2"' in await asyncio.to_thread(store.export)
 
 
 def may_mount() -> bool:
@@ -669,7 +453,7 @@ def may_mount() -> bool:
         return False
 
 
-def backup_to_small_disk(store: Path, folder: Path) -> str:
+def backup_to_small_disk(place: FilePlace, folder: Path) -> str:
     """Back up to a disk that is too small and goes with the process; return what is said."""
     script = f"""
         mount -t tmpfs -o size=200k none {folder} || exit 77
@@ -678,14 +462,14 @@ def backup_to_small_disk(store: Path, folder: Path) -> str:
     """
     done = subprocess.run(
         ["unshare", "--mount", "--map-root-user", "sh", "-c", script],
-        env={**os.environ, "ABILITIES_STORE_URL": f"sqlite:///{store}"},
+        env={**os.environ, "ABILITIES_STORE_URL": place.url},
         capture_output=True,
         text=True,
     )
     return done.stderr + done.stdout
 
 
-def backup_within_pages(store: Path, folder: Path) -> str:
+def backup_within_pages(place: FilePlace, folder: Path) -> str:
     """Back up while SQLite has room for few pages of a copy, as on a full disk."""
     connect = sqlite3.connect
 
@@ -700,7 +484,7 @@ def backup_within_pages(store: Path, folder: Path) -> str:
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(sqlite3, "connect", connect_with_little_room)
-        done = run(store, "backup", folder / "copy.db")
+        done = place.run("backup", folder / "copy.db")
 
     left = " ".join(path.name for path in folder.iterdir())
     return f"{done.stderr}exit code {done.exit_code}, left: {left}\n"
@@ -711,13 +495,19 @@ if may_mount():
     FULL_DISKS.append(backup_to_small_disk)
 
 
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """A folder for backups."""
+    folder = tmp_path / "backups"
+    folder.mkdir()
+    return folder
+
+
 @pytest.mark.parametrize("backup", FULL_DISKS)
 def test_a_backup_to_a_full_disk_says_so_and_leaves_nothing(
-    backup: Callable[[Path, Path], str], tmp_path: Path
+    backup: Callable[[FilePlace, Path], str], store: FilePlace, folder: Path
 ) -> None:
-    store, folder = tmp_path / "m.db", tmp_path / "small"
-    fill(store, 500)
-    folder.mkdir()
+    store.fill(500)
 
     output = backup(store, folder)
 
@@ -726,80 +516,21 @@ def test_a_backup_to_a_full_disk_says_so_and_leaves_nothing(
 
 
 def test_the_next_backup_removes_what_a_killed_one_left_but_not_what_is_in_use(
-    tmp_path: Path,
+    store: FilePlace, folder: Path
 ) -> None:
-    store, folder = tmp_path / "m.db", tmp_path / "backups"
-    fill(store, 2_000)
-    folder.mkdir()
-
-    killed = start(store, "backup", str(folder / "killed.db"))
+    store.fill(2_000)
+    killed = start(store, "backup", folder / "killed.db")
     left = wait_for_file(folder, killed)
     killed.send_signal(signal.SIGSTOP)  # in use as long as the process is not gone
 
-    assert run(store, "backup", folder / "1.db").exit_code == 0
+    assert store.run("backup", folder / "1.db").exit_code == 0
     assert left.exists()
 
     killed.send_signal(signal.SIGKILL)
     killed.wait()
 
-    assert run(store, "backup", folder / "2.db").exit_code == 0
+    assert store.run("backup", folder / "2.db").exit_code == 0
     assert sorted(path.name for path in folder.iterdir()) == ["1.db", "2.db"]
-
-
-def test_a_folder_keeps_the_newest_backups_and_all_foreign_files(tmp_path: Path) -> None:
-    store, folder = tmp_path / "m.db", tmp_path / "backups"
-    fill(store, 20)
-    (folder / "memories-2020-01-04T000000Z.db").mkdir(parents=True)
-    old = [f"memories-2020-01-0{day}T000000Z.db" for day in (1, 2, 3)]
-    foreign = ["notes.md", "memories-2020-01-01.db", "memories-2020-01-01T000000Z.db.gz", "m.db"]
-    for name in (*old, *foreign):
-        (folder / name).write_bytes(b"x")
-    (folder / "memories-2019-01-01T000000Z.db").symlink_to(old[0])
-
-    done = run(store, "backup", folder, "--keep", "2")
-
-    assert done.exit_code == 0 and "Removed 2 older backups." in done.stderr
-    left = {path.name for path in folder.iterdir()}
-    new = left - {
-        *foreign,
-        *old,
-        "memories-2019-01-01T000000Z.db",
-        "memories-2020-01-04T000000Z.db",
-    }
-    assert left & set(old) == {old[2]} and left >= set(foreign) and len(left) == 8
-    assert run(folder / new.pop(), "check").exit_code == 0
-
-
-def test_a_backup_is_not_removed_because_the_clock_went_back(tmp_path: Path) -> None:
-    store, later = tmp_path / "m.db", tmp_path / "memories-2999-01-01T000000Z.db"
-    fill(store, 2)
-    later.write_bytes(b"x")
-
-    assert run(store, "backup", tmp_path, "--keep", "1").exit_code == 0
-    assert not later.exists()
-    assert len(list(tmp_path.glob("memories-*"))) == 1
-
-
-def test_a_damaged_copy_removes_no_older_backup(tmp_path: Path) -> None:
-    store, old = tmp_path / "m.db", tmp_path / "memories-2020-01-01T000000Z.db"
-    fill(store, 20)
-    old.write_bytes(b"x")
-    tamper(store, "UPDATE memories SET score = 80.0 WHERE key = 'k0003'")
-
-    done = run(store, "backup", tmp_path, "--keep", "1")
-
-    assert done.exit_code == 1 and "Older backups are kept" in done.stderr
-    assert old.exists() and len(list(tmp_path.glob("memories-*"))) == 2
-
-
-def test_a_folder_is_named_with_the_number_of_backups_to_keep(tmp_path: Path) -> None:
-    store = tmp_path / "m.db"
-    fill(store, 2)
-
-    assert "--keep 7" in run(store, "backup", tmp_path).stderr
-    assert "mkdir -p" in run(store, "backup", tmp_path / "none", "--keep", "7").stderr
-    assert run(store, "backup", tmp_path, "--keep", "0").exit_code == 2
-    assert list(tmp_path.glob("memories-*")) == []
 
 
 def wait_for_file(folder: Path, process: Forked) -> Path:
@@ -812,125 +543,171 @@ def wait_for_file(folder: Path, process: Forked) -> Path:
                 return path
 
 
-def test_s16_a_backup_carries_damaged_memories_and_says_so(tmp_path: Path) -> None:
-    store, copy = tmp_path / "m.db", tmp_path / "copy.db"
-    fill(store, 20)
-    tamper(store, "UPDATE memories SET score = 80.0 WHERE key = 'k0003'")
+OLD_BACKUPS = [f"memories-2020-01-0{day}T000000Z.db" for day in (1, 2, 3)]
+DAMAGE = "UPDATE memories SET score = 80.0 WHERE key = 'k0003'"
+DAMAGE_FOUND = "Memories that are not as they were written: 1."
 
-    done = run(store, "backup", copy)
 
-    assert done.exit_code == 1
-    assert "Memories that are not as they were written: 1." in done.stderr
-    assert count_memories(copy) == 20 and not list(tmp_path.glob("*-new-*"))
+def test_a_folder_keeps_the_newest_backups_and_all_foreign_files(
+    store: FilePlace, folder: Path
+) -> None:
+    store.fill(20)
+    foreign = ["notes.md", "memories-2020-01-01.db", "memories-2020-01-01T000000Z.db.gz", "m.db"]
+    for name in (*OLD_BACKUPS, *foreign):
+        (folder / name).write_bytes(b"x")
+    (folder / "memories-2019-01-01T000000Z.db").symlink_to(OLD_BACKUPS[0])
+    (folder / "memories-2020-01-04T000000Z.db").mkdir()
+    before = {path.name for path in folder.iterdir()}
 
-    exported = run(store, "export", "--no-history")
+    done = store.run("backup", folder, "--keep", "2")
 
+    assert done.exit_code == 0 and "Removed 2 older backups." in done.stderr
+    left = {path.name for path in folder.iterdir()}
+    assert before - left == set(OLD_BACKUPS[:2])
+    (new,) = left - before
+    assert FilePlace(folder / new).run("check").exit_code == 0
+
+
+def test_a_backup_is_not_removed_because_the_clock_went_back(
+    store: FilePlace, folder: Path
+) -> None:
+    store.fill(2)
+    (folder / "memories-2999-01-01T000000Z.db").write_bytes(b"x")
+
+    assert store.run("backup", folder, "--keep", "1").exit_code == 0
+    (left,) = folder.iterdir()
+    assert "2999" not in left.name
+
+
+def test_a_damaged_copy_removes_no_older_backup(store: FilePlace, folder: Path) -> None:
+    store.fill(20)
+    (folder / OLD_BACKUPS[0]).write_bytes(b"x")
+    store.tamper(DAMAGE)
+
+    done = store.run("backup", folder, "--keep", "1")
+
+    assert done.exit_code == 1 and "Older backups are kept" in done.stderr
+    assert (folder / OLD_BACKUPS[0]).exists() and len(list(folder.iterdir())) == 2
+
+
+def test_a_folder_is_named_with_the_number_of_backups_to_keep(
+    store: FilePlace, folder: Path
+) -> None:
+    store.fill(2)
+
+    assert "--keep 7" in store.run("backup", folder).stderr
+    assert "mkdir -p" in store.run("backup", folder / "none", "--keep", "7").stderr
+    assert store.run("backup", folder, "--keep", "0").exit_code == 2
+    assert list(folder.iterdir()) == []
+
+
+def test_s16_a_backup_carries_damaged_memories_and_says_so(store: FilePlace) -> None:
+    copy = store.beside("copy.db")
+    store.fill(20)
+    store.tamper(DAMAGE)
+
+    done = store.run("backup", copy.path)
+
+    assert done.exit_code == 1 and DAMAGE_FOUND in done.stderr
+    assert count_memories(copy) == 20 and not list_unfinished(store)
+    exported = store.run("export", "--no-history")
     assert exported.exit_code == 1 and "k0003" in exported.stderr
     assert exported.stdout.count("\n") == 20
 
 
-def test_s16_a_backup_with_damaged_memories_is_restored_and_says_so(tmp_path: Path) -> None:
-    store, copy = tmp_path / "m.db", tmp_path / "copy.db"
-    fill(store, 20)
-    run(store, "backup", copy)
-    tamper(copy, "UPDATE memories SET content = 'other' WHERE key = 'k0003'")
-    fill(store, 30)
+def test_s16_a_backup_with_damaged_memories_is_restored_and_says_so(store: FilePlace) -> None:
+    copy = store.beside("copy.db")
+    store.fill(20)
+    store.run("backup", copy.path)
+    copy.tamper(DAMAGE)
+    store.fill(30)
 
-    done = run(store, "restore", copy, "--replace")
+    done = store.run("restore", copy.path, "--replace")
 
-    assert done.exit_code == 1 and "Memories that are not as they were written: 1." in done.stderr
+    assert done.exit_code == 1 and DAMAGE_FOUND in done.stderr
     assert "abilities repair" in done.stderr and "The previous store is kept" in done.stderr
-    assert count_memories(store) == 20 and not list(tmp_path.glob("*-new-*"))
-    assert run(store, "repair").exit_code == 0
-    assert run(store, "check").exit_code == 0
+    assert count_memories(store) == 20 and not list_unfinished(store)
+    assert store.run("repair").exit_code == 0
+    assert store.run("check").exit_code == 0
 
 
-def test_a_backup_whose_pages_are_damaged_is_not_restored(tmp_path: Path) -> None:
-    store, copy = tmp_path / "m.db", tmp_path / "copy.db"
-    fill(store, 100)
-    run(store, "backup", copy)
-    raw = copy.read_bytes()
-    copy.write_bytes(raw[:-20_000] + b"\xee" * 20_000)
+def test_a_backup_whose_pages_are_damaged_is_not_restored(store: FilePlace) -> None:
+    copy = store.beside("copy.db")
+    store.fill(100)
+    store.run("backup", copy.path)
+    copy.path.write_bytes(copy.path.read_bytes()[:-20_000] + b"\xee" * 20_000)
 
-    done = run(store, "restore", copy, "--replace")
+    done = store.run("restore", copy.path, "--replace")
 
     assert done.exit_code == 1 and "The copy is damaged" in done.stderr
-    assert run(store, "check").exit_code == 0 and not list(tmp_path.glob("*-new-*"))
+    assert store.run("check").exit_code == 0 and not list_unfinished(store)
 
 
-def test_what_is_no_backup_is_not_restored_and_says_so(tmp_path: Path) -> None:
-    store, other = tmp_path / "m.db", tmp_path / "other"
-    fill(store, 3)
-    before = store.read_bytes()
-    with sqlite3.connect(tmp_path / "database.db") as connection:
+def test_what_is_no_backup_is_not_restored_and_says_so(store: FilePlace) -> None:
+    foreign, other = store.beside("database.db"), store.folder / "other"
+    with foreign.connect() as connection:
         connection.execute("CREATE TABLE t (a)")
-    foreign = (tmp_path / "database.db").read_bytes()
+    store.fill(3)
+    contents = [b"", b"hello", os.urandom(5000), b"SQLite format 3\0", store.export()]
+    before = store.path.read_bytes()
 
-    for content in (b"", b"hello", os.urandom(5000), b"SQLite format 3\0", foreign, export(store)):
+    for content in (*contents, foreign.path.read_bytes()):
         other.write_bytes(content)
-        done = run(store, "restore", other, "--replace")
+        done = store.run("restore", other, "--replace")
 
         assert done.exit_code == 1 and "is not a backup of a store" in done.stderr
         assert "damaged" not in done.stderr
 
-    assert store.read_bytes() == before
+    assert store.path.read_bytes() == before
 
 
-def tamper(path: Path, *statements: str) -> None:
-    with sqlite3.connect(path) as connection:
-        for statement in statements:
-            assert connection.execute(statement).rowcount != 0
+def test_a_check_names_unfinished_copies_and_a_file_that_is_no_store(store: FilePlace) -> None:
+    assert f"there is no store at {store.path}" in store.run("check").stderr
 
-    connection.close()
-
-
-def test_a_check_names_unfinished_copies_and_a_file_that_is_no_store(tmp_path: Path) -> None:
-    store = tmp_path / "m.db"
-
-    assert f"there is no store at {store}" in run(store, "check").stderr
-
-    fill(store, 2)
-    (tmp_path / "m.db-new-1-abc").write_text("")
-    done = run(store, "check")
-
+    store.fill(2)
+    store.beside("m.db-new-1-abc").path.write_text("")
+    done = store.run("check")
     assert done.exit_code == 0 and "Unfinished copies beside the store: 1." in done.stdout
 
-    store.write_bytes(b"x" * 5_000)
+    store.path.write_bytes(b"x" * 5_000)
+    assert store.run("check").exit_code == 1
 
-    assert run(store, "check").exit_code == 1
 
+def measure_peak(place: FilePlace, *command: str | Path) -> int:
+    """Return the bytes of memory that a command needed at most, as its own parent measures them.
 
-def measure_peak(*command: str) -> int:
-    """Return the bytes of memory that a command needed at most, as its own parent measures them."""
+    A command of the shell runs as it is; any other one is of this package.
+    """
     code = (
         "import resource, subprocess as s, sys;"
         "s.run(sys.argv[1:], check=True, stdout=s.DEVNULL, stderr=2);"
         "print(resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss)"
     )
-    done = subprocess.run([sys.executable, "-c", code, *command], capture_output=True, check=True)
+    if command[0] != "sh":
+        command = (sys.executable, "-m", "abilities", *command)
+    done = subprocess.run(
+        [sys.executable, "-c", code, *command],
+        env={**os.environ, "ABILITIES_STORE_URL": place.url},
+        capture_output=True,
+        check=True,
+    )
     return int(done.stdout) * (1 if sys.platform == "darwin" else 1024)
 
 
 @pytest.mark.thorough
-def test_memory_stays_bounded_however_many_memories(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_memory_stays_bounded_however_many_memories(store: FilePlace, file: Path) -> None:
     figures: dict[int, list[int]] = {}
     for count in (1_000, MEMORIES):
-        folder = tmp_path / str(count)
-        folder.mkdir()
-        generate(folder / "a.db", count)
-        abilities = [sys.executable, "-m", "abilities"]
-        monkeypatch.setenv("ABILITIES_STORE_URL", f"sqlite:///{folder}/a.db")
+        source, target = store.beside(f"{count}.db"), store.beside(f"{count}-imported.db")
+        lines = file.with_name(f"{count}.jsonl")
+        generate(source.path, count)
         figures[count] = [
-            measure_peak(*abilities, "export", str(folder / "m.jsonl")),
-            measure_peak(*abilities, "check"),
+            measure_peak(source, "export", lines),
+            measure_peak(source, "check"),
+            measure_peak(target, "import", lines),
         ]
-        monkeypatch.setenv("ABILITIES_STORE_URL", f"sqlite:///{folder}/b.db")
-        figures[count].append(measure_peak(*abilities, "import", str(folder / "m.jsonl")))
 
     grown = [many - few for few, many in zip(figures[1_000], figures[MEMORIES], strict=True)]
-
     assert max(grown) < 64 << 20, figures
 
     most = max(figures[MEMORIES]) >> 20
@@ -938,3 +715,36 @@ def test_memory_stays_bounded_however_many_memories(
         11,
         f"{MEMORIES:,} memories: at most {most} MiB, {max(grown) >> 20} MiB more than with 1,000",
     )
+
+
+def import_graph_from_stream(place: FilePlace, file: Path, count: int) -> int:
+    """Import a graph of the MCP memory server from a stream; return the most memory needed."""
+    with file.open("wb") as lines:
+        for number in range(count):
+            lines.write(write_lines(entity(f"e{number}", "observed")))
+            lines.write(write_lines(relation(f"e{number}", f"e{number // 2}")))
+
+    command = shlex.join([sys.executable, "-m", "abilities", "import", "-"])
+    return measure_peak(place, "sh", "-c", f"cat {shlex.quote(str(file))} | {command}")
+
+
+def import_database(place: FilePlace, file: Path, count: int) -> int:
+    """Import a database of kv-memory; return the most memory needed."""
+    memories = (KvMemory(f"k{number}") for number in range(count))
+    links = (KvLink(f"k{number}", f"k{number // 2}") for number in range(count))
+    write_database(file, memories, links)
+    return measure_peak(place, "import", file)
+
+
+@pytest.mark.thorough
+@pytest.mark.parametrize("measure", [import_graph_from_stream, import_database])
+def test_memory_stays_bounded_however_many_rows(
+    measure: Callable[[FilePlace, Path, int], int], store: FilePlace, file: Path
+) -> None:
+    few, many = [
+        measure(store.beside(f"{count}.db"), file.with_name(f"{count}"), count)
+        for count in (1_000, MEMORIES)
+    ]
+
+    assert many - few < 64 << 20, (few, many)
+    assert many < 128 << 20, (few, many)

@@ -4,9 +4,11 @@ A test that takes the fixture `place` runs on each engine; one of a single engin
 differs, chooses with `list_cases`.
 """
 
+import asyncio
+import json
 import sqlite3
 from abc import ABC, abstractmethod
-from collections.abc import AsyncGenerator, Iterable, Iterator
+from collections.abc import AsyncGenerator, Awaitable, Iterable, Iterator
 from contextlib import asynccontextmanager, closing, contextmanager
 from pathlib import Path
 from typing import Any, ClassVar
@@ -17,9 +19,14 @@ from click.testing import CliRunner, Result
 from typing_extensions import override
 
 from abilities.cli.main import main
+from abilities.declarations.faults import Refused
 from abilities.helpers.store.opening import open_store, repair_store
 from abilities.helpers.store.originals import RepairReport
+from abilities.helpers.store.postgres.store import PostgresStore
 from abilities.helpers.store.protocol import ServableStore
+from abilities.helpers.store.sqlite.store import SqliteStore
+from tests.stores.behaviours import put
+from tests.support.waiting import gather_in_groups
 
 ENGINES = ("sqlite", "postgres")
 
@@ -62,6 +69,29 @@ class StorePlace(ABC):
         }
         return CliRunner().invoke(main, [str(a) for a in arguments], input=stdin, env=environment)
 
+    def fill(self, count: int, **fields: Any) -> None:
+        """Store memories k0000, k0001, ..., each with a tag and a link to the next one."""
+
+        async def store_all() -> None:
+            async with self.open() as store:
+                await gather_in_groups(
+                    put(store, f"k{n:04}", links=[(f"k{n + 1:04}", 0.5)], tags=["t"], **fields)
+                    for n in range(count)
+                )
+
+        asyncio.run(store_all())
+
+    def export(self, *options: str) -> bytes:
+        """Return the lines of an export; without options it leaves out the history."""
+        done = self.run("export", *(options or ["--no-history"]))
+        assert done.exit_code == 0, done.output
+        return done.stdout_bytes
+
+    def read_memories(self) -> dict[str, dict[str, Any]]:
+        """Return the memories by their keys, as an export has them."""
+        memories = map(json.loads, self.export().splitlines()[1:])
+        return {memory["key"]: memory for memory in memories}
+
     async def repair(self, *, dry_run: bool = False) -> RepairReport:
         """Mend the store; what was damaged is kept in `originals`."""
         return await repair_store(self.url, self.originals, lambda _: None, dry_run=dry_run)
@@ -87,6 +117,34 @@ class FilePlace(StorePlace):
         self.path = path
 
     @override
+    @asynccontextmanager
+    async def open(self, **options: Any) -> AsyncGenerator[SqliteStore]:
+        async with super().open(**options) as store:
+            assert isinstance(store, SqliteStore)
+            yield store
+
+    def beside(self, name: str) -> "FilePlace":
+        """Return the place of another file in this folder."""
+        return FilePlace(self.folder / name)
+
+    def check_whole(self) -> None:
+        """Check that no transaction is torn, whatever the store's own check says.
+
+        Every memory has its narrow row, one tag and its words, and the counters agree.
+        """
+        counters = "SELECT ifnull(sum(number), 0) FROM counters WHERE name = 'all'"
+        with self.connect() as connection:
+            execute = connection.execute
+            execute("INSERT INTO search (search) VALUES ('integrity-check')")
+            assert execute("PRAGMA integrity_check").fetchone() == ("ok",)
+
+            memories = execute("SELECT rowid, id FROM memories ORDER BY rowid").fetchall()
+            assert memories == execute("SELECT memory, id FROM shelf ORDER BY memory").fetchall()
+            tags = execute("SELECT count(*) FROM tags").fetchone()
+            assert tags == execute("SELECT count(*) FROM shelf").fetchone()
+            assert execute(counters).fetchone() == (len(memories),)
+
+    @override
     @contextmanager
     def connect(self) -> Iterator[Any]:
         with closing(sqlite3.connect(self.path, isolation_level=None)) as connection:
@@ -99,11 +157,28 @@ class DatabasePlace(StorePlace):
     engine = "postgres"
 
     @override
+    @asynccontextmanager
+    async def open(self, **options: Any) -> AsyncGenerator[PostgresStore]:
+        async with super().open(**options) as store:
+            assert isinstance(store, PostgresStore)
+            yield store
+
+    @override
     @contextmanager
     def connect(self) -> Iterator[Any]:
         with psycopg.connect(self.url, autocommit=True) as connection:
             connection.execute("SET search_path = abilities_data")
             yield connection
+
+
+async def find_reason(work: Awaitable[object]) -> str:
+    """Return why some work is refused, or "done"."""
+    try:
+        await work
+    except Refused as error:
+        return error.reason
+
+    return "done"
 
 
 async def find_damage(store: ServableStore) -> list[str]:

@@ -12,8 +12,8 @@ from abilities import Abilities, Settings, parse_text, render
 from abilities.builtin.catalog import BUILT_IN
 from abilities.declarations.fields import OutputFormat
 from abilities.declarations.values import JsonObject
-from abilities.helpers.gather.items import ItemOffer, Leaf
-from abilities.helpers.gather.sharing import fill_reply
+from abilities.helpers.batch.items import ItemOffer, Leaf
+from abilities.helpers.batch.sharing import fill_reply
 from abilities.helpers.reply.bound import Bound, Counting
 from abilities.helpers.reply.envelope import FoundItem
 from abilities.helpers.reply.items import BulkRequest

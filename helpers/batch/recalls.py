@@ -7,7 +7,7 @@ from abilities.declarations.limits import DEFAULT_RECALL_TOKENS, TOKEN_BYTES
 from abilities.declarations.read import RecallItem
 from abilities.declarations.recall import RecallInput
 from abilities.declarations.values import JsonObject
-from abilities.helpers.gather.items import (
+from abilities.helpers.batch.items import (
     AskedItem,
     BatchSources,
     Cursor,

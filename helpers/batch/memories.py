@@ -17,7 +17,7 @@ from abilities.declarations.read import MemoryItem, NoteItem
 from abilities.declarations.reasons import Reason
 from abilities.declarations.suggestions import suggest_value
 from abilities.declarations.values import JsonObject
-from abilities.helpers.gather.items import (
+from abilities.helpers.batch.items import (
     AskedItem,
     BatchSources,
     Cursor,

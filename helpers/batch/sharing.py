@@ -15,9 +15,7 @@ from typing import NamedTuple
 
 from abilities.declarations.faults import Fault, Refused
 from abilities.declarations.values import JsonObject
-from abilities.helpers.files.paths import parse_path
-from abilities.helpers.files.reader import ReadingSession
-from abilities.helpers.gather.items import (
+from abilities.helpers.batch.items import (
     BatchSources,
     Cursor,
     ItemOffer,
@@ -26,6 +24,8 @@ from abilities.helpers.gather.items import (
     describe_file,
     foresee_file,
 )
+from abilities.helpers.files.paths import parse_path
+from abilities.helpers.files.reader import ReadingSession
 from abilities.helpers.reply.bound import Bound
 from abilities.helpers.reply.budget import MIN_SHARE, Allotment, rank
 from abilities.helpers.reply.detail import RecordShape, shape_record

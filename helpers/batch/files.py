@@ -9,15 +9,7 @@ from abilities.declarations.faults import Refused
 from abilities.declarations.limits import MAX_GLOBS_FILES, MAX_HITS
 from abilities.declarations.read import FileItem, GlobItem, SearchItem
 from abilities.declarations.values import JsonObject
-from abilities.helpers.files.file_text import FileText, find_version
-from abilities.helpers.files.file_walk import FoundFile
-from abilities.helpers.files.globs import Glob
-from abilities.helpers.files.lister import ListingRequest
-from abilities.helpers.files.paths import express_path, parse_path
-from abilities.helpers.files.reader import OpenFile, ReadingSession
-from abilities.helpers.files.searcher import Hit, SearchRequest
-from abilities.helpers.files.suggesting import MAX_BYTES, MAX_LISTED, suggest_paths
-from abilities.helpers.gather.items import (
+from abilities.helpers.batch.items import (
     AskedItem,
     BatchSources,
     Cursor,
@@ -31,6 +23,14 @@ from abilities.helpers.gather.items import (
     parse_countdown,
     split_line,
 )
+from abilities.helpers.files.file_text import FileText, find_version
+from abilities.helpers.files.file_walk import FoundFile
+from abilities.helpers.files.globs import Glob
+from abilities.helpers.files.lister import ListingRequest
+from abilities.helpers.files.paths import express_path, parse_path
+from abilities.helpers.files.reader import OpenFile, ReadingSession
+from abilities.helpers.files.searcher import Hit, SearchRequest
+from abilities.helpers.files.suggesting import MAX_BYTES, MAX_LISTED, suggest_paths
 from abilities.helpers.reply.detail import FOUND_FILE, HIT
 from abilities.helpers.reply.encoding import json_bytes
 from abilities.helpers.reply.envelope import FoundItem

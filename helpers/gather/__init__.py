@@ -1,1 +1,0 @@
-"""Gather what the items of a mixed batch name, and share one reply among them."""
