@@ -129,18 +129,22 @@ async def test_s8_a_full_disk_refuses_the_write_and_keeps_the_rest(file_place: F
         assert await list_lost(store, kept) == []
 
 
+@pytest.mark.parametrize("writes_first", [False, True])
 async def test_s10_a_database_of_something_else_is_refused_and_left_untouched(
-    file_place: FilePlace,
+    writes_first: bool, file_place: FilePlace
 ) -> None:
     with file_place.connect() as other:
         other.execute("CREATE TABLE theirs (x)")
     before = file_place.path.read_bytes()
+    names = sorted(path.name for path in file_place.path.parent.iterdir())
 
     async with file_place.open() as store:
-        assert await find_reason(store.query(NAMESPACE, Query(limit=50))) == "corrupted"
+        if not writes_first:
+            assert await find_reason(store.query(NAMESPACE, Query(limit=50))) == "corrupted"
         assert await find_reason(put(store, "new")) == "corrupted"
 
     assert file_place.path.read_bytes() == before
+    assert sorted(path.name for path in file_place.path.parent.iterdir()) == names
 
 
 @pytest.mark.parametrize("side", SIDES)

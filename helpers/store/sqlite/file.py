@@ -94,10 +94,6 @@ class StoreFile:
 
     def _open(self, writing: bool) -> StoreConnection:
         try:
-            # Readers of an existing store do without the lock file, which may be read-only.
-            if self._lock_descriptor is None and (writing or not self.path.exists()):
-                self._open_lock_file()
-
             if not self.path.exists():
                 self._create()
 
@@ -108,7 +104,7 @@ class StoreFile:
                 connection = self._connect(writing)
 
             if writing:
-                self._write_store_id()
+                self._claim(connection)
             return connection
         except (sqlite3.Error, UnicodeDecodeError) as error:
             raise translate_opening(translate_sqlite_error(error), self.path) from error
@@ -243,6 +239,20 @@ class StoreFile:
             except sqlite3.Error as error:
                 raise translate_sqlite_error(error) from error
 
+    def _claim(self, connection: StoreConnection) -> None:
+        """Make the lock file of a store that is written to.
+
+        Only now that it is known to be a store: beside another program's database there is none.
+        Readers do without it, because it may be read-only.
+        """
+        try:
+            if self._lock_descriptor is None:
+                self._open_lock_file()
+            self._write_store_id()
+        except BaseException:
+            connection.close()
+            raise
+
     def _open_lock_file(self) -> None:
         self.path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
 
@@ -308,8 +318,8 @@ class StoreFile:
         mode = "rw" if writing or os.access(self.path, os.W_OK) else "ro"
         connection = connect_to_file(self.path, mode)
         try:
+            schema.read_version(connection)  # before a setting could change another program's file
             _configure(connection, writing)
-            schema.read_version(connection)
             check_log(connection, self.path)
         except BaseException:
             connection.close()
