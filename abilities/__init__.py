@@ -23,8 +23,7 @@ if TYPE_CHECKING:
     from abilities.definition import Ability, Context
     from abilities.errors import AbilityError
     from abilities.helpers.files.file_text import FileText
-    from abilities.helpers.reply.render import render
-    from abilities.helpers.reply.text import parse_text
+    from abilities.helpers.reply.formats import parse_text, render
     from abilities.registry import AbilityRegistry
     from abilities.settings import Settings
 
@@ -60,8 +59,8 @@ _MODULES = {
     "Refused": "abilities.declarations.faults",
     "Settings": "abilities.settings",
     "ability": "abilities.decorator",
-    "parse_text": "abilities.helpers.reply.text",
-    "render": "abilities.helpers.reply.render",
+    "parse_text": "abilities.helpers.reply.formats",
+    "render": "abilities.helpers.reply.formats",
 }
 """Where each public name comes from; it is imported when it is first used, because the command line
 begins here too and needs few of them."""

@@ -29,8 +29,7 @@ from abilities.helpers.store.protocol import (
 )
 from abilities.helpers.threads.workers import WorkerPool
 from abilities.offer import Offer, build_offer
-from abilities.registry import AbilityRegistry
-from abilities.replies import Reply
+from abilities.registry import AbilityRegistry, Reply
 from abilities.settings import Settings
 
 if TYPE_CHECKING:

@@ -13,13 +13,17 @@ from abilities.application import Abilities
 from abilities.declarations.faults import Fault, Refused
 from abilities.declarations.limits import MAX_KEY_CHARS
 from abilities.declarations.suggestions import suggest_value
-from abilities.declarations.values import JsonObject, has_control_character, has_surrogate
+from abilities.declarations.values import (
+    JsonObject,
+    has_control_character,
+    has_surrogate,
+    json_size,
+)
 from abilities.helpers.files.globs import Glob
 from abilities.helpers.files.lister import ListingRequest
-from abilities.helpers.reply.encoding import json_size
 from abilities.helpers.store.query import MemoryLine
 from abilities.prompts import find_prompt, list_offered
-from abilities.replies import Reply, build_failed_reply
+from abilities.registry import Reply, build_failed_reply
 
 COMPLETION = "completion"
 """What the log and the metrics call it."""

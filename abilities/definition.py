@@ -16,7 +16,7 @@ from abilities.helpers.files.lister import FileLister
 from abilities.helpers.files.reader import FileReader
 from abilities.helpers.files.searcher import FileSearcher
 from abilities.helpers.memory.helper import MemoryHelper
-from abilities.helpers.reply.bound import Bound
+from abilities.helpers.reply.budget import Bound
 
 _NAME = re.compile(r"[a-z][a-z0-9_]{0,63}")
 """A name that every kind of client accepts; OpenAI's allows 64 characters, the least of all."""

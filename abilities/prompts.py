@@ -21,7 +21,7 @@ from abilities.declarations.prompts import (
 from abilities.declarations.suggestions import suggest_value
 from abilities.declarations.values import JsonObject
 from abilities.helpers.memory.catching_up import Sources, format_findings, gather_findings
-from abilities.replies import Reply, build_failed_reply
+from abilities.registry import Reply, build_failed_reply
 from abilities.validation import validate_arguments
 
 CATCH_UP_BYTES = 8_000

@@ -5,6 +5,7 @@ import re
 from datetime import UTC, datetime
 from typing import Any, cast
 
+import orjson
 from pydantic_core import from_json
 
 JsonObject = dict[str, Any]
@@ -100,3 +101,19 @@ def utc_now() -> str:
 def format_utc(time: datetime) -> str:
     """Return a time of the zone UTC in RFC 3339 with milliseconds, as times are stored."""
     return time.isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
+def json_bytes(payload: object) -> bytes:
+    """Return a payload as compact JSON in UTF-8, the form in which limits are counted."""
+    return orjson.dumps(payload)
+
+
+def json_size(payload: object) -> int:
+    """Return the bytes of a payload as compact JSON."""
+    return len(orjson.dumps(payload))
+
+
+def text_size(text: str) -> int:
+    """Return the bytes of a text in UTF-8."""
+    # Of ASCII that is known; a long text takes a copy to encode it.
+    return len(text) if text.isascii() else len(text.encode())

@@ -23,11 +23,10 @@ with atheris.instrument_imports(include=["abilities"]):
     from abilities.cli.drawing import Drawing, as_mermaid, draw_walk
     from abilities.declarations.faults import Refused
     from abilities.declarations.reasons import FAULTS
+    from abilities.declarations.values import json_size
     from abilities.helpers.files.paths import parse_path
     from abilities.helpers.files.window import read_piece
-    from abilities.helpers.reply.encoding import json_size
-    from abilities.helpers.reply.render import render
-    from abilities.helpers.reply.text import parse_text
+    from abilities.helpers.reply.formats import parse_text, render
     from abilities.helpers.text.ranges import WHOLE, Range, parse_range
     from abilities.helpers.walk import State, Walk, WalkLimits, WalkLink, compute_rank
     from abilities.validation import validate_arguments

@@ -12,7 +12,7 @@ from abilities.adapters.host import Source, check_namespace
 from abilities.adapters.strict import build_strict_schema, leave_out_null
 from abilities.declarations.values import JsonObject
 from abilities.extras import Needs
-from abilities.replies import Reply
+from abilities.registry import Reply
 
 with Needs("crewai"):
     from crewai.tools import BaseTool, ToolFailure

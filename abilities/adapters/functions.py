@@ -10,7 +10,7 @@ from abilities.adapters.documents import parse_document
 from abilities.adapters.host import Host, Source
 from abilities.declarations.values import JsonObject
 from abilities.definition import Ability
-from abilities.replies import Reply
+from abilities.registry import Reply
 from abilities.schemas import build_input_schema
 
 

@@ -12,8 +12,7 @@ from abilities.application import Abilities, Opening
 from abilities.declarations.memory import parse_namespace
 from abilities.definition import Ability
 from abilities.helpers.threads.loops import LoopThread
-from abilities.registry import AbilityRegistry
-from abilities.replies import Reply
+from abilities.registry import AbilityRegistry, Reply
 from abilities.settings import Settings
 
 T = TypeVar("T")

@@ -11,11 +11,9 @@ from abilities import schemas
 from abilities.adapters.documents import is_json, parse_document
 from abilities.application import Abilities
 from abilities.declarations.faults import Fault, Refused
-from abilities.declarations.values import JsonObject, as_object
+from abilities.declarations.values import JsonObject, as_object, json_bytes
 from abilities.definition import Ability
-from abilities.helpers.reply.encoding import json_bytes
-from abilities.registry import AbilityRegistry
-from abilities.replies import Reply, build_failed_reply
+from abilities.registry import AbilityRegistry, Reply, build_failed_reply
 
 RETRY_SECONDS = 1
 """When to try again, for callers of a busy server (the Retry-After header)."""

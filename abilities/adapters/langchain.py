@@ -11,7 +11,7 @@ from typing_extensions import override
 from abilities.adapters.functions import Function, load_functions
 from abilities.adapters.host import Source, find_namespace
 from abilities.declarations.values import JsonObject
-from abilities.replies import Reply
+from abilities.registry import Reply
 
 _PLACE = "pass context={'namespace': …} or config={'configurable': {'namespace': …}} to the run"
 """Where a run names its namespace."""

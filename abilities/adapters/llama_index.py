@@ -10,7 +10,7 @@ from abilities.adapters.functions import Function, load_functions
 from abilities.adapters.host import Source, find_namespace
 from abilities.declarations.values import JsonObject
 from abilities.extras import Needs
-from abilities.replies import Reply
+from abilities.registry import Reply
 
 with Needs("llama_index"):
     from llama_index.core.tools import FunctionTool, ToolMetadata, ToolOutput

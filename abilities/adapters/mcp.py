@@ -21,8 +21,7 @@ from abilities.declarations.values import JsonObject
 from abilities.definition import Ability
 from abilities.instructions import build_instructions
 from abilities.prompts import Prompt, fill_prompt, list_offered, list_prompts
-from abilities.registry import AbilityRegistry
-from abilities.replies import Reply
+from abilities.registry import AbilityRegistry, Reply
 
 _SERVER_NAME = "agent-abilities"
 _JSON_TYPE = "application/json"

@@ -4,14 +4,13 @@ from collections.abc import Sequence
 
 from abilities.declarations.faults import Refused
 from abilities.declarations.file_list import FileListAnswer, FileListInput
-from abilities.declarations.values import JsonObject
+from abilities.declarations.values import JsonObject, json_size
 from abilities.definition import Ability, Context
 from abilities.helpers.files.file_text import format_modified_at
 from abilities.helpers.files.file_walk import FoundFile
 from abilities.helpers.files.globs import Glob
 from abilities.helpers.files.lister import Listing, ListingRequest
 from abilities.helpers.reply.detail import shape_listed
-from abilities.helpers.reply.encoding import json_size
 
 DESCRIPTION = """\
 List the files that can be read, by a glob, such as 'src/**/*.py'.

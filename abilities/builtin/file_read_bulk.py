@@ -1,14 +1,13 @@
 """`file_read_bulk`: many files in one call."""
 
 from abilities.declarations.file_read_bulk import FileReadBulkAnswer, FileReadBulkInput
-from abilities.declarations.values import JsonObject
+from abilities.declarations.values import JsonObject, json_bytes
 from abilities.definition import Ability, Context
 from abilities.helpers.batch.files import ask_for_file, gather_files
 from abilities.helpers.batch.items import BatchSources
 from abilities.helpers.batch.sharing import fill_reply
 from abilities.helpers.reply.detail import FILE, choose_shape
-from abilities.helpers.reply.encoding import json_bytes
-from abilities.helpers.reply.items import BulkRequest, check_items_size
+from abilities.helpers.reply.envelope import BulkRequest, check_items_size
 
 DESCRIPTION = """\
 Read many text files, or parts of them, in one call.

@@ -16,10 +16,12 @@ from abilities.declarations.memories import (
 from abilities.declarations.values import JsonObject
 from abilities.definition import Ability, Context
 from abilities.helpers.memory.naming import require_name
-from abilities.helpers.memory.pages import PageCursor, fit_page, parse_page_cursor
 from abilities.helpers.memory.records import (
+    PageCursor,
     build_write_answer,
     describe_mending,
+    fit_page,
+    parse_page_cursor,
     to_memory_data,
 )
 from abilities.helpers.reply.detail import shape_written

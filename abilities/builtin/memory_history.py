@@ -13,7 +13,7 @@ from abilities.declarations.values import JsonObject
 from abilities.definition import Ability, Context
 from abilities.helpers.memory.naming import require_name
 from abilities.helpers.memory.records import build_write_answer
-from abilities.helpers.memory.timeline import build_changes_answer, build_history_answer
+from abilities.helpers.memory.versions import build_changes_answer, build_history_answer
 
 HISTORY_DESCRIPTION = """\
 List one memory's changes, newest first: when, who, what; also of a deleted memory.

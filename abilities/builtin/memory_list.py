@@ -3,7 +3,7 @@
 from abilities.declarations.memory_list import MemoryListAnswer, MemoryListInput
 from abilities.declarations.values import JsonObject
 from abilities.definition import Ability, Context
-from abilities.helpers.memory.timeline import build_list_answer
+from abilities.helpers.memory.versions import build_list_answer
 
 DESCRIPTION = """\
 List memories by key, with summaries, types and sizes but no contents.

@@ -7,8 +7,7 @@ from abilities.helpers.batch.items import ItemOffer, Leaf, measure_piece
 from abilities.helpers.batch.sharing import fill_reply
 from abilities.helpers.memory.helper import MemoryText
 from abilities.helpers.reply.detail import TARGET, choose_shape
-from abilities.helpers.reply.envelope import FoundItem
-from abilities.helpers.reply.items import BulkRequest, check_items_size, format_item
+from abilities.helpers.reply.envelope import BulkRequest, FoundItem, check_items_size, format_item
 
 DESCRIPTION = """\
 Read notes and memories by name, many in one call; follows no links.

@@ -20,7 +20,7 @@ from abilities.declarations.read import (
     ReadInput,
 )
 from abilities.declarations.suggestions import suggest_value
-from abilities.declarations.values import JsonObject, as_object, unwrap_json
+from abilities.declarations.values import JsonObject, as_object, json_size, text_size, unwrap_json
 from abilities.definition import Ability, Context
 from abilities.helpers.batch.files import (
     ask_for_file,
@@ -46,11 +46,10 @@ from abilities.helpers.batch.memories import (
 )
 from abilities.helpers.batch.recalls import gather_recall
 from abilities.helpers.batch.sharing import fill_reply
-from abilities.helpers.reply.bound import Bound
+from abilities.helpers.reply.budget import Bound
 from abilities.helpers.reply.detail import ITEM, choose_shape
-from abilities.helpers.reply.encoding import json_size, text_size
-from abilities.helpers.reply.items import BulkRequest, check_items_size, format_item, is_sendable
-from abilities.helpers.reply.render import Format, render
+from abilities.helpers.reply.envelope import BulkRequest, check_items_size, format_item, is_sendable
+from abilities.helpers.reply.formats import Format, render
 from abilities.validation import validate_arguments
 
 DESCRIPTION = """\

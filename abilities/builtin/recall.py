@@ -14,8 +14,8 @@ from abilities.definition import Ability, Context
 from abilities.helpers.memory.overview import build_overview
 from abilities.helpers.memory.recall_answers import RecallBound, build_recall_answer
 from abilities.helpers.memory.recalling import check_cursors, parse_positions
-from abilities.helpers.reply.items import BulkRequest, check_items_size
-from abilities.helpers.reply.render import Format
+from abilities.helpers.reply.envelope import BulkRequest, check_items_size
+from abilities.helpers.reply.formats import Format
 
 DESCRIPTION = """\
 Find the memories and notes that answer questions, best first; use it when you know no key.

@@ -15,7 +15,7 @@ from abilities.definition import Ability, Context
 from abilities.helpers.memory.naming import require_name
 from abilities.helpers.memory.remember_answers import build_remember_answer
 from abilities.helpers.memory.writer import Write
-from abilities.helpers.reply.items import format_item
+from abilities.helpers.reply.envelope import format_item
 from abilities.helpers.store.changes import Kind
 from abilities.validation import validate_arguments
 

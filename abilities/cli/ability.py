@@ -22,8 +22,7 @@ from abilities.cli.text import echo, echo_line, echo_payload
 from abilities.declarations.faults import Fault
 from abilities.declarations.values import as_object, parse_json, unwrap_json
 from abilities.definition import Ability
-from abilities.registry import AbilityRegistry
-from abilities.replies import Reply
+from abilities.registry import AbilityRegistry, Reply
 
 # \b keeps click from joining the lines of a paragraph.
 _DESCRIBE_EXAMPLES = """\b

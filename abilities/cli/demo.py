@@ -18,7 +18,7 @@ from rich.text import Text
 from abilities.application import Abilities
 from abilities.cli.text import escape_text, format_count
 from abilities.declarations.values import JsonObject
-from abilities.helpers.reply.render import render
+from abilities.helpers.reply.formats import render
 from abilities.settings import Settings
 
 MAX_ITEMS = 25

@@ -20,8 +20,8 @@ from abilities.clients.faults import Unusable
 from abilities.clients.projects import NOTES, name_namespace
 from abilities.clients.table import CLIENTS, Client, Machine, find_hooks_file
 from abilities.declarations.limits import TOKEN_BYTES
+from abilities.declarations.values import json_size, text_size
 from abilities.extras import format_install, is_installed
-from abilities.helpers.reply.encoding import json_size, text_size
 from abilities.instructions import build_instructions
 from abilities.offer import build_offer
 from abilities.settings import Settings, split_names

@@ -12,8 +12,8 @@ from abilities.declarations.faults import Fault
 from abilities.declarations.values import JsonObject
 from abilities.explorer.pages import PAGES, StaticPage
 from abilities.explorer.views import ALIKE, MAX_BYTES, VIEWS
-from abilities.helpers.reply.render import render
-from abilities.replies import Reply, build_failed_reply
+from abilities.helpers.reply.formats import render
+from abilities.registry import Reply, build_failed_reply
 
 
 def add_explorer(app: FastAPI) -> None:

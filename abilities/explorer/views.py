@@ -42,8 +42,7 @@ from abilities.helpers.files.lister import Listing
 from abilities.helpers.memory.helper import DayFile
 from abilities.helpers.memory.naming import require_name
 from abilities.helpers.memory.records import to_memory_data
-from abilities.helpers.memory.timeline import describe_change, describe_pair
-from abilities.helpers.memory.versions import TimelineFilter
+from abilities.helpers.memory.versions import TimelineFilter, describe_change, describe_pair
 from abilities.registry import AbilityRegistry
 
 ALIKE: Mapping[str, tuple[str, ...]] = {

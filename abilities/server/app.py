@@ -23,10 +23,10 @@ from abilities.declarations.values import JsonObject
 from abilities.explorer.pages import PAGES
 from abilities.explorer.routes import add_explorer
 from abilities.extras import format_install, is_installed
-from abilities.helpers.reply.render import render
+from abilities.helpers.reply.formats import render
 from abilities.helpers.tokens import TokenFile
 from abilities.prompts import PROMPTS
-from abilities.replies import Reply, build_failed_reply
+from abilities.registry import Reply, build_failed_reply
 from abilities.server.callers import METRICS, Caller, Callers
 from abilities.server.guard import Guard
 from abilities.server.hosts import HostCheck

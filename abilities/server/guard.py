@@ -15,7 +15,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from abilities.adapters.http import to_response
 from abilities.declarations.faults import Fault
 from abilities.helpers.threads.turns import take_turn, turn_owner
-from abilities.replies import build_failed_reply
+from abilities.registry import build_failed_reply
 from abilities.server.bodies import BodyReader, check_body_length, check_no_body, replay_body
 from abilities.server.callers import Callers, current_caller, name_surface
 from abilities.server.headers import Headers, check_header_size, read_headers, trim_headers

@@ -9,7 +9,7 @@ from uvicorn.server import ServerState
 from abilities.adapters.http import to_response
 from abilities.declarations.faults import Fault
 from abilities.declarations.values import JsonObject
-from abilities.replies import build_failed_reply
+from abilities.registry import build_failed_reply
 from abilities.server.connections import Connections
 from abilities.server.headers import MAX_REQUEST_LINE
 from abilities.server.timeouts import TimeoutProtocol

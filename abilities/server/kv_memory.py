@@ -19,11 +19,10 @@ from abilities.declarations.faults import Fault, Refused
 from abilities.declarations.kv_memory import KvBulkReadAnswer, KvFailure, KvMemoryAnswer
 from abilities.declarations.mistakes import Mistake, describe_mistake
 from abilities.declarations.reasons import FAULTS
-from abilities.declarations.values import JsonObject
+from abilities.declarations.values import JsonObject, json_size
 from abilities.definition import Ability
-from abilities.helpers.reply.encoding import json_size
-from abilities.helpers.reply.render import render
-from abilities.replies import Reply
+from abilities.helpers.reply.formats import render
+from abilities.registry import Reply
 from abilities.server.rest import Dialect
 
 _ANSWERS: dict[str, type[BaseModel]] = {

@@ -21,7 +21,7 @@ from abilities.adapters.http import to_response
 from abilities.adapters.messages import InvalidMessage, RequestId, format_error, parse_message
 from abilities.declarations.faults import Fault
 from abilities.declarations.values import as_object
-from abilities.replies import build_failed_reply
+from abilities.registry import build_failed_reply
 from abilities.server.bodies import replay_body
 
 _PATH = "/mcp"

@@ -11,7 +11,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.types import Scope
 
-from abilities.helpers.reply.encoding import json_bytes
+from abilities.declarations.values import json_bytes
 from abilities.server.headers import read_headers
 
 METADATA = "/.well-known/oauth-protected-resource/mcp"

@@ -37,8 +37,7 @@ from abilities.builtin.remember import remember
 from abilities.declarations.faults import Fault, Refused
 from abilities.declarations.values import JsonObject
 from abilities.definition import Ability
-from abilities.registry import AbilityRegistry
-from abilities.replies import build_failed_reply
+from abilities.registry import AbilityRegistry, build_failed_reply
 
 _TAG = re.compile(r'"v([0-9]{1,16})"', re.ASCII)
 """The header ETag of a memory's version."""

@@ -13,9 +13,8 @@ from uuid import uuid4
 
 from opentelemetry import context, propagate, trace
 
-from abilities.declarations.values import JsonObject
-from abilities.helpers.reply.encoding import text_size
-from abilities.replies import Reply
+from abilities.declarations.values import JsonObject, text_size
+from abilities.registry import Reply
 from abilities.server.callers import UNKNOWN_CALLER, current_caller
 from abilities.server.metrics import CallMetrics, ServerMetrics
 

@@ -8,7 +8,7 @@ from typing import NamedTuple, cast
 from abilities.declarations.faults import Refused
 from abilities.declarations.limits import MAX_GLOBS_FILES, MAX_HITS
 from abilities.declarations.read import FileItem, GlobItem, SearchItem
-from abilities.declarations.values import JsonObject
+from abilities.declarations.values import JsonObject, json_bytes
 from abilities.helpers.batch.items import (
     AskedItem,
     BatchSources,
@@ -32,9 +32,7 @@ from abilities.helpers.files.reader import OpenFile, ReadingSession
 from abilities.helpers.files.searcher import Hit, SearchRequest
 from abilities.helpers.files.suggesting import MAX_BYTES, MAX_LISTED, suggest_paths
 from abilities.helpers.reply.detail import FOUND_FILE, HIT
-from abilities.helpers.reply.encoding import json_bytes
-from abilities.helpers.reply.envelope import FoundItem
-from abilities.helpers.reply.items import Item, format_item
+from abilities.helpers.reply.envelope import FoundItem, Item, format_item
 from abilities.helpers.text.pieces import Piece
 
 _LINE_BYTES = 100

@@ -16,8 +16,7 @@ from abilities.helpers.files.reader import FileReader, LinesOfFiles
 from abilities.helpers.files.searcher import FileSearcher
 from abilities.helpers.memory.helper import MemoryHelper
 from abilities.helpers.reply.detail import RecordShape
-from abilities.helpers.reply.envelope import FoundItem
-from abilities.helpers.reply.items import Item
+from abilities.helpers.reply.envelope import FoundItem, Item
 from abilities.helpers.text.pieces import Piece
 from abilities.helpers.text.ranges import WHOLE, Range, parse_range
 

@@ -35,11 +35,10 @@ from abilities.helpers.batch.items import (
 from abilities.helpers.memory.helper import MemoryText
 from abilities.helpers.memory.records import to_memory_data
 from abilities.helpers.memory.targets import MemoryFiles, parse_target
-from abilities.helpers.memory.timeline import describe_line
+from abilities.helpers.memory.versions import describe_line
 from abilities.helpers.memory.walk_answers import describe_step, find_rank
 from abilities.helpers.reply.detail import DAY, LISTED_MEMORY, MEMORY
-from abilities.helpers.reply.envelope import FoundItem
-from abilities.helpers.reply.items import Item
+from abilities.helpers.reply.envelope import FoundItem, Item
 from abilities.helpers.store.model import DamagedMemory, StoredMemory
 from abilities.helpers.store.protocol import WalkResult
 from abilities.helpers.store.query import MemoryLine

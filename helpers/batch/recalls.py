@@ -6,7 +6,7 @@ from abilities.declarations.faults import Refused
 from abilities.declarations.limits import DEFAULT_RECALL_TOKENS, TOKEN_BYTES
 from abilities.declarations.read import RecallItem
 from abilities.declarations.recall import RecallInput
-from abilities.declarations.values import JsonObject
+from abilities.declarations.values import JsonObject, json_bytes
 from abilities.helpers.batch.items import (
     AskedItem,
     BatchSources,
@@ -25,14 +25,14 @@ from abilities.helpers.memory.overview import OVERVIEW_BYTES, build_overview
 from abilities.helpers.memory.recall_answers import (
     MAX_UNKNOWN_CHARS,
     MAX_UNKNOWN_WORDS,
+    Passage,
+    Source,
+    explain_entry,
     find_source,
 )
-from abilities.helpers.memory.recalled import Passage, Source, explain_entry
 from abilities.helpers.memory.recalling import RecallResult, hash_ranking
 from abilities.helpers.reply.detail import RECALLED
-from abilities.helpers.reply.encoding import json_bytes
-from abilities.helpers.reply.envelope import FoundItem
-from abilities.helpers.reply.items import Item
+from abilities.helpers.reply.envelope import FoundItem, Item
 from abilities.helpers.search.rankings import RankedEntry
 from abilities.helpers.store.model import StoredMemory
 from abilities.helpers.store.recalling import count_bytes

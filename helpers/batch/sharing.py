@@ -14,7 +14,7 @@ from dataclasses import replace
 from typing import NamedTuple
 
 from abilities.declarations.faults import Fault, Refused
-from abilities.declarations.values import JsonObject
+from abilities.declarations.values import JsonObject, json_size
 from abilities.helpers.batch.items import (
     BatchSources,
     Cursor,
@@ -26,11 +26,11 @@ from abilities.helpers.batch.items import (
 )
 from abilities.helpers.files.paths import parse_path
 from abilities.helpers.files.reader import ReadingSession
-from abilities.helpers.reply.bound import Bound
-from abilities.helpers.reply.budget import MIN_SHARE, Allotment, rank
+from abilities.helpers.reply.budget import MIN_SHARE, Allotment, Bound, rank
 from abilities.helpers.reply.detail import RecordShape, shape_record
-from abilities.helpers.reply.encoding import json_size
 from abilities.helpers.reply.envelope import (
+    INPUT_CHARS,
+    BulkRequest,
     FailedRecord,
     FoundItem,
     RecordDraft,
@@ -40,7 +40,6 @@ from abilities.helpers.reply.envelope import (
     measure_entry,
     measure_room,
 )
-from abilities.helpers.reply.items import INPUT_CHARS, BulkRequest
 from abilities.helpers.text.codec import replace_markers
 
 _AMPLE_BYTES = 8192

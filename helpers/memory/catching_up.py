@@ -11,12 +11,10 @@ from datetime import date, timedelta
 from typing import NamedTuple
 
 from abilities.declarations.faults import Fault
-from abilities.declarations.values import JsonObject
+from abilities.declarations.values import JsonObject, json_size
 from abilities.helpers.memory.helper import MemoryHelper, MemoryText
-from abilities.helpers.reply.bound import Bound
-from abilities.helpers.reply.budget import MIN_SHARE, find_level
-from abilities.helpers.reply.encoding import json_size
-from abilities.helpers.reply.text import format_text
+from abilities.helpers.reply.budget import MIN_SHARE, Bound, find_level
+from abilities.helpers.reply.formats import format_text
 from abilities.helpers.store.model import StoredMemory
 from abilities.helpers.store.query import Query
 from abilities.helpers.text.codec import replace_markers

@@ -6,7 +6,7 @@ memories that are important or changed last.
 
 from abilities.declarations.limits import TOKEN_BYTES
 from abilities.declarations.recall import RecallInput
-from abilities.declarations.values import JsonObject
+from abilities.declarations.values import JsonObject, json_size
 from abilities.helpers.memory.catching_up import (
     Findings,
     Shown,
@@ -15,9 +15,8 @@ from abilities.helpers.memory.catching_up import (
     gather_findings,
 )
 from abilities.helpers.memory.helper import MemoryHelper
-from abilities.helpers.memory.recalled import format_target
+from abilities.helpers.memory.recall_answers import format_target
 from abilities.helpers.memory.recalling import RecallResult, has_filters
-from abilities.helpers.reply.encoding import json_size
 
 OVERVIEW_BYTES = 300 * TOKEN_BYTES
 """The most bytes of an overview as JSON, about 300 tokens."""

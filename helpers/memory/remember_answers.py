@@ -5,10 +5,9 @@ from typing import Literal
 
 from abilities.declarations.faults import Fault, Refused
 from abilities.declarations.remember import RememberInput
-from abilities.declarations.values import JsonObject
+from abilities.declarations.values import JsonObject, json_size
 from abilities.helpers.memory.writer import Outcome, Write
-from abilities.helpers.reply.bound import Bound
-from abilities.helpers.reply.encoding import json_size
+from abilities.helpers.reply.budget import Bound
 from abilities.helpers.store.protocol import WriteResult
 
 _RESERVED_BYTES = 512

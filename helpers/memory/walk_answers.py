@@ -6,13 +6,11 @@ from abilities.declarations.detail import Detail
 from abilities.declarations.faults import Fault
 from abilities.declarations.limits import MAX_CONTENT_CHARS, MAX_ITEMS
 from abilities.declarations.memory import USUAL_LINK_TYPE, Direction
-from abilities.declarations.values import JsonObject
+from abilities.declarations.values import JsonObject, json_size
 from abilities.helpers.memory.records import draft_memory_record, to_memory_data
-from abilities.helpers.reply.bound import Bound
+from abilities.helpers.reply.budget import Bound
 from abilities.helpers.reply.detail import MEMORY, choose_shape, is_cut, is_failed, shape_walk
-from abilities.helpers.reply.encoding import json_size
-from abilities.helpers.reply.envelope import Entry, FailedRecord, ReplyRecord, finish_records
-from abilities.helpers.reply.items import Item
+from abilities.helpers.reply.envelope import Entry, FailedRecord, Item, ReplyRecord, finish_records
 from abilities.helpers.store.model import StoredMemory
 from abilities.helpers.store.protocol import WalkResult
 from abilities.helpers.text.pieces import slice_text

@@ -7,8 +7,7 @@ module decides which. All functions leave out what has no value.
 from typing import NamedTuple
 
 from abilities.declarations.detail import Detail
-from abilities.declarations.values import JsonObject, as_object
-from abilities.helpers.reply.encoding import json_bytes
+from abilities.declarations.values import JsonObject, as_object, json_bytes
 
 _DAY_CHARS = len("YYYY-MM-DD")
 

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from abilities import Abilities, Settings, parse_text
-from abilities.replies import Reply
+from abilities.registry import Reply
 
 QUOTED = 'one "two" \\ three\r\n\tätsch 🙂\u2028<b>&amp;{not_a_field}</b>'
 

@@ -22,7 +22,7 @@ import pytest
 from abilities import Abilities, Settings
 from abilities.adapters.langchain import load_tools
 from abilities.helpers.files import confinement, reader, window
-from abilities.replies import Reply
+from abilities.registry import Reply
 from tests.support.surfaces import SURFACES
 
 

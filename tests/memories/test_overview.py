@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 
 from abilities import Abilities, Settings, parse_text, render
+from abilities.declarations.values import json_size
 from abilities.helpers.memory.overview import OVERVIEW_BYTES
-from abilities.helpers.reply.encoding import json_size
-from abilities.helpers.reply.render import Format
+from abilities.helpers.reply.formats import Format
 from abilities.helpers.search.terms import Language, split_question
 from tests.support import postgres
 from tests.support.detail_cases import check_schema

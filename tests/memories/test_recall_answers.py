@@ -15,7 +15,7 @@ from abilities.helpers.memory.notes import NotePart
 from abilities.helpers.memory.recall_answers import RecallBound, build_recall_answer
 from abilities.helpers.memory.recalling import RecallResult, check_cursors, parse_positions
 from abilities.helpers.memory.targets import Target
-from abilities.helpers.reply.render import Format
+from abilities.helpers.reply.formats import Format
 from abilities.helpers.search.passages import split_sections
 from abilities.helpers.search.ranking import SCORE_ONE
 from abilities.helpers.search.rankings import RankedEntry, Ranking

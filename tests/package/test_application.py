@@ -9,7 +9,7 @@ import pytest
 from abilities import Abilities, AbilityRegistry, Settings, application
 from abilities.application import OptionalRoots
 from abilities.helpers.files.roots import RootPlace
-from abilities.replies import Reply
+from abilities.registry import Reply
 
 MEMORY = {"type": "core", "content": "Tea."}
 

@@ -12,7 +12,7 @@ from toon_format import loads
 from abilities import Abilities, Settings, render
 from abilities.declarations.memory import is_key
 from abilities.helpers.reply.detail import FILE, MEMORY, TARGET, RecordShape, shape_record
-from abilities.helpers.reply.render import Format
+from abilities.helpers.reply.formats import Format
 from tests.support.stores import tamper
 from tests.support.tier import size
 

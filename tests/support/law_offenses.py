@@ -12,7 +12,7 @@ from typing import Any, cast
 
 import pytest
 
-from abilities import execution
+from abilities import registry
 from abilities.cli import backups
 from abilities.declarations.faults import Refused
 from abilities.helpers.store import changing, saving
@@ -64,7 +64,7 @@ def accept_a_score_of_80(monkeypatch: pytest.MonkeyPatch) -> None:
             arguments = {**arguments, "memory_score": None}
         return validate_arguments(model, arguments)
 
-    monkeypatch.setattr(execution, "validate_arguments", validate)
+    monkeypatch.setattr(registry, "validate_arguments", validate)
 
 
 def change_what_was_refused(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -8,17 +8,16 @@ import json
 from datetime import date, timedelta
 
 from abilities.declarations.limits import MAX_RECALL_TOKENS, MIN_FURTHER_TOKENS, MIN_RECALL_TOKENS
-from abilities.declarations.values import JsonObject
+from abilities.declarations.values import JsonObject, json_size
 from abilities.helpers.memory.recall_answers import (
     INPUT_CHARS,
     MAX_ALSO,
     MAX_UNKNOWN_CHARS,
     MAX_UNKNOWN_WORDS,
+    format_score,
 )
-from abilities.helpers.memory.recalled import format_score
 from abilities.helpers.memory.recalling import hash_ranking
-from abilities.helpers.reply.encoding import json_size
-from abilities.helpers.reply.items import MAX_ITEMS_BYTES
+from abilities.helpers.reply.envelope import MAX_ITEMS_BYTES
 from abilities.helpers.search.rankings import RankedEntry, Ranking
 from abilities.helpers.search.recall import Filters, RecallRequest
 from abilities.helpers.search.terms import Language, split_question

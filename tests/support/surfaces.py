@@ -26,7 +26,7 @@ from abilities.adapters.mcp import create_server
 from abilities.builtin.catalog import BUILT_IN
 from abilities.cli.main import main
 from abilities.declarations.faults import Fault
-from abilities.helpers.reply.render import Format
+from abilities.helpers.reply.formats import Format
 from abilities.server.app import create_app
 from abilities.server.bodies import MAX_BODY
 

@@ -14,9 +14,8 @@ from abilities.declarations.fields import OutputFormat
 from abilities.declarations.values import JsonObject
 from abilities.helpers.batch.items import ItemOffer, Leaf
 from abilities.helpers.batch.sharing import fill_reply
-from abilities.helpers.reply.bound import Bound, Counting
-from abilities.helpers.reply.envelope import FoundItem
-from abilities.helpers.reply.items import BulkRequest
+from abilities.helpers.reply.budget import Bound, Counting
+from abilities.helpers.reply.envelope import BulkRequest, FoundItem
 from abilities.helpers.text.pieces import Piece
 from tests.support.surfaces import FORMATTED, SURFACES, python
 from tests.support.tier import size

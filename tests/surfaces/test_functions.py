@@ -18,7 +18,7 @@ from abilities import Abilities, Settings, schemas
 from abilities.adapters.functions import Function, load_functions
 from abilities.adapters.host import find_namespace
 from abilities.builtin.catalog import BUILT_IN
-from abilities.replies import Reply
+from abilities.registry import Reply
 from tests.adapters.parity import Call, Seen, check_parity, hide_changing, list_calls
 from tests.support.sources import ROOT
 

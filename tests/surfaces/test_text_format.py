@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 
 from abilities import parse_text, render
 from abilities.declarations.faults import Fault
-from abilities.helpers.reply.bound import Bound
-from abilities.helpers.reply.items import format_item
-from abilities.helpers.reply.text import choose_boundary
+from abilities.helpers.reply.budget import Bound
+from abilities.helpers.reply.envelope import format_item
+from abilities.helpers.reply.formats import choose_boundary
 from tests.support.tier import size
 
 many = hypothesis_settings(
