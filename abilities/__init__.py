@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from abilities.decorator import ability
     from abilities.definition import Ability, Context
     from abilities.errors import AbilityError
-    from abilities.helpers.files.file_text import FileText
+    from abilities.helpers.files.reader import FileText
     from abilities.helpers.reply.formats import parse_text, render
     from abilities.registry import AbilityRegistry
     from abilities.settings import Settings
@@ -53,7 +53,7 @@ _MODULES = {
     "Arguments": "abilities.declarations.fields",
     "Context": "abilities.definition",
     "Fault": "abilities.declarations.faults",
-    "FileText": "abilities.helpers.files.file_text",
+    "FileText": "abilities.helpers.files.reader",
     "Model": "abilities.declarations.model",
     "Record": "abilities.declarations.records",
     "Refused": "abilities.declarations.faults",

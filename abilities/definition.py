@@ -9,8 +9,7 @@ from typing import Any, Self, TypeGuard
 
 from pydantic import BaseModel
 
-from abilities.declarations.detail import Detail
-from abilities.declarations.fields import OutputFormat
+from abilities.declarations.fields import Detail, OutputFormat
 from abilities.declarations.values import JsonObject, has_control_character, has_surrogate
 from abilities.helpers.files.lister import FileLister
 from abilities.helpers.files.reader import FileReader

@@ -7,12 +7,10 @@ from zoneinfo import ZoneInfo
 
 from pydantic import ConfigDict, Field, field_validator, model_validator
 
-from abilities.declarations.detail import Detail
-from abilities.declarations.fields import OutputFormat
+from abilities.declarations.fields import Detail, OutputFormat
 from abilities.declarations.memory import Namespace, parse_namespace
-from abilities.declarations.timezone import TimeZone
+from abilities.declarations.moments import TimeZone
 from abilities.declarations.values import as_object
-from abilities.helpers.files.bans import find_ban
 from abilities.helpers.files.confinement import SKIPPED_FOLDERS, Policy
 from abilities.helpers.files.deny import build_deny_list
 from abilities.helpers.files.own_files import OwnFiles, OwnPlace
@@ -20,6 +18,7 @@ from abilities.helpers.files.roots import (
     PLACEHOLDER,
     RootPlace,
     enter_namespace,
+    find_ban,
     find_shared_part,
 )
 from abilities.helpers.files.secret_names import list_denied

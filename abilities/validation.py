@@ -11,19 +11,21 @@ from typing import TypeVar, cast
 from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
 
-from abilities.declarations.faults import Refused
-from abilities.declarations.fields import REFUSED
-from abilities.declarations.memory import TEXT_FORM
-from abilities.declarations.mistakes import MAX_MISTAKES, Mistake, explain_unknown
-from abilities.declarations.reasons import Reason
-from abilities.declarations.rules import (
+from abilities.declarations.faults import (
+    MAX_MISTAKES,
+    Mistake,
     Place,
+    Refused,
     build_bounds,
     build_rule,
+    explain_unknown,
     find_place,
     join_names,
     name_unknown_field,
 )
+from abilities.declarations.fields import REFUSED
+from abilities.declarations.memory import TEXT_FORM
+from abilities.declarations.reasons import Reason
 from abilities.declarations.suggestions import suggest_argument, suggest_value
 from abilities.declarations.values import JsonObject, as_object
 from abilities.schemas import build_arguments_schema

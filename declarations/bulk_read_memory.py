@@ -4,7 +4,6 @@ from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import Field
 
-from abilities.declarations.detail import Continuation, FailureReason, OptionalDetail
 from abilities.declarations.faults import Fault
 from abilities.declarations.fields import (
     EXACT,
@@ -12,8 +11,11 @@ from abilities.declarations.fields import (
     Arguments,
     AskedFormat,
     Boolean,
+    Continuation,
+    FailureReason,
     OfferedFormat,
     Offset,
+    OptionalDetail,
     Unsaid,
 )
 from abilities.declarations.limits import (

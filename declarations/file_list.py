@@ -4,8 +4,15 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
-from abilities.declarations.detail import OptionalDetail
-from abilities.declarations.fields import EXACT, PAGE_SIZE, Arguments, AskedFormat, Integer, Unsaid
+from abilities.declarations.fields import (
+    EXACT,
+    PAGE_SIZE,
+    Arguments,
+    AskedFormat,
+    Integer,
+    OptionalDetail,
+    Unsaid,
+)
 from abilities.declarations.limits import (
     DEFAULT_LISTED_FILES,
     MAX_LIST_POSITION_CHARS,

@@ -4,14 +4,18 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
-from abilities.declarations.detail import (
+from abilities.declarations.fields import (
+    Arguments,
+    Array,
+    AskedFormat,
     BrokenRule,
     Continuation,
     FailureReason,
+    MaxChars,
     MeantInstead,
     OptionalDetail,
+    items_schema,
 )
-from abilities.declarations.fields import Arguments, Array, AskedFormat, MaxChars, items_schema
 from abilities.declarations.limits import DEFAULT_READ_CHARS, MAX_ITEMS
 from abilities.declarations.model import Model
 from abilities.declarations.records import Record, ReplyOf

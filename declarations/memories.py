@@ -4,7 +4,6 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from abilities.declarations.detail import OptionalDetail, UnofferedDetail
 from abilities.declarations.fields import (
     BRIEF,
     Arguments,
@@ -13,6 +12,8 @@ from abilities.declarations.fields import (
     Boolean,
     Integer,
     Offset,
+    OptionalDetail,
+    UnofferedDetail,
     Unsaid,
 )
 from abilities.declarations.limits import (

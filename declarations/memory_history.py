@@ -4,8 +4,14 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
-from abilities.declarations.detail import UnofferedDetail
-from abilities.declarations.fields import PAGE_SIZE, Arguments, AskedFormat, Integer, Unsaid
+from abilities.declarations.fields import (
+    PAGE_SIZE,
+    Arguments,
+    AskedFormat,
+    Integer,
+    UnofferedDetail,
+    Unsaid,
+)
 from abilities.declarations.limits import (
     DEFAULT_CHANGES,
     DEFAULT_ENTRIES,

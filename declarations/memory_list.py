@@ -4,11 +4,11 @@ from typing import Annotated, Any
 
 from pydantic import Field
 
-from abilities.declarations.detail import FailureReason
 from abilities.declarations.fields import (
     Arguments,
     AskedFormat,
     Boolean,
+    FailureReason,
     Integer,
     Unsaid,
 )

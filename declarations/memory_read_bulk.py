@@ -4,19 +4,17 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
-from abilities.declarations.detail import (
-    BrokenRule,
-    Continuation,
-    FailureReason,
-    MeantInstead,
-    OptionalDetail,
-)
 from abilities.declarations.fields import (
     UNSAID,
     Arguments,
     Array,
     AskedFormat,
+    BrokenRule,
+    Continuation,
+    FailureReason,
     MaxChars,
+    MeantInstead,
+    OptionalDetail,
     items_schema,
 )
 from abilities.declarations.limits import DEFAULT_READ_CHARS, MAX_ITEMS

@@ -3,12 +3,29 @@
 import re
 from datetime import UTC, datetime
 from typing import Annotated
+from zoneinfo import ZoneInfo
 
-from pydantic import Field
+from pydantic import AfterValidator, Field
 
 from abilities.declarations.fields import Checked, Integer, Unsaid, build_error
 from abilities.declarations.limits import MAX_SAFE_INTEGER
 from abilities.declarations.values import format_utc, utc_now
+
+
+def parse_time_zone(name: str) -> str:
+    """Return the name of a time zone. Raises ValueError for one that is not known."""
+    if not name:
+        return name
+
+    try:
+        return ZoneInfo(name).key
+    except (ValueError, OSError, KeyError):
+        raise ValueError("is not a known time zone; use a name such as 'Europe/Berlin'") from None
+
+
+TimeZone = Annotated[str, AfterValidator(parse_time_zone)]
+"""A time zone by its name, such as 'Europe/Berlin'; an empty name is the system's."""
+
 
 TIME_FORM = "RFC 3339, such as 2027-01-31T09:00:00Z"
 """What a time looks like, in words."""

@@ -5,7 +5,6 @@ from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import BeforeValidator, Field, WithJsonSchema
 
-from abilities.declarations.detail import BrokenRule, FailureReason, OptionalDetail
 from abilities.declarations.faults import Fault
 from abilities.declarations.fields import (
     BRIEF,
@@ -15,7 +14,10 @@ from abilities.declarations.fields import (
     Array,
     AskedFormat,
     Boolean,
+    BrokenRule,
+    FailureReason,
     Integer,
+    OptionalDetail,
 )
 from abilities.declarations.limits import (
     DEFAULT_CONTEXT_LINES,

@@ -4,7 +4,6 @@ from typing import Annotated, Any, ClassVar
 
 from pydantic import Field
 
-from abilities.declarations.detail import Detail, FailureReason
 from abilities.declarations.faults import Fault
 from abilities.declarations.fields import (
     EXACT,
@@ -13,6 +12,8 @@ from abilities.declarations.fields import (
     Array,
     AskedFormat,
     Boolean,
+    Detail,
+    FailureReason,
     Integer,
     OneOrMore,
     Unsaid,

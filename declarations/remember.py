@@ -5,7 +5,6 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field, WithJsonSchema
 
-from abilities.declarations.detail import Detail, FailureReason
 from abilities.declarations.faults import Fault
 from abilities.declarations.fields import (
     EXACT,
@@ -15,6 +14,8 @@ from abilities.declarations.fields import (
     Array,
     AskedFormat,
     Boolean,
+    Detail,
+    FailureReason,
 )
 from abilities.declarations.limits import MAX_OPERATIONS
 from abilities.declarations.memory import (

@@ -6,10 +6,10 @@ from abilities.declarations.faults import Refused
 from abilities.declarations.file_list import FileListAnswer, FileListInput
 from abilities.declarations.values import JsonObject, json_size
 from abilities.definition import Ability, Context
-from abilities.helpers.files.file_text import format_modified_at
 from abilities.helpers.files.file_walk import FoundFile
 from abilities.helpers.files.globs import Glob
 from abilities.helpers.files.lister import Listing, ListingRequest
+from abilities.helpers.files.reader import format_modified_at
 from abilities.helpers.reply.detail import shape_listed
 
 DESCRIPTION = """\

@@ -18,9 +18,8 @@ from abilities.builtin.profiles import (
 from abilities.cli.stdout import divert_stdout
 from abilities.cli.text import format_count
 from abilities.extras import EXTRAS, USES, Extra, format_install, is_installed
-from abilities.helpers.files.bans import find_ban
 from abilities.helpers.files.deny import DenyList
-from abilities.helpers.files.roots import PLACEHOLDER, RootPlace
+from abilities.helpers.files.roots import PLACEHOLDER, RootPlace, find_ban
 from abilities.helpers.files.secret_names import list_denied
 from abilities.helpers.tokens import TokenFile
 from abilities.offer import build_registry

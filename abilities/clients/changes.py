@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-from abilities.clients import jsonc_edit, toml_edit
+from abilities.clients import jsonc, toml_edit
 from abilities.clients.entry import ServerEntry, find_command, is_ours, read_entry, shape_entry
 from abilities.clients.faults import Unparsable, Unusable
 from abilities.clients.hooks import HOOK_EVENTS, format_hook, is_our_hook
@@ -81,7 +81,7 @@ class ServerChange:
         if self.client.format == "toml":
             return toml_edit.remove(text, self.client.keys, prune)
 
-        return jsonc_edit.remove(text, self.client.keys, prune)
+        return jsonc.remove(text, self.client.keys, prune)
 
     def count_missing_parents(self, text: str) -> int:
         """Return how many objects or tables around the server a text lacks."""
@@ -92,13 +92,13 @@ class ServerChange:
         if self.client.format == "toml":
             return toml_edit.get(text, keys or self.client.keys)
 
-        return jsonc_edit.get(text, keys or self.client.keys)
+        return jsonc.get(text, keys or self.client.keys)
 
     def _put(self, text: str, value: JsonObject) -> str:
         if self.client.format == "toml":
             return toml_edit.put(text, self.client.keys, value)
 
-        return jsonc_edit.put(text, self.client.keys, value)
+        return jsonc.put(text, self.client.keys, value)
 
 
 @dataclass(frozen=True)
@@ -131,16 +131,16 @@ class HooksChange:
         # The object of all events goes with the last of them, if it goes at all.
         for event in reversed(HOOK_EVENTS):
             for index, _ in reversed(_find_hooks(text, event)):
-                text = jsonc_edit.remove(text, ("hooks", event), prune, index)
+                text = jsonc.remove(text, ("hooks", event), prune, index)
 
         return text
 
     def count_missing_parents(self, text: str) -> int:
         """Return 2 if a text has no hooks at all, 1 if it has none of an event, else 0."""
-        if jsonc_edit.get(text, ("hooks",)) is None:
+        if jsonc.get(text, ("hooks",)) is None:
             return 2
 
-        return int(any(jsonc_edit.get(text, ("hooks", event)) is None for event in HOOK_EVENTS))
+        return int(any(jsonc.get(text, ("hooks", event)) is None for event in HOOK_EVENTS))
 
 
 def build_hooks_change(entry: ServerEntry) -> HooksChange:
@@ -198,15 +198,15 @@ def _put_hook(text: str, event: str, command: str) -> str:
         return text
 
     for index, _ in reversed(found):
-        text = jsonc_edit.remove(text, ("hooks", event), 0, index)
+        text = jsonc.remove(text, ("hooks", event), 0, index)
 
     hook = {"hooks": [{"type": "command", "command": command}]}
-    return jsonc_edit.append(text, ("hooks", event), hook)
+    return jsonc.append(text, ("hooks", event), hook)
 
 
 def _find_hooks(text: str, event: str) -> list[tuple[int, str]]:
     """Return the places and commands of our hooks among those of an event."""
-    matchers = as_list(jsonc_edit.get(text, ("hooks", event)))
+    matchers = as_list(jsonc.get(text, ("hooks", event)))
     found: list[tuple[int, str]] = []
     for index, matcher in enumerate(matchers):
         command = _find_command(matcher)

@@ -36,9 +36,9 @@ from abilities.declarations.memory_history import ChangeEntry
 from abilities.declarations.values import JsonObject
 from abilities.decorator import ability
 from abilities.definition import Context
-from abilities.helpers.files.file_text import format_modified_at
 from abilities.helpers.files.file_walk import FoundFile
 from abilities.helpers.files.lister import Listing
+from abilities.helpers.files.reader import format_modified_at
 from abilities.helpers.memory.helper import DayFile
 from abilities.helpers.memory.naming import require_name
 from abilities.helpers.memory.records import to_memory_data

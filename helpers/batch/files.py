@@ -23,14 +23,12 @@ from abilities.helpers.batch.items import (
     parse_countdown,
     split_line,
 )
-from abilities.helpers.files.file_text import FileText, find_version
 from abilities.helpers.files.file_walk import FoundFile
 from abilities.helpers.files.globs import Glob
-from abilities.helpers.files.lister import ListingRequest
+from abilities.helpers.files.lister import MAX_BYTES, MAX_LISTED, ListingRequest, suggest_paths
 from abilities.helpers.files.paths import express_path, parse_path
-from abilities.helpers.files.reader import OpenFile, ReadingSession
+from abilities.helpers.files.reader import FileText, OpenFile, ReadingSession, find_version
 from abilities.helpers.files.searcher import Hit, SearchRequest
-from abilities.helpers.files.suggesting import MAX_BYTES, MAX_LISTED, suggest_paths
 from abilities.helpers.reply.detail import FOUND_FILE, HIT
 from abilities.helpers.reply.envelope import FoundItem, Item, format_item
 from abilities.helpers.text.pieces import Piece

@@ -9,10 +9,9 @@ from typing import NamedTuple, TypeVar
 from abilities.declarations.faults import Refused
 from abilities.declarations.read import Kind, ReadItem
 from abilities.declarations.values import JsonObject
-from abilities.helpers.files.file_text import FileText
 from abilities.helpers.files.lister import FileLister
 from abilities.helpers.files.paths import parse_path
-from abilities.helpers.files.reader import FileReader, LinesOfFiles
+from abilities.helpers.files.reader import FileReader, FileText, LinesOfFiles
 from abilities.helpers.files.searcher import FileSearcher
 from abilities.helpers.memory.helper import MemoryHelper
 from abilities.helpers.reply.detail import RecordShape

@@ -11,6 +11,7 @@ belongs to; where items go on is said in room that their first pieces leave.
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from threading import Lock
 from typing import NamedTuple
 
 from abilities.declarations.faults import Fault, Refused
@@ -46,8 +47,11 @@ _AMPLE_BYTES = 8192
 """Room in which there is some for any content: what items need at least is not counted."""
 
 
-_FRAME_BYTES = 256
-"""About what the record of a file takes beyond its content."""
+_WIDEST_BYTE = 6
+"""Bytes that one of a file may take in a reply: JSON writes U+0001 as an escape of six."""
+
+_UNFORESEEN_BYTES = 64
+"""What the record of a file may have besides: its encoding, and counts of what was replaced."""
 
 
 async def fill_reply(
@@ -221,51 +225,90 @@ class _Sharing:
         """Read the file of the next offer, if any, and of those for which there is room anyway."""
         offer, allotment = self._offers[order[0]], self._allotment
         if offer.group is None and isinstance(offer.leaves[0].source, UnreadFile):
-            least = self._measure_least(order[0])
+            least = self._foresee(offer, offer.leaves[0]) - self._reserved[order[0]]
             if allotment.has_content and least > allotment.spare:
                 allotment.is_used_up = True  # it would be read in vain
                 return
 
         room = allotment.spare
-        unread: list[Leaf] = []
+        unread: list[tuple[Leaf, int]] = []
 
         for index in order:
-            room = _list_unread(self._offers[index].leaves, room, unread)
+            offer = self._offers[index]
+            room = self._list_unread(offer, offer.leaves, room, unread)
             if room < 0 or not unread:
                 break
 
         await self._read(unread, allotment.spare)
 
-    async def _read(self, leaves: Sequence[Leaf], room: int) -> None:
-        """Put into leaves what reading their files brings: the first, and others as room is left.
+    def _list_unread(
+        self,
+        offer: ItemOffer,
+        leaves: Sequence[Leaf],
+        room: int,
+        unread: list[tuple[Leaf, int]],
+    ) -> int:
+        """Add the files for which there seems room, one at least; return the room that is left.
 
-        How much a content takes is only known when it has been read: escapes may take six times as
-        much as the characters they stand for.
+        Each has the bytes that its record takes in any case.
         """
-        if not leaves:
+        for leaf in leaves:
+            if isinstance(leaf.source, UnreadFile):
+                unread.append((leaf, self._foresee(offer, leaf)))
+
+            room -= leaf.size
+            if room < 0:
+                break
+
+        return room
+
+    def _foresee(self, offer: ItemOffer, leaf: Leaf) -> int:
+        """Return the most bytes that the record of a file takes with the least of its content."""
+        leading, trailing = leaf.leading, leaf.trailing
+        shape = self._find_shape(leaf)
+        if offer.group is None:
+            leading, trailing, shape = {"input": offer.text}, None, self._shape
+
+        return self._measure_cut(offer, leaf, leading, trailing, shape) + _UNFORESEEN_BYTES
+
+    async def _read(self, files: Sequence[tuple[Leaf, int]], room: int) -> None:
+        """Put into leaves what reading their files brings: the first, and others that surely fit.
+
+        How much a content takes is only known when it has been read, and several threads read at
+        once: each reserves the most that its file may take, and gives back what that did not.
+        """
+        if not files:
             return
 
         sources = self._sources
         assert sources is not None
         # More characters than the reply has bytes are never needed.
         max_chars = min(sources.max_chars, self._bound.max_bytes)
+        lock, is_over = Lock(), False
 
-        def read(session: ReadingSession, leaf: Leaf) -> FoundItem | UnreadFile:
-            nonlocal room
+        def read(session: ReadingSession, file: tuple[Leaf, int]) -> FoundItem | UnreadFile:
+            nonlocal room, is_over
+            leaf, frame = file
             assert isinstance(leaf.source, UnreadFile)
-            if room < 0 and leaf is not leaves[0]:
-                return leaf.source
+            most = frame + _WIDEST_BYTE * leaf.size
+            with lock:
+                is_over = is_over or (room < most and file is not files[0])
+                if is_over:
+                    return leaf.source  # and so are all behind it, which have their turn later
+                room -= most
 
             found = describe_file(session.read(parse_path(leaf.source.path), max_chars))
-            room -= self._bound.measure_content(replace_markers(found.piece.text)) + _FRAME_BYTES
+            size = self._bound.measure_content(replace_markers(found.piece.text))
+            with lock:
+                room += most - frame - size
             return found
 
         try:
-            outcomes = await sources.wait(sources.files.map(read, leaves, sources.known_lines))
+            outcomes = await sources.wait(sources.files.map(read, files, sources.known_lines))
         except Refused as error:
-            outcomes = [error] * len(leaves)
+            outcomes = [error] * len(files)
 
-        for leaf, outcome in zip(leaves, outcomes, strict=True):
+        for (leaf, _), outcome in zip(files, outcomes, strict=True):
             leaf.source = outcome
 
     def _fill_one(self, index: int) -> ReplyRecord:
@@ -295,9 +338,9 @@ class _Sharing:
 
         for place, leaf in enumerate(offer.leaves):
             if isinstance(leaf.source, UnreadFile):
-                unread: list[Leaf] = []
+                unread: list[tuple[Leaf, int]] = []
                 left = room - group.used
-                _list_unread(offer.leaves[place:], left, unread)
+                self._list_unread(offer, offer.leaves[place:], left, unread)
                 await self._read(unread, left)
 
             draft = self._draft(leaf, leaf.leading, leaf.trailing, self._find_shape(leaf))
@@ -354,19 +397,6 @@ def _find_share(offer: ItemOffer) -> int:
     """Return the bytes of content that there must be for an item that comes first."""
     # When it goes on, its cursor takes some of what it gets now.
     return MIN_SHARE if offer.is_begun else 2 * MIN_SHARE
-
-
-def _list_unread(leaves: Sequence[Leaf], room: int, unread: list[Leaf]) -> int:
-    """Add the files to read for which there is room, one at least; return the room that is left."""
-    for leaf in leaves:
-        if isinstance(leaf.source, UnreadFile):
-            unread.append(leaf)
-
-        room -= leaf.size
-        if room < 0:
-            break
-
-    return room
 
 
 def _measure(record: ReplyRecord) -> int:

@@ -6,26 +6,200 @@ Folders that links lead to are not entered; a file that a link leads to is found
 import os
 import stat
 import time
-from collections.abc import Generator, Sequence
+from bisect import bisect_left
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from functools import partial
-from typing import NamedTuple, Self
+from typing import Literal, NamedTuple, Self
 
 from abilities.declarations.faults import Refused
-from abilities.helpers.files.confinement import Policy, open_directory, open_file
-from abilities.helpers.files.folders import (
-    Folder,
-    Kind,
-    KindsByRoot,
-    find_first_root,
-    read_kinds,
+from abilities.helpers.files.confinement import (
+    Policy,
+    open_directory,
+    open_file,
+    translate_os_error,
 )
 from abilities.helpers.files.globs import Glob, States
-from abilities.helpers.files.known_folders import FolderMemory
-from abilities.helpers.files.own_files import Snapshot
+from abilities.helpers.files.own_files import SETTLED_SECONDS, Snapshot
 from abilities.helpers.files.paths import MAX_COMPONENTS, express_path
 from abilities.helpers.files.roots import Root
 from abilities.helpers.threads.workers import Worker
+
+MAX_ENTRIES = 100_000
+"""Names of a folder that are looked at; a larger folder is skipped."""
+
+Kind = Literal["file", "folder", "link", "other"]
+
+KindsByRoot = dict[int, Kind]
+"""What each root has by one name, under the root's index."""
+
+
+class Folder(NamedTuple):
+    """A folder, open in each root that has it.
+
+    ``path`` ends in a slash, except for the roots themselves, where it is empty. ``descriptors``
+    are under the roots' indexes, in the roots' order.
+    """
+
+    path: str
+    depth: int
+    descriptors: dict[int, int]
+
+
+def read_kinds(descriptor: int) -> dict[str, Kind] | None:
+    """Return the names in a folder with their kinds.
+
+    Returns None if there are too many, or if the folder may not be read.
+
+    Raises Refused: resource_exhausted.
+    """
+    kinds: dict[str, Kind] = {}
+
+    try:
+        with os.scandir(descriptor) as entries:
+            for entry in entries:
+                if len(kinds) >= MAX_ENTRIES:
+                    return None
+                kinds[entry.name] = _find_kind(entry)
+    except OSError as error:
+        refused = translate_os_error(error)
+        if refused.reason == "resource_exhausted":
+            raise refused from None
+        return None
+
+    return kinds
+
+
+def _find_kind(entry: "os.DirEntry[str]") -> Kind:
+    if entry.is_symlink():
+        return "link"
+
+    if entry.is_dir(follow_symlinks=False):
+        return "folder"
+
+    if entry.is_file(follow_symlinks=False):
+        return "file"
+
+    return "other"
+
+
+def list_keys(kinds_by_name: dict[str, KindsByRoot]) -> Iterator[str]:
+    """Yield names of files and links, and names of folders with a slash: so they sort as paths do.
+
+    A name that is a file in one root and a folder in another yields both: files in the folder can
+    be read too, because nothing can lie beneath a file, and the file, because a folder hides none.
+    """
+    for name, kinds in kinds_by_name.items():
+        if "folder" in kinds.values():
+            yield name + "/"
+
+        root = find_first_root(kinds)
+        if root is not None and kinds[root] in ("file", "link"):
+            yield name
+
+
+def find_first_root(kinds: KindsByRoot) -> int | None:
+    """Return the first root in which a name is no folder, where a reader would stop; or None."""
+    for root in sorted(kinds):
+        if kinds[root] != "folder":
+            return root
+
+    return None
+
+
+LARGE = 1_000
+"""A folder with at least so many names is remembered; a smaller one is read in no time."""
+
+Stamp = tuple[tuple[int, ...], ...]
+"""What differs, for each root, if a folder is another one or its names have changed."""
+
+
+class FolderNames(NamedTuple):
+    """The names in a folder.
+
+    ``keys`` are sorted, those of folders with a slash; ``kinds`` says what each root has.
+    """
+
+    keys: Sequence[str]
+    kinds: Mapping[str, KindsByRoot]
+
+    def list_from(self, folder: str, position: str) -> Sequence[str]:
+        """Return the keys from a position on, and the one before, which may be a folder it is in.
+
+        Positions are counted from a root, and ``folder`` is this folder's own.
+        """
+        if not position.startswith(folder):
+            return self.keys  # all of them lie behind it, or the folder would not be read
+
+        start = bisect_left(self.keys, position[len(folder) :])
+        return self.keys[max(start - 1, 0) :]
+
+
+def _stamp_folder(descriptors: Mapping[int, int]) -> Stamp | None:
+    """Return the stamp of an open folder, given its descriptors by their roots.
+
+    None if it has changed so lately that another change may not show.
+    """
+    latest = time.time_ns() - int(SETTLED_SECONDS * 1e9)
+    stamp: list[tuple[int, ...]] = []
+
+    for index, descriptor in descriptors.items():
+        try:
+            status = os.fstat(descriptor)
+        except OSError:
+            return None
+
+        times = (status.st_mtime_ns, status.st_ctime_ns)
+        if max(times) >= latest:
+            return None
+        stamp.append((index, status.st_dev, status.st_ino, *times))
+
+    return tuple(stamp)
+
+
+def _merge_kinds(kinds_by_root: Mapping[int, Mapping[str, Kind]]) -> FolderNames:
+    merged: dict[str, KindsByRoot] = {}
+    for index, kinds in kinds_by_root.items():
+        for name, kind in kinds.items():
+            merged.setdefault(name, {})[index] = kind
+
+    return FolderNames(sorted(list_keys(merged)), merged)
+
+
+class FolderMemory:
+    """Reads folders, and remembers the large one that was read last. Threads may share it."""
+
+    def __init__(self) -> None:
+        self._last: tuple[Stamp, FolderNames] | None = None  # replaced in one assignment
+
+    def read(
+        self,
+        descriptors: Mapping[int, int],
+        read_kinds: Callable[[int, int], Mapping[str, Kind] | None],
+    ) -> FolderNames:
+        """Return the names of a folder that is open in some roots.
+
+        ``read_kinds(root, descriptor)`` returns those of one root, or None if it cannot be read.
+        Then later roots are ignored: a reader would not reach their files.
+        """
+        stamp = _stamp_folder(descriptors)
+        last = self._last
+        if stamp is not None and last is not None and last[0] == stamp:
+            return last[1]
+
+        kinds_by_root: dict[int, Mapping[str, Kind]] = {}
+        for index, descriptor in descriptors.items():
+            kinds = read_kinds(index, descriptor)
+            if kinds is None:
+                return _merge_kinds(kinds_by_root)
+            kinds_by_root[index] = kinds
+
+        names = _merge_kinds(kinds_by_root)
+        if stamp is not None and len(names.keys) >= LARGE:
+            self._last = (stamp, names)
+
+        return names
+
 
 SHOWN_FOLDERS = 10
 """Skipped folders that a walk names; the others are only counted."""

@@ -4,12 +4,15 @@ A line is matched without its line end, LF or CR LF.
 """
 
 import re
-from collections.abc import Callable, Iterator
-from typing import Protocol
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from typing import NamedTuple, Protocol
 
 from abilities.declarations.faults import Refused
-from abilities.helpers.files.redaction import format_mark
+from abilities.helpers.files.redaction import Secret, find_secrets, format_mark
 from abilities.helpers.files.secret_shapes import SHAPES
+from abilities.helpers.text.codec import Encoding, decode, replace_markers
+from abilities.helpers.text.cutting import back_off
 from abilities.helpers.text.patterns import Pattern, compile_line_pattern
 
 MAX_CHARS = 1_000
@@ -201,3 +204,179 @@ def find_line_end(text: bytes, place: int) -> int:
         return len(text)
 
     return line_end + 1
+
+
+MAX_BLOCK = 2_000
+"""Characters that are shown of a block. It has several matching lines only if it is no longer."""
+
+_BEFORE_MATCH = 500  # characters that are shown before the match in a line that is cut
+
+
+@dataclass
+class TextBlock:
+    """Lines of a text from the byte ``start`` to ``end``; ``matches`` are positions in them."""
+
+    start: int
+    end: int
+    matches: list[int]
+
+
+def find_blocks(
+    text: bytes, matches: Iterable[int], context: int, start: int
+) -> Iterator[TextBlock]:
+    """Yield the blocks of lines that match, with ``context`` lines before and after each.
+
+    ``matches`` has a position per matching line, in order. No block begins before ``start``. Blocks
+    that would touch are one, unless it would be too long to be shown; then the next one begins
+    behind it, so that a search may go on there and find the same.
+    """
+    block: TextBlock | None = None
+
+    for match in matches:
+        line = find_line_start(text, match)
+        first = max(_go_back(text, line, context), start)
+        end = _go_forward(text, match, context + 1)
+
+        if block is not None:
+            touches = first <= block.end
+            if touches and end - block.start <= MAX_BLOCK:
+                block.end = end
+                block.matches.append(match)
+                continue
+
+            block.end = min(block.end, line)
+            yield block
+            first = max(first, block.end)
+
+        block = TextBlock(first, end, [match])
+
+    if block is not None:
+        yield block
+
+
+def cut_block(text: bytes, block: TextBlock) -> tuple[str, bool]:
+    """Return what is shown of a block, and whether that is less than the block.
+
+    Of a block that is too long, it is the first matching line, or the part of it around the match.
+    """
+    shown = text[block.start : block.end].decode()
+    if len(shown) <= MAX_BLOCK:
+        return shown, False
+
+    match = block.matches[0]
+    line = text[find_line_start(text, match) : find_line_end(text, match)].decode()
+    if len(line) <= MAX_BLOCK:
+        return line, True
+
+    chars_before = text[find_line_start(text, match) : match].decode(errors="ignore")
+    start = 0
+    if len(chars_before) > _BEFORE_MATCH:
+        start = back_off(line, len(chars_before) - _BEFORE_MATCH)
+
+    part = line[start : start + MAX_BLOCK + 1]
+    return part[: back_off(part, MAX_BLOCK)], True
+
+
+def _go_back(text: bytes, line: int, count: int) -> int:
+    """Return where the line begins that stands ``count`` lines before another."""
+    for _ in range(count):
+        if line == 0:
+            break
+        line = find_line_start(text, line - 1)
+
+    return line
+
+
+def _go_forward(text: bytes, place: int, count: int) -> int:
+    """Return the end of a line that stands ``count`` - 1 lines behind that of a position."""
+    for _ in range(count):
+        place = find_line_end(text, place)
+
+    return place
+
+
+class HiddenLines(NamedTuple):
+    """How many line ends are behind marks in a shown line; shown lines count from 0."""
+
+    line: int
+    line_ends: int
+
+
+class ShownText(NamedTuple):
+    """A file's text with marks in the place of secrets, and U+FFFD for what does not decode."""
+
+    raw: bytes
+    hidden: tuple[HiddenLines, ...] = ()
+
+    def number_line(self, line: int) -> int:
+        """Return the number, from 1, of the first line of the file that is in a shown line."""
+        number = line + 1
+        for hidden in self.hidden:
+            if hidden.line < line:
+                number += hidden.line_ends
+
+        return number
+
+    def skip_lines(self, number: int) -> tuple[int, int]:
+        """Return the place of the first shown line that begins behind a line of the file.
+
+        That is its byte position, and its number among the shown lines, from 0.
+        """
+        if number == 0:
+            return 0, 0
+
+        line = number
+        for hidden in self.hidden:
+            if self.number_line(hidden.line) <= number:
+                line = max(line - hidden.line_ends, hidden.line + 1)
+
+        skipped = self.raw.split(b"\n", line)
+        if len(skipped) <= line:
+            return len(self.raw), len(skipped)
+
+        return len(self.raw) - len(skipped[line]), line
+
+
+def show_text(raw: bytes, encoding: Encoding, *, redacts: bool) -> ShownText:
+    """Return the text of a whole file as it is shown.
+
+    Raises Refused: binary_file.
+    """
+    if encoding.unit == 1 and b"\0" in raw:
+        raise Refused("binary_file")
+
+    text, has_markers = decode(raw[encoding.bom :], encoding, final=True)
+    if encoding.unit == 2 and "\0" in text:
+        raise Refused("binary_file")
+
+    secrets: list[Secret] = []
+    if redacts:
+        secrets = find_secrets(text)
+
+    if secrets:
+        return _hide_secrets(text, secrets)
+
+    if has_markers or encoding.bom:
+        return ShownText(replace_markers(text).encode())
+
+    return ShownText(raw)
+
+
+def _hide_secrets(text: str, secrets: list[Secret]) -> ShownText:
+    parts: list[str] = []
+    hidden: list[HiddenLines] = []
+    position = line = 0
+
+    for secret in secrets:
+        before = text[position : secret.start]
+        line += before.count("\n")
+        parts += (before, format_mark(secret.kind))
+
+        count = text.count("\n", secret.start, secret.end)
+        if count:
+            hidden.append(HiddenLines(line, count))
+
+        position = secret.end
+
+    parts.append(text[position:])
+    return ShownText(replace_markers("".join(parts)).encode(), tuple(hidden))

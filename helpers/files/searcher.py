@@ -7,16 +7,21 @@ from dataclasses import dataclass, field
 from typing import NamedTuple, Self
 
 from abilities.declarations.faults import Refused
-from abilities.helpers.files.blocks import TextBlock, cut_block, find_blocks
 from abilities.helpers.files.confinement import Policy
-from abilities.helpers.files.file_walk import FileWalk, FoundFile
+from abilities.helpers.files.file_walk import FileWalk, FolderMemory, FoundFile
 from abilities.helpers.files.globs import Glob
-from abilities.helpers.files.known_folders import FolderMemory
-from abilities.helpers.files.matching import Matcher, build_matcher
+from abilities.helpers.files.matching import (
+    Matcher,
+    ShownText,
+    TextBlock,
+    build_matcher,
+    cut_block,
+    find_blocks,
+    show_text,
+)
 from abilities.helpers.files.paths import parse_path
 from abilities.helpers.files.reader import ReadingSession
 from abilities.helpers.files.roots import Root
-from abilities.helpers.files.shown_text import ShownText, show_text
 from abilities.helpers.text.codec import detect_encoding
 from abilities.helpers.threads.workers import Worker, WorkerPool
 

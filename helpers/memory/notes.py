@@ -8,9 +8,8 @@ from functools import lru_cache
 
 from abilities.declarations.faults import Refused
 from abilities.declarations.values import JsonObject
-from abilities.helpers.files.file_text import FileText
 from abilities.helpers.files.paths import PathRequest
-from abilities.helpers.files.reader import FileReader, ReadingSession
+from abilities.helpers.files.reader import FileReader, FileText, ReadingSession
 from abilities.helpers.memory.targets import MemoryFiles, Target
 from abilities.helpers.search.passages import Section, split_sections
 from abilities.helpers.search.terms import Language, weigh_text

@@ -5,8 +5,8 @@ from typing import NamedTuple
 
 import orjson
 
-from abilities.declarations.detail import Detail
 from abilities.declarations.faults import Fault, Refused
+from abilities.declarations.fields import Detail
 from abilities.declarations.limits import MAX_CONTENT_CHARS
 from abilities.declarations.values import JsonObject, json_size
 from abilities.helpers.reply.budget import MIN_SHARE, Bound

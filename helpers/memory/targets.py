@@ -6,9 +6,8 @@ from dataclasses import dataclass
 from datetime import date, timedelta
 from typing import Literal, ParamSpec, TypeVar, get_args
 
-from abilities.declarations.faults import Refused
+from abilities.declarations.faults import MAX_MISTAKES, Mistake, Refused, explain_unknown
 from abilities.declarations.memory import KEY_RULE, is_key
-from abilities.declarations.mistakes import MAX_MISTAKES, Mistake, explain_unknown
 from abilities.declarations.suggestions import suggest_argument, suggest_value
 from abilities.declarations.targets import TARGET_SCHEMA
 from abilities.declarations.values import JsonObject, as_object, unwrap_json

@@ -2,8 +2,8 @@
 
 from collections.abc import Sequence
 
-from abilities.declarations.detail import Detail
 from abilities.declarations.faults import Fault
+from abilities.declarations.fields import Detail
 from abilities.declarations.limits import MAX_CONTENT_CHARS, MAX_ITEMS
 from abilities.declarations.memory import USUAL_LINK_TYPE, Direction
 from abilities.declarations.values import JsonObject, json_size

@@ -6,7 +6,7 @@ module decides which. All functions leave out what has no value.
 
 from typing import NamedTuple
 
-from abilities.declarations.detail import Detail
+from abilities.declarations.fields import Detail
 from abilities.declarations.values import JsonObject, as_object, json_bytes
 
 _DAY_CHARS = len("YYYY-MM-DD")

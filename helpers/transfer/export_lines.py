@@ -1,17 +1,30 @@
 """Write a stored memory as a line of JSON, and read it back without loss."""
 
-from typing import Any
+import sqlite3
+from collections.abc import Iterable, Iterator
+from contextlib import AbstractContextManager
+from typing import Any, NamedTuple, Self
 
 import orjson
 from pydantic import ValidationError
 
-from abilities.declarations.faults import AbilitiesError
+from abilities.declarations.faults import AbilitiesError, Refused
 from abilities.declarations.memory import SCORES
 from abilities.declarations.reasons import FAULTS
-from abilities.declarations.transfer import FORMAT, VERSION, ExportedMemory, Heading, drop_defaults
+from abilities.declarations.transfer import (
+    FORMAT,
+    VERSION,
+    ExportedMemory,
+    Heading,
+    HistoryLine,
+    Replaced,
+    drop_defaults,
+)
 from abilities.declarations.values import JsonObject, parse_json
+from abilities.helpers.store.history import Entry, MemoryName, seal
 from abilities.helpers.store.model import LinkRow, Row, StoredMemory, dump_sorted_json
 from abilities.helpers.store.names import make_id
+from abilities.helpers.store.protocol import ServableStore
 
 HEADING = orjson.dumps({"format": FORMAT, "version": VERSION}) + b"\n"
 
@@ -173,3 +186,220 @@ def describe_mistake(error: ValidationError, kind: str) -> UnusableLine:
     if not field:
         return UnusableLine(f"The line is not {kind}: it {rule}.")
     return UnusableLine(f"The field {field} {rule}.")
+
+
+_START = b'{"history"'
+_JSON_COLUMNS = ("tags", "metadata")
+_ALL_COLUMNS = frozenset(Row._fields) - {"namespace", "version"}
+
+
+def is_history(line: bytes) -> bool:
+    """Return whether a line is one of the history, sound or not."""
+    return line.startswith(_START)
+
+
+def format_entry(entry: Entry) -> bytes:
+    """Return an entry as a line with its newline."""
+    before: JsonObject = orjson.loads(entry.before)
+    for name in _JSON_COLUMNS:
+        if name in (before["row"] or ()):
+            before["row"][name] = orjson.loads(before["row"][name])
+
+    values: JsonObject = {
+        "namespace": entry.namespace,
+        "id": entry.id,
+        "version": entry.version,
+        "key": entry.key,
+        "previous": entry.previous,
+        "action": entry.action,
+        "made_at": entry.made_at,
+        "caller": entry.caller,
+        "before": before,
+    }
+    return orjson.dumps({"history": values}) + b"\n"
+
+
+def parse_entry(line: bytes) -> Entry:
+    """Return the entry on a line, with its hash. Raises UnusableLine."""
+    value = parse_line_json(line)
+    try:
+        entry = HistoryLine.model_validate(value).history
+    except ValidationError as error:
+        raise describe_mistake(error, "an entry of the history") from None
+
+    parsed = Entry(
+        namespace=entry.namespace,
+        version=entry.version,
+        id=entry.id,
+        key=entry.key,
+        previous=entry.previous,
+        action=entry.action,
+        made_at=entry.made_at,
+        caller=entry.caller,
+        before=_dump_replaced(entry.before),
+    )
+    if not _is_possible(parsed):
+        raise UnusableLine("The entry of the history fits no memory.")
+
+    return seal(parsed)
+
+
+def _dump_replaced(replaced: Replaced) -> str:
+    before: dict[str, Any] = {"row": None}
+    if replaced.row is not None:
+        columns: JsonObject = {**replaced.row}
+        for name in _JSON_COLUMNS:
+            if name in columns:
+                columns[name] = dump_sorted_json(columns[name])
+        before["row"] = columns
+
+    if replaced.links:
+        before["links"] = replaced.links
+    return dump_sorted_json(before)
+
+
+def _is_possible(entry: Entry) -> bool:
+    """Return whether an entry can be undone, whatever came before it."""
+    columns: JsonObject | None = orjson.loads(entry.before)["row"]
+    if (columns is None) != (entry.previous == 0):
+        return False
+    if columns is None:
+        return entry.action in ("created", "imported", "restored")
+    if entry.action == "deleted":
+        return columns.keys() == _ALL_COLUMNS and columns["id"] == entry.id
+
+    return "id" not in columns and (entry.action != "relinked" or not columns)
+
+
+class _Position(NamedTuple):
+    """Where the entries of a memory have led: to which version, and whether it was there then."""
+
+    version: int
+    exists: bool
+
+
+def keep_sound(entries: Iterable[Entry]) -> list[Entry]:
+    """Return the entries of one memory from which its past can be made, by rising version.
+
+    If one does not follow the one before it, those before it lead nowhere.
+    """
+    kept: list[Entry] = []
+    position: _Position | None = None
+
+    for entry in entries:
+        if position is not None and not _follows(entry, kept[-1], position):
+            kept = []
+        kept.append(entry)
+        position = _move_on(entry)
+
+    return kept
+
+
+def _follows(entry: Entry, last: Entry, position: _Position) -> bool:
+    if entry.version <= last.version:
+        return False
+    if not position.exists:
+        return entry.previous == 0
+
+    return entry.previous == position.version
+
+
+def _move_on(entry: Entry) -> _Position:
+    if entry.action == "relinked":
+        return _Position(entry.previous, exists=True)
+
+    return _Position(entry.version, exists=entry.action != "deleted")
+
+
+_TABLE = """
+CREATE TABLE ends (
+    namespace TEXT, id TEXT, version INTEGER, is_due INTEGER, PRIMARY KEY (namespace, id)
+) WITHOUT ROWID
+"""
+
+
+class End(NamedTuple):
+    """The version to which the exported history of a memory leads."""
+
+    namespace: str
+    id: str
+    version: int
+
+
+class ExportedPasts(AbstractContextManager["ExportedPasts"]):
+    """The ends of all exported histories, in a temporary file, as there may be millions."""
+
+    def __enter__(self) -> Self:
+        self._ends = sqlite3.connect("", isolation_level=None)
+        self._ends.execute(_TABLE)
+        self._ends.execute("BEGIN")
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._ends.close()
+
+    def add(self, entries: Iterable[Entry]) -> None:
+        """Note entries that were exported, those of each memory by rising version."""
+        for entry in entries:
+            version = entry.version
+            if entry.action == "relinked":
+                version = entry.previous
+
+            self._ends.execute(
+                "INSERT OR REPLACE INTO ends VALUES (?, ?, ?, ?)",
+                (entry.namespace, entry.id, version, entry.action != "deleted"),
+            )
+
+    def find_end(self, namespace: str, memory_id: str) -> End | None:
+        """Return where the exported history of a memory ends; None if it has none."""
+        found = self._ends.execute(
+            "SELECT version FROM ends WHERE namespace = ? AND id = ?", (namespace, memory_id)
+        ).fetchone()
+        if found is None:
+            return None
+
+        return End(namespace, memory_id, *found)
+
+    def settle(self, namespace: str, memory_id: str) -> None:
+        """Note that a memory was exported."""
+        self._ends.execute(
+            "UPDATE ends SET is_due = 0 WHERE namespace = ? AND id = ?", (namespace, memory_id)
+        )
+
+    def list_due(self) -> Iterator[End]:
+        """Yield the ends of the memories that were there, but were not exported yet."""
+        due = self._ends.execute(
+            "SELECT namespace, id, version FROM ends WHERE is_due ORDER BY namespace, id"
+        )
+        for end in due:
+            yield End(*end)
+
+
+async def match_past(
+    store: ServableStore, memory: StoredMemory, pasts: ExportedPasts
+) -> StoredMemory:
+    """Return a memory as it was where its exported history ends."""
+    row = memory.row
+    end = pasts.find_end(row.namespace, row.id)
+    pasts.settle(row.namespace, row.id)
+    if end is None or end.version == row.version:
+        return memory
+
+    earlier = await read_end(store, end)
+    if earlier is None:
+        return memory
+
+    return earlier._replace(accessed_at=memory.accessed_at, access_count=memory.access_count)
+
+
+async def read_end(store: ServableStore, end: End) -> StoredMemory | None:
+    """Return a memory as it was where its exported history ends; None if nobody knows any more."""
+    try:
+        memory = await store.read_version(end.namespace, MemoryName(id=end.id), end.version)
+    except Refused as refused:
+        if refused.reason not in ("id_not_found", "version_not_found", "checksum_mismatch"):
+            raise
+        return None
+
+    # Nobody knows any more when a deleted memory was last accessed.
+    return memory._replace(accessed_at=memory.row.updated_at)

@@ -14,9 +14,14 @@ from abilities.helpers.durable import AtomicFile
 from abilities.helpers.store.history import DamagedEntry, Entry
 from abilities.helpers.store.model import DamagedMemory, StoredMemory
 from abilities.helpers.store.protocol import ServableStore
-from abilities.helpers.transfer.export_lines import HEADING, format_line
-from abilities.helpers.transfer.exported_pasts import ExportedPasts, match_past, read_end
-from abilities.helpers.transfer.history_lines import format_entry
+from abilities.helpers.transfer.export_lines import (
+    HEADING,
+    ExportedPasts,
+    format_entry,
+    format_line,
+    match_past,
+    read_end,
+)
 from abilities.helpers.transfer.patience import Patience
 from abilities.helpers.transfer.resuming import ExportPlace, resume_export
 

@@ -5,9 +5,12 @@ from pathlib import Path
 from typing import NamedTuple
 
 from abilities.declarations.values import parse_json
-from abilities.helpers.transfer.export_lines import parse_heading
-from abilities.helpers.transfer.exported_pasts import ExportedPasts
-from abilities.helpers.transfer.history_lines import is_history, parse_entry
+from abilities.helpers.transfer.export_lines import (
+    ExportedPasts,
+    is_history,
+    parse_entry,
+    parse_heading,
+)
 from abilities.helpers.transfer.sources import get_text
 from abilities.helpers.transfer.streams import Line, read_lines
 

@@ -10,11 +10,13 @@ from abilities.helpers.store.model import IncomingMemory
 from abilities.helpers.transfer.export_lines import (
     UnusableLine,
     complete_fields,
+    is_history,
+    keep_sound,
+    parse_entry,
     parse_fields,
     parse_heading,
     parse_line_json,
 )
-from abilities.helpers.transfer.history_lines import is_history, keep_sound, parse_entry
 from abilities.helpers.transfer.remarks import MEMORIES, RemarkCounter
 from abilities.helpers.transfer.streams import MAX_LINE, Line, read_lines
 

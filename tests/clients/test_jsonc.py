@@ -8,7 +8,7 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from abilities.clients import jsonc_edit
+from abilities.clients import jsonc
 from abilities.clients.faults import Unparsable
 from abilities.clients.jsonc import parse
 from tests.clients.documents import json_documents
@@ -53,11 +53,11 @@ def test_a_text_is_parsed_to_what_it_says(document: tuple[dict[str, Any], str]) 
 def test_a_member_put_in_is_there_and_all_else_too(document: tuple[dict[str, Any], str]) -> None:
     data, text = document
 
-    changed = jsonc_edit.put(text, PATH, VALUE)
+    changed = jsonc.put(text, PATH, VALUE)
 
     assert parse(changed).data == add(data, VALUE)
-    assert jsonc_edit.get(changed, PATH) == VALUE
-    assert jsonc_edit.put(changed, PATH, VALUE) == changed
+    assert jsonc.get(changed, PATH) == VALUE
+    assert jsonc.put(changed, PATH, VALUE) == changed
 
 
 @tried
@@ -65,7 +65,7 @@ def test_a_member_put_in_is_there_and_all_else_too(document: tuple[dict[str, Any
 def test_plain_json_stays_plain_json(document: tuple[dict[str, Any], str]) -> None:
     data, text = document
 
-    assert json.loads(jsonc_edit.put(text, PATH, VALUE)) == add(data, VALUE)
+    assert json.loads(jsonc.put(text, PATH, VALUE)) == add(data, VALUE)
 
 
 @tried
@@ -77,21 +77,21 @@ def test_taking_out_what_was_put_in_gives_every_byte_back(
     holder = data.get("mcpServers", data)
     assume(holder)  # an empty object does not tell how much space it had
 
-    changed = jsonc_edit.put(text, PATH, VALUE)
+    changed = jsonc.put(text, PATH, VALUE)
 
-    assert jsonc_edit.remove(changed, PATH, prune="mcpServers" not in data) == text
+    assert jsonc.remove(changed, PATH, prune="mcpServers" not in data) == text
 
 
 @tried
 @given(json_documents())
 def test_a_member_is_replaced_at_its_place(document: tuple[dict[str, Any], str]) -> None:
     data, text = document
-    first = jsonc_edit.put(text, PATH, OTHER)
+    first = jsonc.put(text, PATH, OTHER)
 
-    second = jsonc_edit.put(first, PATH, VALUE)
+    second = jsonc.put(first, PATH, VALUE)
 
     assert parse(second).data == add(data, VALUE)
-    assert jsonc_edit.remove(second, PATH) == jsonc_edit.remove(first, PATH)
+    assert jsonc.remove(second, PATH) == jsonc.remove(first, PATH)
 
 
 @tried
@@ -105,7 +105,7 @@ def test_any_member_can_be_taken_out(
 
     left = {name: value for name, value in data.items() if name != key}
 
-    assert parse(jsonc_edit.remove(text, (key,))).data == left
+    assert parse(jsonc.remove(text, (key,))).data == left
 
 
 @tried
@@ -116,13 +116,13 @@ def test_an_element_put_at_the_end_of_an_array_comes_out_again(
     data, text = document
     assume(data)
     path = ("hooks", "SessionStart")
-    once = jsonc_edit.append(text, path, VALUE)
+    once = jsonc.append(text, path, VALUE)
 
-    twice = jsonc_edit.append(once, path, OTHER)
+    twice = jsonc.append(once, path, OTHER)
 
     assert parse(twice).data == data | {"hooks": {"SessionStart": [VALUE, OTHER]}}
-    assert jsonc_edit.remove(twice, path, index=1) == once
-    assert jsonc_edit.remove(once, path, prune=2, index=0) == text
+    assert jsonc.remove(twice, path, index=1) == once
+    assert jsonc.remove(once, path, prune=2, index=0) == text
 
 
 @tried
@@ -143,7 +143,7 @@ def test_any_text_is_parsed_or_refused(text: str) -> None:
 
 
 def test_comments_trailing_commas_and_indentation_stay() -> None:
-    changed = jsonc_edit.put(WITH_COMMENTS, PATH, OTHER)
+    changed = jsonc.put(WITH_COMMENTS, PATH, OTHER)
 
     assert changed == WITH_COMMENTS.replace(
         "// the first\n",
@@ -167,7 +167,7 @@ def test_a_member_looks_like_its_neighbors(text: str, changed: str | None) -> No
     if changed is None:
         changed = text.replace("yet\n", 'yet\n    "b": 1\n')
 
-    assert jsonc_edit.put(text, ("a", "b"), 1) == changed
+    assert jsonc.put(text, ("a", "b"), 1) == changed
 
 
 @pytest.mark.parametrize(
@@ -189,6 +189,6 @@ def test_a_member_looks_like_its_neighbors(text: str, changed: str | None) -> No
 )
 def test_what_cannot_be_edited_is_refused_with_its_line(text: str, words: str) -> None:
     with pytest.raises(Unparsable) as refused:
-        jsonc_edit.put(text, PATH, VALUE)
+        jsonc.put(text, PATH, VALUE)
 
     assert str(refused.value).startswith(words)

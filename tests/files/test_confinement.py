@@ -20,12 +20,10 @@ import pytest
 
 from abilities import Settings
 from abilities.declarations.faults import Refused
-from abilities.helpers.files.bans import find_ban
-from abilities.helpers.files.confinement import open_directory, open_file
-from abilities.helpers.files.open_folders import MOST_FOLDERS
+from abilities.helpers.files.confinement import MOST_FOLDERS, open_directory, open_file
 from abilities.helpers.files.paths import PathRequest, parse_path
 from abilities.helpers.files.reader import FileReader, ReadingSession
-from abilities.helpers.files.roots import Root
+from abilities.helpers.files.roots import Root, find_ban
 from abilities.helpers.threads.circuit_breaker import CircuitBreaker
 from abilities.helpers.threads.workers import Batch, Worker, WorkerPool
 from tests.support import racer

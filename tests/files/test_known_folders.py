@@ -7,9 +7,8 @@ import pytest
 
 from abilities import Abilities, Settings
 from abilities.declarations.values import JsonObject
-from abilities.helpers.files import file_walk, folders, known_folders
-from abilities.helpers.files.folders import Kind
-from abilities.helpers.files.known_folders import FolderMemory
+from abilities.helpers.files import file_walk
+from abilities.helpers.files.file_walk import FolderMemory, Kind
 
 
 def touch(folder: Path, *names: str) -> None:
@@ -24,16 +23,16 @@ async def test_pages_of_a_large_folder_read_it_once_until_it_changes(
     expected = [*(f"many/{n:03}" for n in range(60)), "many/040 in/file", "z.txt"]
     touch(roots.workspace_dir, *expected)
     many = roots.workspace_dir / "many"
-    reads = 0
+    reads, read_kinds = 0, file_walk.read_kinds
 
     def count(descriptor: int) -> dict[str, Kind] | None:
         nonlocal reads
         reads += os.path.samestat(os.fstat(descriptor), many.stat())
-        return folders.read_kinds(descriptor)
+        return read_kinds(descriptor)
 
     monkeypatch.setattr(file_walk, "read_kinds", count)
-    monkeypatch.setattr(known_folders, "LARGE", 20)
-    monkeypatch.setattr(known_folders, "SETTLED_SECONDS", 0.0)
+    monkeypatch.setattr(file_walk, "LARGE", 20)
+    monkeypatch.setattr(file_walk, "SETTLED_SECONDS", 0.0)
 
     async with Abilities.open(roots) as abilities:
         paths: list[str] = []
@@ -57,8 +56,8 @@ async def test_pages_of_a_large_folder_read_it_once_until_it_changes(
 def test_a_folder_that_has_just_changed_is_not_remembered(
     seconds: float, reads: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(known_folders, "LARGE", 1)
-    monkeypatch.setattr(known_folders, "SETTLED_SECONDS", seconds)
+    monkeypatch.setattr(file_walk, "LARGE", 1)
+    monkeypatch.setattr(file_walk, "SETTLED_SECONDS", seconds)
     touch(tmp_path, "a")
     memory = FolderMemory()
     read: list[int] = []
@@ -80,8 +79,8 @@ def test_a_folder_that_has_just_changed_is_not_remembered(
 def test_what_one_root_cannot_read_hides_later_roots_and_is_not_remembered(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(known_folders, "LARGE", 0)
-    monkeypatch.setattr(known_folders, "SETTLED_SECONDS", 0.0)
+    monkeypatch.setattr(file_walk, "LARGE", 0)
+    monkeypatch.setattr(file_walk, "SETTLED_SECONDS", 0.0)
     memory = FolderMemory()
     kinds: dict[int, dict[str, Kind] | None] = {0: {"a": "file"}, 1: None, 2: {"c": "file"}}
 

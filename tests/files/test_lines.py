@@ -12,9 +12,8 @@ from hypothesis import strategies as st
 
 from abilities import Abilities, Settings
 from abilities.declarations.values import JsonObject
-from abilities.helpers.files import lines
-from abilities.helpers.files.lines import KnownLines
-from abilities.helpers.files.window import read_piece
+from abilities.helpers.files import window
+from abilities.helpers.files.window import KnownLines, read_piece
 from abilities.helpers.text.codec import replace_markers
 from abilities.helpers.text.ranges import WHOLE, Range
 from tests.support.secret_samples import WORD, draw
@@ -69,8 +68,8 @@ def test_lines_are_the_same_whatever_is_known_of_others(
         pytest.MonkeyPatch.context() as patch,
         open_bytes(text.encode(encoding)) as (descriptor, size),
     ):
-        patch.setattr(lines, "_CHUNK", chunk)
-        patch.setattr(lines, "_FEW_BYTES", 2)
+        patch.setattr(window, "_CHUNK", chunk)
+        patch.setattr(window, "_FEW_BYTES", 2)
 
         for first, more in ranges:
             last = None if more is None else first + more
@@ -99,8 +98,8 @@ def test_the_last_lines_are_the_same_whatever_is_known_of_others(
     known = KnownLines()
 
     with pytest.MonkeyPatch.context() as patch, open_bytes(raw) as (descriptor, size):
-        patch.setattr(lines, "_CHUNK", chunk)
-        patch.setattr(lines, "_FEW_BYTES", 2)
+        patch.setattr(window, "_CHUNK", chunk)
+        patch.setattr(window, "_FEW_BYTES", 2)
 
         for count in counts:
             wanted = Range(trailing_lines=count)

@@ -13,7 +13,7 @@ from hypothesis import given, settings, strategies
 from abilities import Abilities, AbilityError, Settings, render
 from abilities.declarations.faults import Refused
 from abilities.declarations.file_list import FileListAnswer
-from abilities.helpers.files import folders, lister
+from abilities.helpers.files import file_walk, lister
 from abilities.helpers.files.globs import Glob
 from tests.support.file_cases import Row, refused
 from tests.support.permissions import let_others_enter
@@ -338,7 +338,7 @@ async def test_l11_a_folder_that_may_not_be_read_is_reported(
 async def test_l12_a_folder_of_too_many_entries_is_reported(
     roots: Settings, through: Through, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(folders, "MAX_ENTRIES", 10)
+    monkeypatch.setattr(file_walk, "MAX_ENTRIES", 10)
     write(
         roots.workspace_dir,
         "a.txt",

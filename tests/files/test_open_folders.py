@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from abilities.helpers.files.open_folders import MOST_FOLDERS, OpenFolders
+from abilities.helpers.files.confinement import MOST_FOLDERS, OpenFolders
 
 
 @pytest.fixture

@@ -13,12 +13,10 @@ from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 
 from abilities import Settings
-from abilities.helpers.files.blocks import MAX_BLOCK
-from abilities.helpers.files.file_text import FileText
 from abilities.helpers.files.globs import Glob
 from abilities.helpers.files.lister import FileLister, ListingRequest
-from abilities.helpers.files.matching import find_needle
-from abilities.helpers.files.reader import FileReader
+from abilities.helpers.files.matching import MAX_BLOCK, find_needle
+from abilities.helpers.files.reader import FileReader, FileText
 from abilities.helpers.files.redaction import find_secrets, format_mark
 from abilities.helpers.files.roots import Root
 from abilities.helpers.files.searcher import FileSearcher, Hit, SearchRequest, SearchResult

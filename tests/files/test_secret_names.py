@@ -14,10 +14,8 @@ from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 
 from abilities import Abilities, Settings
-from abilities.helpers.files.deny import DenyList
-from abilities.helpers.files.secret_names import SECRET_NAMES, list_denied
-from abilities.helpers.files.secret_words import list_word_patterns
-from abilities.helpers.files.spellings import shorten
+from abilities.helpers.files.deny import DenyList, shorten
+from abilities.helpers.files.secret_names import SECRET_NAMES, list_denied, list_word_patterns
 from tests.support.measurements import reached
 from tests.support.tier import size
 

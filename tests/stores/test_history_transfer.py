@@ -15,9 +15,13 @@ from abilities.helpers.store.history import Entry, MemoryName, seal
 from abilities.helpers.store.model import Row
 from abilities.helpers.store.sqlite.store import SqliteStore
 from abilities.helpers.transfer import exporting
-from abilities.helpers.transfer.export_lines import UnusableLine
+from abilities.helpers.transfer.export_lines import (
+    UnusableLine,
+    format_entry,
+    keep_sound,
+    parse_entry,
+)
 from abilities.helpers.transfer.exporting import ExportOptions, export
-from abilities.helpers.transfer.history_lines import format_entry, keep_sound, parse_entry
 from tests.stores.behaviours.steps import NAMESPACE, expect_stored, plan
 from tests.support.places import FilePlace
 

@@ -15,7 +15,7 @@ from abilities.adapters.langchain import load_tools
 from abilities.adapters.mcp import create_server
 from abilities.builtin.catalog import BUILT_IN
 from abilities.cli.main import main
-from abilities.declarations.mistakes import MAX_MISTAKES, Mistake, describe_mistake
+from abilities.declarations.faults import MAX_MISTAKES, Mistake, describe_mistake
 from abilities.declarations.suggestions import (
     ABILITIES,
     ARGUMENTS,
