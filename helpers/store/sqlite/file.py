@@ -320,6 +320,7 @@ class StoreFile:
         try:
             schema.read_version(connection)  # before a setting could change another program's file
             _configure(connection, writing)
+            schema.read_version(connection)  # opens the log, if there was none
             check_log(connection, self.path)
         except BaseException:
             connection.close()
