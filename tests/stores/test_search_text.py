@@ -123,7 +123,8 @@ async def test_a_search_costs_no_more_if_others_have_many_matches(
     monkeypatch.setattr(search_plan, "_SCAN_LIMIT", 10)
     few, many = [await count_steps(tmp_path / f"{others}.db", others) for others in (100, 1_000)]
 
-    assert many <= few + 1
+    # Ids are random, and so are some steps; with a scan of the others it is ten times as many.
+    assert many <= few + few // 2
 
 
 async def count_steps(path: Path, others: int) -> int:
