@@ -10,6 +10,7 @@ import sys
 import tempfile
 import threading
 from collections.abc import Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from types import FrameType
 from typing import Any
@@ -27,18 +28,17 @@ CALLS: Mapping[str, dict[str, Any]] = {
 """One file, six memories, one question."""
 
 
+@dataclass
 class Way:
     """What is entered: functions by their module, and how often a call moves between modules."""
 
-    def __init__(self) -> None:
-        self.modules: dict[str, set[str]] = {}
-        self.moves = 0
-        self.is_recorded = False
+    modules: dict[str, set[str]] = field(default_factory=dict[str, set[str]])
+    moves: int = 0
 
     def note(self, frame: FrameType, event: str, _: object) -> None:
         """Take note of a call; a profile function of `sys.setprofile`."""
         module: str = frame.f_globals.get("__name__", "")
-        if event != "call" or not self.is_recorded or not module.startswith("abilities"):
+        if event != "call" or not module.startswith("abilities"):
             return
 
         self.modules.setdefault(module, set()).add(frame.f_code.co_qualname)
@@ -49,8 +49,8 @@ class Way:
 async def record(folder: Path) -> dict[str, Way]:
     """Return the way of each call."""
     way = Way()
-    # Threads that are started from now on.
-    threading.setprofile(way.note)
+    # Threads that are started from now on note what they enter on the way of that moment.
+    threading.setprofile(lambda *entered: way.note(*entered))
     (folder / "notes.txt").write_text("a line\n")
     settings = Settings(
         agent_dir=folder, workspace_dir=folder, store_url=f"sqlite:///{folder}/memory.db"
@@ -67,14 +67,11 @@ async def record(folder: Path) -> dict[str, Way]:
             for _ in range(2):
                 await abilities.call(name, arguments)
 
-            way.modules, way.moves, way.is_recorded = {}, 0, True
+            ways[name] = way = Way()
             sys.setprofile(way.note)
             await abilities.call(name, arguments)
             sys.setprofile(None)
-            way.is_recorded = False
-
-            ways[name] = Way()
-            ways[name].modules, ways[name].moves = way.modules, way.moves
+            way = Way()
 
     threading.setprofile(None)
     return ways

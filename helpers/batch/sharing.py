@@ -1,8 +1,8 @@
-"""Fill one reply with what the items of a mixed batch offer: whole items first, by their weight.
+"""Fill one reply with what the items of a batch offer: whole items first, by their weight.
 
 An item that brings several contents counts as one with the size of all. It is granted from the
 front: of a reply, one content is cut at most, and behind it nothing more is granted. Files are read
-when their turn comes, several at once as long as there seems to be room for them.
+when their turn comes, several at once as long as they surely have room.
 
 Each reply brings its caller further, also with the least room that a call may have, which is that
 for a piece of the item that takes the most. So a next request needs no more than the call that it
@@ -46,12 +46,13 @@ from abilities.helpers.text.codec import replace_markers
 _AMPLE_BYTES = 8192
 """Room in which there is some for any content: what items need at least is not counted."""
 
-
 _WIDEST_BYTE = 6
 """Bytes that one of a file may take in a reply: JSON writes U+0001 as an escape of six."""
 
-_UNFORESEEN_BYTES = 64
-"""What the record of a file may have besides: its encoding, and counts of what was replaced."""
+_UNFORESEEN_BYTES = 96
+"""What the record of a file may have besides: its encoding, counts of what was replaced, and twice
+the end of the part that was asked for.
+"""
 
 
 async def fill_reply(
@@ -171,31 +172,16 @@ class _Sharing:
     def _measure_least(self, index: int) -> int:
         """Return the bytes that an item takes with the least of any content, but not left out."""
         offer = self._offers[index]
-        if offer.group is None:
-            (leaf,) = offer.leaves
-            cut = self._measure_cut(offer, leaf, {"input": offer.text}, None, self._shape)
-            return cut - self._reserved[index]
-
-        cuts = [
-            self._measure_cut(offer, leaf, leaf.leading, leaf.trailing, self._find_shape(leaf))
-            for leaf in offer.leaves
-        ]
-        frame = Group(offer, self._shape).cut_frame
+        cuts = [self._measure_cut(offer, leaf) for leaf in offer.leaves]
+        frame = 0 if offer.group is None else Group(offer, self._shape).cut_frame
         return frame + max(cuts, default=0) - self._reserved[index]
 
-    def _measure_cut(
-        self,
-        offer: ItemOffer,
-        leaf: Leaf,
-        leading: JsonObject,
-        trailing: JsonObject | None,
-        shape: RecordShape | None,
-    ) -> int:
+    def _measure_cut(self, offer: ItemOffer, leaf: Leaf) -> int:
         """Return the bytes of a content's record with the least of the content."""
         if isinstance(leaf.source, UnreadFile):
             leaf = replace(leaf, source=foresee_file(leaf.source.path))
 
-        draft = self._draft(leaf, leading, trailing, shape)
+        draft = self._draft(offer, leaf)
         if isinstance(draft, ReplyRecord):
             return _measure(draft)
 
@@ -264,12 +250,7 @@ class _Sharing:
 
     def _foresee(self, offer: ItemOffer, leaf: Leaf) -> int:
         """Return the most bytes that the record of a file takes with the least of its content."""
-        leading, trailing = leaf.leading, leaf.trailing
-        shape = self._find_shape(leaf)
-        if offer.group is None:
-            leading, trailing, shape = {"input": offer.text}, None, self._shape
-
-        return self._measure_cut(offer, leaf, leading, trailing, shape) + _UNFORESEEN_BYTES
+        return self._measure_cut(offer, leaf) + _UNFORESEEN_BYTES
 
     async def _read(self, files: Sequence[tuple[Leaf, int]], room: int) -> None:
         """Put into leaves what reading their files brings: the first, and others that surely fit.
@@ -343,7 +324,7 @@ class _Sharing:
                 self._list_unread(offer, offer.leaves[place:], left, unread)
                 await self._read(unread, left)
 
-            draft = self._draft(leaf, leaf.leading, leaf.trailing, self._find_shape(leaf))
+            draft = self._draft(offer, leaf)
             if not group.take(leaf, draft, room):
                 allotment.is_used_up = True
                 has_content = allotment.has_content
@@ -363,18 +344,19 @@ class _Sharing:
         if index not in self._drafts:
             offer = self._offers[index]
             (leaf,) = offer.leaves
-            self._drafts[index] = self._draft(leaf, {"input": offer.text}, None, self._shape)
+            self._drafts[index] = self._draft(offer, leaf)
 
         return self._drafts[index]
 
-    def _draft(
-        self,
-        leaf: Leaf,
-        leading: JsonObject,
-        trailing: JsonObject | None,
-        shape: RecordShape | None,
-    ) -> RecordDraft | ReplyRecord:
+    def _draft(self, offer: ItemOffer, leaf: Leaf) -> RecordDraft | ReplyRecord:
         """Return the draft of a content, or the finished record of what has none."""
+        # The one content of an item is its record; of several, each is a record within it.
+        leading, trailing, shape = leaf.leading, leaf.trailing, leaf.shape
+        if offer.group is None:
+            leading, trailing, shape = {"input": offer.text}, None, self._shape
+        if self._shape is None:
+            shape = None
+
         source = leaf.source
         if isinstance(source, FoundItem):
             if leaf.continue_at is not None:
@@ -388,9 +370,6 @@ class _Sharing:
         assert isinstance(source, Exception)
         fault = Fault.from_exception(source)
         return ReplyRecord(FailedRecord(fault, leading, trailing, shape).payload)
-
-    def _find_shape(self, leaf: Leaf) -> RecordShape | None:
-        return None if self._shape is None else leaf.shape
 
 
 def _find_share(offer: ItemOffer) -> int:

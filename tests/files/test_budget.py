@@ -19,11 +19,17 @@ from hypothesis import strategies as st
 
 from abilities import Abilities, Settings, render
 from abilities.declarations.faults import Fault
-from abilities.helpers.reply.budget import MIN_SHARE, Cost, find_level, rank, share
+from abilities.declarations.values import JsonObject
+from abilities.helpers.batch import sharing
+from abilities.helpers.batch.items import foresee_file
+from abilities.helpers.reply.budget import MIN_SHARE, Bound, Cost, find_level, rank, share
 from abilities.helpers.reply.envelope import (
     FailedRecord,
+    FoundItem,
+    RecordDraft,
     build_left_out,
 )
+from abilities.helpers.text.pieces import Piece
 from tests.support.cutting_all import cut_all, follow
 from tests.support.tier import size
 from tests.support.waiting import GIVE_UP_SECONDS
@@ -142,6 +148,24 @@ def test_whole_files_first_takes_no_more_replies_or_fragments_than_cutting_all()
     assert fewer_fragments > 500
     assert follow(cut_all, [16_384] * 25) == (8, 200)
     assert follow(share, [16_384] * 25) == (7, 31)
+
+
+def test_no_record_of_a_cut_file_takes_more_than_was_foreseen() -> None:
+    widest = 10**12
+    data: JsonObject = {
+        **{"path": "a.txt", "source": "workspace", "content": "", "size_bytes": widest},
+        **{"modified_at": "2026-11-22T09:42:30.000Z", "version": "0" * 12, "lines": widest},
+        **{"encoding": "utf-16-le", "replaced": 100_000, "redacted": 100_000},
+    }
+    piece = Piece("x" * 100_000, start=widest, rest=True, total_chars=100_000, end=widest * 9)
+    found = FoundItem(data, piece, "a.txt", lambda point: f"a.txt#{point}", widest)
+
+    taken, foreseen = (
+        RecordDraft(item, Bound(64_000), {"input": "a.txt"}).measure_cost().cut
+        for item in (found, foresee_file("a.txt"))
+    )
+
+    assert taken <= foreseen + sharing._UNFORESEEN_BYTES
 
 
 @contextmanager

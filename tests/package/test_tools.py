@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from tools import adapters
+from tools import adapters, ways
 from tools.mutation import Definition, find_definition, list_definitions, list_outdated
 
 
@@ -65,3 +65,16 @@ def test_a_framework_without_an_adapter_is_not_known(
     assert adapters.main() == 2
 
     assert capsys.readouterr().out.startswith("There is no adapter for none. There are: openai_")
+
+
+async def test_the_ways_of_calls_lead_from_the_registry_to_the_files_and_the_store(
+    tmp_path: Path,
+) -> None:
+    recorded = await ways.record(tmp_path)
+
+    assert recorded.keys() == ways.CALLS.keys()
+    for way in recorded.values():
+        assert "AbilityRegistry.call" in way.modules["abilities.registry"]
+        assert way.moves >= len(way.modules)
+    assert "abilities.helpers.files.reader" in recorded["file_read_bulk"].modules
+    assert "abilities.helpers.store.walking" in recorded["bulk_read_memory"].modules
