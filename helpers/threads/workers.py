@@ -253,11 +253,12 @@ class Batch(Generic[SessionT, ItemT, ResultT]):
             if worker.state == "abandoned":
                 return None
 
-            self._answer(worker.index, result)
+            done = worker.index
             index = self._begin_next(worker)
             if index is None:
-                worker.end()
+                worker.end()  # first: once the caller is woken, the place must be known to work
 
+            self._answer(done, result)
             return index
 
     def _begin_next(self, worker: Worker) -> int | None:

@@ -216,3 +216,20 @@ def test_an_item_that_has_just_begun_is_not_given_up() -> None:
 
     assert not given_up
     assert batch.results == [7]
+
+
+def test_a_place_is_known_to_work_before_the_caller_is_woken(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Otherwise the caller's next call could be refused there."""
+    order: list[str] = []
+    breaker = CircuitBreaker()
+    monkeypatch.setattr(breaker, "confirm", lambda _: order.append("confirmed"))
+
+    def work(worker: Worker, _: int) -> None:
+        worker.enter(AGENT)
+
+    batch = Batch(yield_worker, work, [7], breaker, lambda: order.append("woken"))
+    batch.run(Worker(batch))
+
+    assert order == ["confirmed", "woken"]
