@@ -31,7 +31,7 @@ def find_algorithms(path: Path) -> list[str]:
 @pytest.mark.parametrize("engine", ["sqlite", "postgres"])
 def test_no_algorithm_lives_in_an_engine(engine: str) -> None:
     modules = sorted((ENGINES / engine).glob("*.py"))
-    assert len(modules) >= 10
+    assert len(modules) > 5
 
     for module in modules:
         if module.name != "salvage.py":  # it reads damaged tables row by row
