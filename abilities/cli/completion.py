@@ -111,13 +111,13 @@ async def _read_keys(session: Session, beginning: str, *, archived: bool) -> lis
     """Return keys of a store that is read as it is: it is neither created nor migrated."""
     # The commands whose arguments these functions complete start without them.
     from abilities.helpers.store.sqlite.file import connect_to_file
-    from abilities.helpers.store.sqlite.schema import read_state
+    from abilities.helpers.store.sqlite.schema import is_older
 
     settings = session.settings
     path = settings.store_path
     if path is not None:
         with closing(connect_to_file(path, "ro")) as connection:
-            if not read_state(connection).is_current():
+            if is_older(connection):
                 return []
 
     store = open_store(settings)

@@ -17,7 +17,7 @@ from abilities.cli.text import format_count
 from abilities.declarations.faults import Fault, Refused
 from abilities.helpers.store.protocol import ServableStore
 from abilities.helpers.store.sqlite.file import connect_to_file
-from abilities.helpers.store.sqlite.schema import read_state
+from abilities.helpers.store.sqlite.schema import is_older
 from abilities.settings import Settings
 
 MIN_SQLITE = (3, 37, 0)
@@ -274,7 +274,7 @@ def _is_migration_due(path: Path) -> bool:
     """Return whether opening a store would migrate it; False if it cannot be told."""
     try:
         with closing(connect_to_file(path, "ro")) as connection:
-            return not read_state(connection).is_current()
+            return is_older(connection)
     except (Refused, sqlite3.Error, UnicodeDecodeError):
         return False  # opening it says why
 

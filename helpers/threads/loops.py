@@ -77,7 +77,9 @@ class LoopCall(Call[Work[Result], Result]):
     def abandon(self) -> None:
         """Cancel the coroutine, if it has not ended; its thread counts as stuck until it does."""
         self.give_up()
-        if isinstance(self.begun_by, LoopThread) and not self.outcome.done():
+        # A caller that is cancelled while it waits has cancelled the outcome.
+        has_outcome = self.outcome.done() and not self.outcome.cancelled()
+        if isinstance(self.begun_by, LoopThread) and not has_outcome:
             self.begun_by.cancel(self)
 
         self.outcome.cancel()

@@ -7,6 +7,7 @@ import random
 import shutil
 import signal
 import sqlite3
+import threading
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
@@ -17,7 +18,6 @@ import pytest
 
 from abilities.helpers.store import migration
 from abilities.helpers.store.changes import Change
-from abilities.helpers.store.migration import Block, Migration, Position, Stage
 from abilities.helpers.store.postgres import pool
 from abilities.helpers.store.postgres import schema as postgres_schema
 from abilities.helpers.store.sqlite import migration as sqlite_migration
@@ -37,26 +37,27 @@ COUNT = size("ABILITIES_MIGRATED", quick=300, full=1_000)
 KILLS = size("ABILITIES_MIGRATION_KILLS", quick=5, full=40)
 
 OPENER = """
-import asyncio, itertools, logging, os, signal, sys, threading
+import asyncio, logging, os, signal, sys, threading, time
 from functools import partial
 from abilities.helpers.store import migration
 from abilities.helpers.store.opening import open_store
 from abilities.helpers.store.sqlite import copying
+from abilities.helpers.store.sqlite import migration as sqlite_migration
 from tests.support import made_up_migration
 made_up_migration.announce()
 url, pages, *words = sys.argv[1:]
 copying._PAGES = int(pages)
-migration.Pace.is_due = lambda self: True
+sqlite_migration._LOG_SECONDS = 0
 logging.basicConfig(stream=sys.stdout, level=logging.INFO, format="%(message)s")
-numbers = itertools.count()
 die = partial(os.kill, os.getpid(), signal.SIGKILL)
-go_on = migration._go_on
-async def go_on_and_die(*arguments):
-    # It dies so many seconds after the beginning of the step of that number.
-    if words and next(numbers) == int(words[0]):
-        threading.Timer(float(words[1]), die).start()
-    await go_on(*arguments)
-migration._go_on = go_on_and_die
+async def add_size_and_die(transaction):
+    # It dies so many seconds after the beginning; if "before", then before the end.
+    if words:
+        threading.Timer(float(words[0]), die).start()
+    await made_up_migration.add_size(transaction)
+    if words[1:] == ["before"]:
+        time.sleep(60)
+migration.MIGRATIONS[2] = add_size_and_die
 async def main():
     store = open_store(url)
     print((await store.read_stats("conformance")).total, flush=True)
@@ -67,10 +68,6 @@ asyncio.run(main())
 VERSION = {
     "sqlite": "PRAGMA user_version",
     "postgres": "SELECT max(number) FROM abilities.store_version",
-}
-TABLE = {
-    "sqlite": "SELECT 1 FROM sqlite_schema WHERE name = 'migration'",
-    "postgres": "SELECT 1 FROM pg_catalog.pg_tables WHERE tablename = 'migration'",
 }
 
 
@@ -109,15 +106,15 @@ def next_version(filled: StorePlace, monkeypatch: pytest.MonkeyPatch) -> None:
     made_up_migration.announce(monkeypatch.setattr)
 
 
-def read_state(place: StorePlace) -> tuple[int, bool]:
-    """Return a store's version, and whether a migration to it is unfinished."""
+def read_version(place: StorePlace) -> int:
+    """Return the version of a store."""
     ((version,),) = place.fetch(VERSION[place.engine])
-    return version, place.fetch(TABLE[place.engine]) != []
+    return int(version)
 
 
 def check_migrated(place: StorePlace) -> None:
     """Check that every memory is there, as the next version has it."""
-    assert read_state(place) == (2, False)
+    assert read_version(place) == 2
     rows = place.fetch("SELECT size, length(content) FROM memories")
     assert len(rows) == COUNT
     assert all(size == length for size, length in rows)
@@ -138,20 +135,17 @@ async def migrate(place: StorePlace) -> None:
 
 @pytest.mark.usefixtures("next_version")
 async def test_a_store_is_migrated_when_it_is_opened(
-    filled: StorePlace, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    filled: StorePlace, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level("INFO", "abilities.store")
-    monkeypatch.setattr(migration, "_LOG_SECONDS", 0)
-
     async with filled.open() as store:
         assert (await store.read_stats(NAMESPACE)).total == COUNT
         await put(store, "new")
 
     filled.tamper("DELETE FROM memories WHERE key = 'new'")
     check_migrated(filled)
-    assert f"Migrating the memory store: 20 of {COUNT:,} memories" in caplog.messages
-    assert "Migrating the memory store: an index" in caplog.messages
-    assert caplog.messages[-1].startswith("The memory store is at version 2, after ")
+    assert "Migrating the memory store to version 2." in caplog.messages
+    assert "The memory store is migrated after 0 s." in caplog.messages
 
 
 @on_sqlite
@@ -165,24 +159,27 @@ async def test_a_file_is_copied_first(path: Path, filled: StorePlace) -> None:
     assert copy.fetch("SELECT count(*) FROM memories") == [(COUNT,)]
 
 
-async def test_a_migration_that_is_killed_goes_on(filled: StorePlace) -> None:
+async def test_a_migration_that_is_killed_changes_nothing(filled: StorePlace) -> None:
     chance = random.Random(7)
-    kills = halves = 0
+    for _ in range(KILLS):
+        seconds = chance.random() * 0.03
+        killed = Forked(OPENER, filled.url, "100000", seconds, "before")
+        killed.communicate(timeout=GIVE_UP_SECONDS)
+        assert killed.returncode == -signal.SIGKILL
+        assert read_version(filled) == 1
+        with pytest.raises((sqlite3.OperationalError, psycopg.errors.UndefinedColumn)):
+            filled.fetch("SELECT size FROM memories")
 
-    while kills < KILLS and read_state(filled) != (2, False):
-        steps, seconds = chance.randrange(5), chance.random() * 0.005
-        opener = Forked(OPENER, filled.url, "100000", steps, seconds)
+    kills = KILLS
+    while read_version(filled) == 1:  # some may die in the middle of the commit
+        opener = Forked(OPENER, filled.url, "100000", chance.random() * 0.1)
         opener.communicate(timeout=GIVE_UP_SECONDS)
         kills += opener.returncode == -signal.SIGKILL
-        halves += read_state(filled)[1]
 
-    assert kills > 1 and halves > 0, "some kills left the migration unfinished"
     last = Forked(OPENER, filled.url, "100000")
     last.communicate(timeout=GIVE_UP_SECONDS)
     assert last.returncode == 0
     check_migrated(filled)
-    if isinstance(filled, FilePlace):
-        assert list_names(filled) == ["m.db", "m.db-lock", "m.db.before-2"]
 
     words = f"{kills} kills of the migration of {COUNT:,} memories in {filled.engine}, nothing lost"
     reached(17, words)
@@ -192,12 +189,12 @@ async def test_a_migration_that_is_killed_goes_on(filled: StorePlace) -> None:
 async def test_a_copy_that_is_killed_is_made_again(filled: StorePlace) -> None:
     for _ in range(2):
         opener = Forked(OPENER, filled.url, "1")
-        while not opener.stdout.readline().startswith(b"Copying"):
+        while not opener.stdout.readline().startswith(b"Copying the memory store:"):
             assert opener.poll() is None
         opener.send_signal(signal.SIGKILL)
         opener.communicate()
 
-    assert read_state(filled) == (1, False), "nothing was changed"
+    assert read_version(filled) == 1, "nothing was changed"
     unfinished = list(filled.folder.glob("m.db-new-*"))
     assert 1 <= len(unfinished) <= 2, "one copy, and SQLite's file beside it"
 
@@ -249,7 +246,7 @@ async def test_nothing_is_changed_without_room_for_the_copy(
             assert await find_reason(store.read_stats(NAMESPACE)) == "storage_full"
             assert await find_reason(put(store, "k")) == "storage_full"
 
-    assert read_state(filled) == (1, False) and path.read_bytes() == before
+    assert read_version(filled) == 1 and path.read_bytes() == before
     assert list_names(filled) == ["m.db", "m.db-lock"]
 
     await migrate(filled)
@@ -273,12 +270,8 @@ async def test_a_damaged_file_is_refused_and_left_untouched(path: Path, filled: 
 
 @on_sqlite
 @pytest.mark.usefixtures("next_version")
-async def test_a_damaged_row_is_migrated_as_it_is(
-    filled: StorePlace, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_a_damaged_row_is_migrated_as_it_is(filled: StorePlace) -> None:
     filled.tamper("UPDATE memories SET key = CAST(x'6BFF' AS TEXT) WHERE key = 'k00001'")
-    monkeypatch.setattr(made_up_migration, "BLOCK_ROWS", COUNT)  # the next block begins behind it
-
     await migrate(filled)
 
     check_migrated(filled)
@@ -305,8 +298,8 @@ async def test_a_file_that_cannot_be_written_says_so(
 
 
 @contextmanager
-def make_step(place: StorePlace) -> Iterator[None]:
-    """Let no other make a step, as a process does whose step takes long."""
+def hold_lock(place: StorePlace) -> Iterator[None]:
+    """Let no other migrate the store, as a process does that migrates it."""
     if isinstance(place, FilePlace):
         lock = os.open(f"{place.path}-lock", os.O_RDWR | os.O_CREAT)
         fcntl.flock(lock, fcntl.LOCK_EX)
@@ -316,9 +309,7 @@ def make_step(place: StorePlace) -> Iterator[None]:
             os.close(lock)
     else:
         with psycopg.connect(place.url) as connection:
-            connection.execute(
-                "SELECT pg_advisory_xact_lock(hashtextextended('abilities schema', 0))"
-            )
+            connection.execute("LOCK TABLE abilities.store_version")
             yield
 
 
@@ -332,7 +323,7 @@ async def test_a_call_does_not_wait_for_the_end_of_a_migration(
     monkeypatch.setattr(pool, "OPEN_SECONDS", 2)
 
     async with filled.open() as store:
-        with make_step(filled):
+        with hold_lock(filled):
             calls = [find_reason(store.read_stats(NAMESPACE)), find_reason(put(store, "k"))]
             assert await asyncio.gather(*calls) == ["busy", "busy"]
             preparing = asyncio.ensure_future(store.prepare())
@@ -344,25 +335,53 @@ async def test_a_call_does_not_wait_for_the_end_of_a_migration(
         )
 
 
+LONG = {
+    "sqlite": """
+        WITH RECURSIVE numbers (n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM numbers)
+        SELECT n FROM numbers WHERE n < 0
+    """,
+    "postgres": "SELECT pg_sleep(600)",
+}
+"""Statements that end when they are interrupted."""
+
+
 @pytest.mark.usefixtures("next_version")
-async def test_closing_interrupts_a_migration_and_the_next_opening_resumes_it(
+async def test_closing_undoes_a_migration_and_the_next_opening_makes_it(
     filled: StorePlace, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    begun = threading.Event()
+
+    async def take_long(transaction: Transaction) -> None:
+        await made_up_migration.add_size(transaction)
+        begun.set()
+        await transaction.fetch(LONG[filled.engine])
+
     with monkeypatch.context() as patch:
-        patch.setattr(made_up_migration, "BLOCK_ROWS", 1)
+        patch.setattr(migration, "MIGRATIONS", {2: take_long})
         async with filled.open() as store:
             reading = asyncio.create_task(find_reason(store.read_stats(NAMESPACE)))
-            await wait_until(lambda: read_state(filled) == (2, True))
+            await wait_until(begun.is_set)
 
         (outcome,) = await asyncio.gather(reading, return_exceptions=True)
         if isinstance(filled, FilePlace):
             assert outcome == "unavailable"
         else:
             assert isinstance(outcome, asyncio.CancelledError)
-        assert read_state(filled) == (2, True)
+        assert read_version(filled) == 1
 
     await migrate(filled)
     check_migrated(filled)
+
+
+@on_sqlite
+@pytest.mark.usefixtures("next_version")
+async def test_closing_does_not_wait_for_another_process_that_migrates(filled: StorePlace) -> None:
+    with hold_lock(filled):
+        async with filled.open() as store:
+            preparing = asyncio.create_task(find_reason(store.prepare()))
+            await asyncio.sleep(0.1)
+
+        assert await asyncio.wait_for(preparing, GIVE_UP_SECONDS) == "unavailable"
 
 
 async def test_a_process_that_was_left_behind_is_refused(filled: StorePlace) -> None:
@@ -388,7 +407,7 @@ async def test_a_migration_waits_for_changes_of_the_version_before(filled: Store
         opener = Forked(OPENER, filled.url, "100000")
         waiting = "SELECT 1 FROM pg_locks WHERE NOT granted AND mode = 'AccessExclusiveLock'"
         await wait_until(lambda: filled.fetch(waiting) != [])
-        assert read_state(filled)[0] == 1
+        assert read_version(filled) == 1
         other.commit()
 
     opener.communicate(timeout=GIVE_UP_SECONDS)
@@ -400,23 +419,14 @@ async def test_a_migration_waits_for_changes_of_the_version_before(filled: Store
 async def test_a_migration_that_cannot_begin_is_tried_again_at_the_next_opening(
     filled: StorePlace, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    attempts: list[Transaction] = []
-
-    async def begin(transaction: Transaction) -> None:
-        attempts.append(transaction)
-        await made_up_migration.MIGRATION.begin(transaction)
-
-    made_up = made_up_migration.MIGRATION._replace(begin=begin)
-    monkeypatch.setattr(migration, "MIGRATIONS", {2: made_up})
-    monkeypatch.setattr(postgres_schema, "BEGIN_LOCK_SECONDS", 0.05)
+    monkeypatch.setattr(postgres_schema, "LOCK_SECONDS", 0.05)
 
     with psycopg.connect(filled.url) as other:
-        other.execute("SELECT count(*) FROM abilities_data.memories")
+        other.execute("SELECT abilities.expect_version(1)")  # as every transaction begins
         async with filled.open() as store:
             assert await find_reason(store.prepare()) == "busy"
 
-    assert len(attempts) == 5
-    assert read_state(filled) == (1, False)
+    assert read_version(filled) == 1
     await migrate(filled)
     check_migrated(filled)
 
@@ -428,14 +438,14 @@ def test_people_are_told_of_an_older_store_and_of_the_copy(
 ) -> None:
     printed = filled.run("doctor")
     assert "is older; it is migrated when next opened" in printed.stdout
-    assert read_state(filled) == (1, False)
+    assert read_version(filled) == 1
 
     copy = tmp_path / "backup.db"
     shutil.copy(path, copy)
     restoring = FilePlace(tmp_path / "r.db")
     restored = restoring.run("restore", copy)
     assert restored.exit_code == 0, restored.output
-    assert read_state(restoring) == (1, False)
+    assert read_version(restoring) == 1
 
     checked = filled.run("check", "--full")
     assert "The schema version is 2, the current one." in checked.stdout
@@ -446,24 +456,16 @@ def test_people_are_told_of_an_older_store_and_of_the_copy(
 async def test_a_migration_goes_through_every_version_after_one_copy(
     filled: StorePlace, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    done: list[str] = []
-
-    async def begin(transaction: Transaction) -> None:
-        done.append("begun")
+    async def drop_size(transaction: Transaction) -> None:
         assert await transaction.fetch("SELECT key FROM memories WHERE size = 0") == []
+        await transaction.run("DROP INDEX memories_size")
 
-    async def do_nothing(_: Transaction, position: Position) -> Block:
-        done.append(f"a block from {position}")
-        return Block(0, None if position else ["é"])
-
-    further = Migration(begin, (Stage("nothing", do_nothing),))
-    monkeypatch.setitem(migration.MIGRATIONS, 3, further)
+    monkeypatch.setitem(migration.MIGRATIONS, 3, drop_size)
     monkeypatch.setattr(migration, "VERSION", 3)
 
     await migrate(filled)
 
-    assert done == ["begun", "a block from []", "a block from ['é']"]
-    assert read_state(filled) == (3, False)
+    assert read_version(filled) == 3
     if isinstance(filled, FilePlace):
         assert list_names(filled) == ["m.db", "m.db-lock", "m.db.before-3"]
 

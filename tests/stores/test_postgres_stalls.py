@@ -43,7 +43,9 @@ READS: dict[str, Read] = {
 def patient(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let the server itself end nothing, so that only the deadline of a whole read does."""
     settings = pool._SESSION_SETTINGS.replace("'3s'", "'0'").replace("'5s'", "'0'")
+    settings = settings.replace("'20s'", "'0'")
     monkeypatch.setattr(pool, "_SESSION_SETTINGS", settings)
+    monkeypatch.setattr(pool, "CALL_SECONDS", 600)
 
 
 @pytest.fixture

@@ -133,8 +133,9 @@ class Pool:
 
     async def close(self) -> None:
         """Close every connection."""
-        if self._opening is not None and not self._opening.done():
+        if self._opening is not None:
             self._opening.cancel()
+            await asyncio.wait([self._opening])  # so that the server stops its statement
 
         await self._pool.close()
 

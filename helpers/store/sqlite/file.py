@@ -13,7 +13,6 @@ from pathlib import Path
 
 from abilities.declarations.faults import Refused
 from abilities.helpers.durable import sync_folder
-from abilities.helpers.store.migration import migrate
 from abilities.helpers.store.protocol import IntegrityFinding
 from abilities.helpers.store.sqlite import schema
 from abilities.helpers.store.sqlite.copying import OWNER_ONLY, reserve_new_file
@@ -31,14 +30,16 @@ from abilities.helpers.store.sqlite.log import (
     save_log,
     shrink_log,
 )
-from abilities.helpers.store.sqlite.migration import MigratedFile
-from abilities.helpers.store.sqlite.transaction import complete
+from abilities.helpers.store.sqlite.migration import migrate
 
 BUSY_SECONDS = 5.0
 """How long to wait for a lock that another process holds."""
 
-MIGRATION_SECONDS = 600.0
-"""How long to wait for it if both migrate the store; the longest block copies all of it."""
+MIGRATION_SECONDS = 3_600.0
+"""How long to wait for another process that migrates the store."""
+
+_STEPS = 10_000
+"""Of SQLite's machine, after which a migration looks whether the store is to be closed."""
 
 
 def connect_to_file(path: Path, mode: str) -> StoreConnection:
@@ -98,7 +99,7 @@ class StoreFile:
                 self._create()
 
             connection = self._connect(writing)
-            if not schema.read_state(connection).is_current():
+            if schema.is_older(connection):
                 connection.close()
                 self._migrate()
                 connection = self._connect(writing)
@@ -118,7 +119,7 @@ class StoreFile:
             self._lock_descriptor = None
 
     def interrupt(self) -> None:
-        """Let a migration that another thread makes stop after its block; it is resumed later."""
+        """Let a migration that another thread makes stop; nothing of it is left."""
         self._is_closing = True
 
     @contextmanager
@@ -140,7 +141,9 @@ class StoreFile:
             except BlockingIOError:
                 if time.monotonic() > end:
                     raise Refused("busy") from None
-                time.sleep(0.0002)
+                if seconds is not None:
+                    self._check_open()
+                time.sleep(0.0002 if seconds is None else 0.02)
 
         try:
             yield
@@ -281,24 +284,21 @@ class StoreFile:
         if not os.access(self.path, os.W_OK, effective_ids=is_effective):
             raise Refused("schema_too_old")
 
-        connection = self._connect(writing=True)
-        connection.text_factory = partial(str, encoding="utf-8", errors="surrogateescape")
-        try:
+        with self.lock(MIGRATION_SECONDS), closing(self._connect(writing=True)) as connection:
+            connection.text_factory = partial(str, encoding="utf-8", errors="surrogateescape")
             connection.execute("PRAGMA temp_store = FILE")  # sorting for an index takes no memory
-            lock = partial(self._lock_step, connection)
-            complete(migrate(MigratedFile(connection, self.path, lock)))
-        finally:
-            with self.lock(MIGRATION_SECONDS):
-                connection.close()
-
-    @contextmanager
-    def _lock_step(self, connection: StoreConnection) -> Generator[None]:
-        """Hold the lock for a step of a migration. Raises Refused if the store is to be closed."""
-        with self.lock(MIGRATION_SECONDS):
-            if self._is_closing:
-                raise Refused("unavailable")
+            connection.set_progress_handler(lambda: self._is_closing, _STEPS)
             self.check_in_place(connection)
-            yield
+            try:
+                migrate(connection, self.path)
+            except sqlite3.OperationalError:
+                self._check_open()
+                raise
+
+    def _check_open(self) -> None:
+        """Raise Refused("unavailable") if the store is to be closed."""
+        if self._is_closing:
+            raise Refused("unavailable")
 
     def _write_store_id(self) -> None:
         """Write an id into the lock file, if it has none: now a missing database is a moved one."""

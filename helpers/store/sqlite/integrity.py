@@ -9,7 +9,7 @@ from pathlib import Path
 from abilities.helpers.store.checking import build_finding, check_rows
 from abilities.helpers.store.protocol import IntegrityFinding
 from abilities.helpers.store.sqlite.file import connect_to_file
-from abilities.helpers.store.sqlite.schema import read_state
+from abilities.helpers.store.sqlite.schema import is_older, read_version
 from abilities.helpers.store.sqlite.search import compare_index
 from abilities.helpers.store.sqlite.transaction import run
 
@@ -53,14 +53,9 @@ def read_damaged_texts(connection: sqlite3.Connection) -> None:
 
 
 def _describe_version(connection: sqlite3.Connection) -> IntegrityFinding:
-    """Report the version, and a note if the store is not migrated yet, or not completely."""
-    state = read_state(connection)
-    version = state.version
-
-    if state.is_migrating:
-        words = f"The migration to version {version} is unfinished; the next opening resumes it."
-        return IntegrityFinding("version", "note", 1, words)
-    if not state.is_current():
+    """Report the version, and a note if the store is not migrated yet."""
+    version = read_version(connection)
+    if is_older(connection):
         words = f"The schema version is {version}; the next opening migrates it."
         return IntegrityFinding("version", "note", 1, words)
 

@@ -1,19 +1,17 @@
-"""What the migration of an SQLite store has of its own: a checked copy, made before it begins."""
+"""The migration of an SQLite store, and the checked copy that is made before it."""
 
 import logging
 import os
 import sqlite3
-from collections.abc import AsyncGenerator, Awaitable, Callable
-from contextlib import AbstractContextManager, asynccontextmanager, closing
+import time
+from collections.abc import Generator
+from contextlib import closing, contextmanager
 from itertools import count
 from pathlib import Path
-
-from typing_extensions import override
 
 from abilities.declarations.faults import Refused
 from abilities.helpers.durable import sync_folder
 from abilities.helpers.store import migration
-from abilities.helpers.store.migration import MigratedStore, Pace, SchemaState
 from abilities.helpers.store.sqlite import schema
 from abilities.helpers.store.sqlite.copying import (
     copy_database,
@@ -21,99 +19,72 @@ from abilities.helpers.store.sqlite.copying import (
     set_journal_mode,
     sync_file,
 )
-from abilities.helpers.store.sqlite.transaction import RawTransaction
-from abilities.helpers.store.transaction import Transaction
+from abilities.helpers.store.sqlite.transaction import RawTransaction, complete
+
+_LOG_SECONDS = 3.0
+"""Between two lines that say how far the copy is."""
 
 _log = logging.getLogger("abilities.store")
 
-Lock = Callable[[], AbstractContextManager[None]]
-"""Holds the lock between processes for the length of a step."""
 
+def migrate(connection: sqlite3.Connection, path: Path) -> None:
+    """Copy a store of an older version, and then bring it forward; others are kept out meanwhile.
 
-class MigratedFile(MigratedStore):
-    """The file of a store, on a connection of its own. Its methods never wait.
-
-    Besides what others raise, they raise what ``lock`` does, OSError and sqlite3.Error.
+    Nothing is changed if the copy cannot be made. Raises Refused("corrupted") if it is damaged;
+    OSError, sqlite3.Error.
     """
+    if not schema.is_older(connection):  # another process was faster
+        return
 
-    def __init__(self, connection: sqlite3.Connection, path: Path, lock: Lock) -> None:
-        self._connection = connection
-        self._path = path
-        self._lock = lock
+    _log.info("Copying the memory store %s before it is migrated.", path)
+    with _make_copy(connection, path) as copy:
+        connection.execute("BEGIN IMMEDIATE")
+        try:
+            complete(migration.migrate(RawTransaction(connection), schema.read_version(connection)))
+            connection.execute(f"PRAGMA user_version = {migration.VERSION}")
+            kept = _keep_copy(copy, path)  # not before, or each attempt would leave one
+            connection.execute("COMMIT")
+        finally:
+            if connection.in_transaction:
+                connection.execute("ROLLBACK")
 
-    @override
-    async def read_state(self) -> SchemaState:
-        return schema.read_state(self._connection)
-
-    @override
-    @asynccontextmanager
-    async def step(self) -> AsyncGenerator[Transaction]:
-        """Copy the store first if its migration has not begun.
-
-        Nothing is changed if the copy cannot be made. Raises Refused("corrupted") if it is damaged.
-        """
-        with self._lock():
-            state = schema.read_state(self._connection)
-            if state.version < migration.VERSION and not state.is_migrating:
-                self._copy()
-
-            self._connection.execute("BEGIN IMMEDIATE")
-            try:
-                yield RawTransaction(self._connection)
-                self._connection.execute("COMMIT")
-            finally:
-                if self._connection.in_transaction:
-                    self._connection.execute("ROLLBACK")
-
-    @override
-    async def move(self, version: int, begin: Callable[[], Awaitable[None]]) -> None:
-        self._connection.execute(f"PRAGMA user_version = {version}")
-        await begin()
-
-    def _copy(self) -> None:
-        _log.info(
-            "Migrating the memory store %s to version %d; copying it first.",
-            self._path,
-            migration.VERSION,
-        )
-        copy = _keep_copy(self._connection, self._path)
-        _log.info("Copied the memory store to %s", copy)
+    _log.info("The copy of the memory store from before is %s", kept)
 
 
-def _keep_copy(connection: sqlite3.Connection, path: Path) -> Path:
-    """Copy a store beside itself and check the copy; return its path.
+@contextmanager
+def _make_copy(connection: sqlite3.Connection, path: Path) -> Generator[Path]:
+    """Copy a store beside itself for a while, and check the copy.
 
     Raises Refused("corrupted") if its pages are damaged: nobody could migrate them.
     """
-    pace = Pace()
+    logged_at = time.monotonic()
 
     def report(share: float) -> None:
-        if pace.is_due():
+        nonlocal logged_at
+        if time.monotonic() - logged_at >= _LOG_SECONDS:
+            logged_at = time.monotonic()
             _log.info("Copying the memory store: %d %%", share * 100)
 
-    with reserve_new_file(path) as unfinished:
-        copy_database(connection, unfinished, report)
+    with reserve_new_file(path) as copy:
+        copy_database(connection, copy, report)
         _log.info("Checking the copy.")
-        _check_copy(unfinished)
-        set_journal_mode(unfinished, "DELETE")
-        sync_file(unfinished)
-
-        copy = _choose_copy_name(path)
-        os.link(unfinished, copy)
-
-    sync_folder(path.parent)
-    return copy
+        _check_copy(copy)
+        set_journal_mode(copy, "DELETE")
+        sync_file(copy)
+        yield copy
 
 
-def _choose_copy_name(path: Path) -> Path:
-    """Return the name of the copy; an earlier copy is never replaced."""
-    copy = path.with_name(f"{path.name}.before-{migration.VERSION}")
+def _keep_copy(copy: Path, path: Path) -> Path:
+    """Give the copy of a store a name; an earlier copy is never replaced."""
+    name = path.with_name(f"{path.name}.before-{migration.VERSION}")
     for number in count(2):
-        if not copy.exists():
+        if not name.exists():
             break
-        copy = path.with_name(f"{path.name}.before-{migration.VERSION}-{number}")
+        name = path.with_name(f"{path.name}.before-{migration.VERSION}-{number}")
 
-    return copy
+    os.link(copy, name)
+    sync_folder(path.parent)
+    return name
 
 
 def _check_copy(path: Path) -> None:

@@ -9,7 +9,6 @@ from pathlib import Path
 
 from abilities.declarations.faults import Refused
 from abilities.helpers.store import migration
-from abilities.helpers.store.migration import SchemaState
 
 APPLICATION_ID = 0x61676D32
 """'agm2' in ASCII; in the header of the file, it tells a store from any other SQLite database."""
@@ -68,17 +67,9 @@ def check_version(connection: sqlite3.Connection) -> int:
     return int(version)
 
 
-def read_state(connection: sqlite3.Connection) -> SchemaState:
-    """Return the version of a database that may be a store, and whether it is migrated just now.
-
-    Raises Refused as `read_version`.
-    """
-    version = read_version(connection)
-    # After the version: a migration that begins in between is noticed.
-    table = connection.execute(
-        "SELECT 1 FROM sqlite_schema WHERE type = 'table' AND name = 'migration'"
-    ).fetchone()
-    return SchemaState(version, is_migrating=table is not None)
+def is_older(connection: sqlite3.Connection) -> bool:
+    """Return whether a store is to be migrated. Raises Refused as `read_version`."""
+    return read_version(connection) < migration.VERSION
 
 
 def create(path: Path, language: str) -> None:
