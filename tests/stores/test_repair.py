@@ -3,6 +3,8 @@
 import asyncio
 import base64
 import json
+import random
+import signal
 import sqlite3
 from collections.abc import Sequence
 from pathlib import Path
@@ -18,14 +20,20 @@ from abilities.helpers.store.model import IncomingMemory, StoredMemory
 from abilities.helpers.store.query import Query
 from abilities.helpers.walk import WalkLimits
 from tests.stores.behaviours import NAMESPACE, put
+from tests.stores.behaviours.steps import plan
 from tests.stores.test_stores import DAMAGE as DAMAGED_ROWS
 from tests.stores.test_stores import NOW, find_reason, open_store
 from tests.stores.test_transfer import export, fill, run, tamper
 from tests.support import places
+from tests.support.forked import Forked
+from tests.support.measurements import reached
 from tests.support.places import StorePlace, list_cases
 from tests.support.recall_damage import POSTGRES_RECENT, RECENT, SQLITE_RECENT
 from tests.support.sources import ROOT
-from tests.support.waiting import gather_in_groups
+from tests.support.tier import size
+from tests.support.waiting import GIVE_UP_SECONDS, gather_in_groups
+
+KILLED_REPAIRS = size("ABILITIES_KILLED_REPAIRS", quick=3, full=6)
 
 ONE_ID = "(SELECT id FROM memories WHERE key = 'k0001')"
 
@@ -401,6 +409,58 @@ def test_what_is_no_database_any_more_is_not_repaired_and_says_the_way_out(tmp_p
 
         assert done.exit_code == 1 and "abilities restore BACKUP --replace" in done.stderr
         assert store.read_bytes() == spoilt
+
+
+REPAIR = """
+import asyncio, os, signal, sys, threading
+from functools import partial
+from pathlib import Path
+from abilities.helpers.store.opening import repair_store
+url, originals, seconds = sys.argv[1:]
+threading.Timer(float(seconds), partial(os.kill, os.getpid(), signal.SIGKILL)).start()
+asyncio.run(repair_store(url, Path(originals), lambda _: None, dry_run=False))
+"""
+
+
+SOUND = "SELECT * FROM memories WHERE key >= 'k10' ORDER BY namespace, key"
+
+
+async def test_s16_a_repair_that_is_killed_is_finished_by_doing_it_again(place: StorePlace) -> None:
+    namespaces = [f"n{number}" for number in range(5)]
+    async with place.open() as store:
+        for namespace in namespaces:
+            changes = [plan("store", f"k{n:02}", new_id=f"{namespace}{n}") for n in range(60)]
+            await store.change_many(namespace, changes, atomic=True)
+
+    before = place.fetch(SOUND)
+    chance = random.Random(7)
+    kills = 0
+    for attempt in range(KILLED_REPAIRS):
+        place.tamper(
+            "UPDATE memories SET content = content || '!' WHERE key < 'k10'",
+            "UPDATE shelf SET size = size + 1",
+            "UPDATE counters SET number = 7",
+        )
+        originals = place.folder / f"{attempt}.jsonl"
+        repair = Forked(REPAIR, place.url, originals, chance.random() * 0.3)
+        repair.communicate(timeout=GIVE_UP_SECONDS)
+        kills += repair.returncode == -signal.SIGKILL
+    await place.repair()
+
+    assert kills > 0
+    async with place.open() as store:
+        assert await places.find_damage(store) == []
+    assert place.fetch(SOUND) == before
+    mended = place.fetch("SELECT namespace, key, content FROM memories WHERE key < 'k10'")
+    assert {content for _, _, content in mended} == {
+        f"content of k{n:02}{'!' * KILLED_REPAIRS}" for n in range(10)
+    }
+    kept = {line for path in place.folder.glob("*.jsonl") for line in path.read_text().split("\n")}
+    for namespace, key, content in mended:
+        row = f'{{"table":"memories","namespace":"{namespace}","key":"{key}",'
+        assert any(line.startswith(row) and f'"{content}"' in line for line in kept)
+
+    reached(5, f"{kills} kills of a repair in {place.engine}, nothing lost")
 
 
 async def test_s16_a_repair_goes_on_while_others_write(place: StorePlace) -> None:
