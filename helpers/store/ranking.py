@@ -140,7 +140,7 @@ class _Texts(NamedTuple):
 
     ``page`` is one of its links, ``best`` is that for each of some keys, and ``ordinary`` is one
     of those without stale ranks. ``named`` are its links with one other memory, ``among`` those
-    with some, and ``absent`` some of those with absent ones.
+    with some, and ``absent`` some of the ordinary ones with absent ones.
     """
 
     page: str
@@ -171,7 +171,7 @@ def _write_texts(side: Side) -> _Texts:
         f"{select} WHERE {own} AND {ordinary} {order}",
         named,
         f"{select} INDEXED BY links_name WHERE {own} AND l.{side} = ANY (?)",
-        f"{select} WHERE {own} AND l.{rank} < 0 LIMIT ?",
+        f"{select} WHERE {own} AND l.{rank} < 0 AND {ordinary} LIMIT ?",
     )
 
 
@@ -200,7 +200,6 @@ class BestLinks:
         self._transaction = transaction
         self._namespace = namespace
         self._stale: dict[Side, dict[str, float | None]] | None = None
-        self.has_marks = False  # as far as is known
 
     def is_present(self, side: Side, key: str, rank: int) -> bool:
         """Return whether the memory at a side of a link is there, by the rank that is kept."""
@@ -214,7 +213,7 @@ class BestLinks:
         self, side: Side, key: str, limit: int, offset: int = 0
     ) -> Sequence[Columns]:
         """Return up to ``limit`` links of a key after the first ``offset`` ones."""
-        if self._stale is not None and not self.has_marks:
+        if self._stale is not None and not any(self._stale.values()):
             values = (self._namespace, key, limit, offset)
             return await self._transaction.fetch(_TEXTS[side].page, *values)
 
@@ -238,7 +237,6 @@ class BestLinks:
             *found, marks = await self._transaction.fetch_each(
                 *statements, (_MARKS, self._namespace)
             )
-            self.has_marks = bool(marks)
             self._stale = {side: {} for side in SIDES}
             for mark_side, key, score in marks:
                 self._stale[mark_side][key] = score
@@ -246,9 +244,8 @@ class BestLinks:
             found = await self._transaction.fetch_each(*statements)
 
         pages = [_group(each.keys, rows) for each, rows in zip(wanted, found, strict=False)]
-        if self.has_marks:
-            for each, known in zip(wanted, pages, strict=True):
-                await self._correct(each, known)
+        for each, known in zip(wanted, pages, strict=True):
+            await self._correct(each, known)
 
         return pages, found[len(wanted) :]
 
@@ -257,14 +254,20 @@ class BestLinks:
     ) -> Pages:
         """Return all links of keys with some others, and up to ``limit`` with absent ones.
 
-        They have no order. In a namespace with marks, ranks do not tell which are absent.
+        They have no order. Of those with stale ranks, which may be absent now or not, all are
+        there.
         """
-        texts = _TEXTS[side]
+        texts, scores = _TEXTS[side], (self._stale or {}).get(side, {})
+        named = list({*others, *scores})
         found = await self._transaction.fetch_each(
-            ForEach(texts.among, keys, (self._namespace, list(others))),
-            ForEach(texts.absent, keys, (self._namespace, limit)),
+            ForEach(texts.among, keys, (self._namespace, named)),
+            ForEach(texts.absent, keys, (self._namespace, self._namespace, limit)),
         )
-        return _group(keys, [row for rows in found for row in rows])
+        pages = _group(keys, [row for rows in found for row in rows])
+        if scores:
+            for key, page in pages.items():
+                pages[key] = _correct_ranks(page, scores, side)
+        return pages
 
     async def _correct(self, wanted: Wanted, pages: Pages) -> None:
         """Put links with right ranks into pages by the ranks that are kept."""

@@ -188,7 +188,7 @@ class _WalkLinks:
 
     async def _fetch_next(self, request: LinkRequest) -> None:
         """Fetch what is requested of a memory, or the next page of its links."""
-        if request.among is not None and not self._best.has_marks:
+        if request.among is not None:
             await self._fetch_rest([request])
             return
 
@@ -216,8 +216,7 @@ class _WalkLinks:
 
     async def _fetch_missing(self, missing: Sequence[LinkRequest]) -> None:
         """Fetch what a walk missed: first the links that decide it."""
-        # Stale ranks do not tell which links lead to absent memories, so all are needed.
-        decisive = [each for each in missing if each.among is None or self._best.has_marks]
+        decisive = [each for each in missing if each.among is None]
         if not decisive:
             await self._fetch_rest(missing)
             return

@@ -9,6 +9,7 @@ import pytest
 from abilities.helpers.store import ranking
 from abilities.helpers.store.model import LinkRow
 from abilities.helpers.store.protocol import ServableStore
+from abilities.helpers.store.transaction import Columns, Reached
 from abilities.helpers.walk import WalkLimits
 from tests.stores.behaviours import NAMESPACE, put
 from tests.stores.test_stores import count_equal_walks
@@ -44,6 +45,34 @@ async def test_walks_over_graphs_full_of_stale_ranks_agree_with_the_oracle(
             assert await count_equal_walks(store, range(GRAPHS)) == GRAPHS
 
     assert list_marks(place)
+
+
+async def test_a_walk_from_a_hub_reads_few_links_though_a_rank_is_stale(
+    place: StorePlace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    numbers: list[int] = []
+    group = ranking._group
+
+    def group_and_count(keys: Sequence[str] | Reached, rows: Sequence[Columns]) -> ranking.Pages:
+        numbers.append(len(rows))
+        return group(keys, rows)
+
+    monkeypatch.setattr(ranking, "_group", group_and_count)
+    targets = [f"t{number}" for number in range(300)]
+    async with place.open() as store:
+        with bounds(4, 100, 1):
+            for key in targets:
+                await put(store, key)
+            await put(store, "hub", links=[(key, 0.5) for key in targets])
+            await link_to_hub(store, "t299", 10)
+            await put(store, "t299", memory_score=0.9)
+        assert list_marks(place) == [("target", "t299")]
+
+        numbers.clear()
+        walk = await store.walk(NAMESPACE, "hub", WalkLimits(1, 20, 10))
+
+    assert [step.key for step in walk.outcome.steps][:2] == ["hub", "t299"]
+    assert sum(numbers) < 150
 
 
 @pytest.mark.parametrize("links", [ranking.MOST_UPDATED, ranking.MOST_UPDATED + 1])
