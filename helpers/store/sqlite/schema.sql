@@ -133,11 +133,10 @@ CREATE TABLE shelf (
 ) STRICT, WITHOUT ROWID;
 CREATE UNIQUE INDEX shelf_doc ON shelf (namespace, doc);
 CREATE INDEX shelf_memory ON shelf (memory, archived, type, importance, category);
-CREATE INDEX shelf_accessed ON shelf (namespace, accessed_at, id, archived) WHERE archived = 0;
-CREATE INDEX shelf_accessed_all ON shelf (namespace, accessed_at, id);
+CREATE INDEX shelf_accessed ON shelf (namespace, accessed_at, id, archived);
 CREATE INDEX shelf_type ON shelf (namespace, type, accessed_at, id, archived) WHERE archived = 0;
 CREATE INDEX shelf_importance ON shelf (namespace, importance, accessed_at, id, archived) WHERE archived = 0;
-CREATE INDEX shelf_importance_order ON shelf (namespace, importance, id, archived) WHERE archived = 0;
+CREATE INDEX shelf_importance_order ON shelf (namespace, importance, id, archived);
 CREATE INDEX shelf_category ON shelf (namespace, category, accessed_at, id, archived) WHERE archived = 0;
 CREATE INDEX shelf_created ON shelf (namespace, created_at, id, archived);
 CREATE INDEX shelf_updated ON shelf (namespace, updated_at, id, archived);
