@@ -6,7 +6,7 @@ unexport PYTHONDONTWRITEBYTECODE
 PYTEST = $(BIN)/python -m pytest -n auto --maxprocesses 8 --dist worksteal
 INSTALL := PYTHONWARNINGS=ignore $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
 
-.PHONY: help demo test test-all test-lowest test-highest resolve coverage lint types torture torture-quick adapters failover mutants browser reference specification recording bundles dist dist-test image vendor conformance bench bench-quick bench-recall clean
+.PHONY: help demo test test-all test-lowest test-highest coverage lint types torture adapters browser write dist dist-test conformance bench bench-recall mutants clean
 .DEFAULT_GOAL := help
 
 help:  ## List the targets
@@ -45,33 +45,11 @@ types: .venv/bench .venv/browser .venv/torture  ## Check types
 torture: .venv/torture  ## Test durability, confinement and fuzzing at full size (hours; resumes where it stopped)
 	@$(BIN)/python -m tools.torture
 
-torture-quick: .venv/torture  ## Run make torture at small sizes (less than ten minutes)
-	@$(BIN)/python -m tools.torture --quick
-
 adapters: .venv/demo  ## Test the adapters for agent frameworks, each beside its framework (twenty minutes the first time, then three); ONLY=name tests one
 	@$(BIN)/python -m tools.adapters $(ONLY)
 
-failover: .venv/dev  ## Kill the leader of a real PostgreSQL cluster under load, twice (needs Debian's patroni and etcd-server)
-	@$(BIN)/python -m tools.failover
-
 browser: .venv/browser  ## Test the explorer in a real Chromium (apt installs it, if permitted)
 	@$(BIN)/python -m tests.browser
-
-resolve: .venv/resolving  ## Write into docs/compatibility.md what installs together (minutes)
-	@$(BIN)/python -m tools.resolving
-
-reference: .venv/dev  ## Write docs/reference.md from the declarations, and docs/python.md from docstrings
-	@$(BIN)/python -m tools.reference
-	@$(BIN)/python -m tools.python_page
-
-specification: .venv/dev  ## Write docs/specification.md from the requirements and the tests' marks
-	@$(BIN)/python -m tools.specification
-
-recording: .venv/dev  ## Record the moving picture of README from real commands
-	@$(BIN)/python -m tools.recording
-
-bundles: .venv/dev  ## Write what clients install from: the plugin of Claude Code, llms.txt, and the archives in dist/
-	@$(BIN)/python -m tools.bundles
 
 dist: .venv/dev  ## Build the source distribution, the wheel and the bundles in dist/; TAG=v0.2.0 must name their version
 	@rm -rf dist && $(BIN)/python -m tools.release $(TAG)
@@ -82,20 +60,14 @@ dist-test:  ## Install the wheel of dist/ into an environment of its own, and us
 	@.dist/bin/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt "$$(ls dist/*.whl)[all]"
 	@cd docs && ../.dist/bin/abilities call file_list '{"limit": 1}' && ../.dist/bin/abilities demo
 
-image:  ## Build the image of examples/service/Containerfile from this checkout (needs podman, docker or buildah)
-	@$(PYTHON) -m tools.image
-
-vendor: .venv/python  ## Fetch the explorer's libraries again from the npm registry
-	@$(BIN)/python -m tools.vendor
+write: .venv/dev  ## Write every committed file that follows from the code: declarations, pages, plugin, llms.txt
+	@$(BIN)/python -m tools.write
 
 conformance: .venv/conformance  ## Run MCP's conformance tool and Inspector against real servers
 	@$(BIN)/python -m tests.conformance
 
 bench: .venv/bench  ## Measure every goal against other programs (an hour); writes results.json, the chart and the tables of the documents
 	@$(BIN)/python -m benchmarks --keep
-
-bench-quick: .venv/bench  ## Try all of make bench with tiny counts, and keep nothing (two minutes)
-	@$(BIN)/python -m benchmarks --quick
 
 bench-recall: .venv/bench  ## Measure what recall finds; DATA=path adds a file in the form of LoCoMo
 	@$(BIN)/python -m benchmarks.recall $(DATA)

@@ -307,7 +307,7 @@ class Abilities:
         """Raise Refused if the store does not answer; within 2 seconds, however busy it is."""
         await self._resources.store.ping()
 
-    async def remember_tokens(self) -> None:
+    async def set_token_mark(self) -> None:
         """Let the store remember, for good, that tokens of a server were made. Raises Refused.
 
         A store of one's own need not remember it; then the file of the tokens alone tells.
@@ -316,7 +316,7 @@ class Abilities:
         if isinstance(store, MarkableStore):
             await store.set_mark("tokens")
 
-    async def recall_tokens(self) -> bool:
+    async def has_token_mark(self) -> bool:
         """Return whether the store remembers tokens. Raises Refused."""
         store = self._resources.store
         return isinstance(store, MarkableStore) and await store.has_mark("tokens")

@@ -7,6 +7,8 @@ from collections.abc import Collection, Iterable
 from pathlib import Path
 from typing import Any
 
+from abilities.declarations.faults import AbilitiesError
+
 HOME = Path("~/.abilities")
 """Where everything is by default."""
 
@@ -20,7 +22,7 @@ _LINKED_SERVICE = re.compile(r"ABILITIES_(SERVICE_(HOST|PORT)|PORT_\d+_)|ABILITI
 """Variables that container platforms set for a service whose name is ``abilities``."""
 
 
-class SettingsFileError(ValueError):
+class SettingsFileError(AbilitiesError, ValueError):
     """The settings file cannot be read, or is not TOML; the message names the file and the line."""
 
 

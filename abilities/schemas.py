@@ -7,10 +7,7 @@ The exact one accepts exactly the arguments that are accepted, for programs.
 
 import json
 import math
-from collections.abc import Iterable
 from functools import cache
-from importlib.resources import files
-from pathlib import Path
 from typing import Any, Literal, cast
 
 import orjson
@@ -133,31 +130,6 @@ def describe_fully(ability: Ability) -> JsonObject:
 def format_declaration(ability: Ability) -> str:
     """Return a declaration as the text of its file."""
     return json.dumps(build_declaration(ability), indent=2, ensure_ascii=False) + "\n"
-
-
-def find_schema_directory() -> Path:
-    """Return the directory of the built-in abilities' declarations, one file per ability."""
-    return Path(str(files("abilities.declarations"))) / "schemas"
-
-
-def write_declarations(abilities: Iterable[Ability]) -> list[Path]:
-    """Write one file per ability into `find_schema_directory`, and return the files.
-
-    Files of other abilities are removed.
-    """
-    directory = find_schema_directory()
-    paths: list[Path] = []
-
-    for ability in abilities:
-        path = directory / f"{ability.name}.json"
-        path.write_text(format_declaration(ability), encoding="utf-8")
-        paths.append(path)
-
-    # An ability that was renamed would otherwise leave its old file behind.
-    for path in set(directory.glob("*.json")) - set(paths):
-        path.unlink()
-
-    return paths
 
 
 def _make_nullable(field: JsonObject) -> JsonObject:

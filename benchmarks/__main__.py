@@ -11,7 +11,7 @@ import sys
 from rich.console import Console
 
 from benchmarks.chart import CHART, draw
-from benchmarks.documents import write_documents
+from benchmarks.documents import DOCUMENTS, fill_document
 from benchmarks.goals import FULL, NEEDS_ROOM, QUICK, list_goals, measure_goals
 from benchmarks.measure import Measured
 from benchmarks.results import Results, keep_all, keep_some, load_results
@@ -75,7 +75,8 @@ def main() -> None:
         else:
             keep_all(results, effort)
         draw(load_results(), CHART)
-        write_documents(load_results())
+        for path in DOCUMENTS:
+            path.write_text(fill_document(path))
 
     if failed:
         sys.exit(f"These could not be measured: {', '.join(failed)}.")

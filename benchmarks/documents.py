@@ -1,4 +1,4 @@
-"""The numbers in README and docs, written from results.json: `python -m benchmarks.documents`.
+"""The numbers in README and docs, written from results.json: `make write`.
 
 A document has blocks between ``<!-- benchmarks: NAME -->`` and ``<!-- end of benchmarks -->``.
 """
@@ -175,11 +175,6 @@ def fill_blocks(text: str, results: Results) -> str:
     return _BLOCK.sub(lambda match: f"{match[1]}{BLOCKS[match['name']](results)}{match[3]}", text)
 
 
-def write_documents(results: list[Measured]) -> None:
-    """Write the blocks of all documents."""
-    for path in DOCUMENTS:
-        path.write_text(fill_blocks(path.read_text(), Results(results)))
-
-
-if __name__ == "__main__":
-    write_documents(load_results())
+def fill_document(path: Path) -> str:
+    """Return a document with the results that are kept."""
+    return fill_blocks(path.read_text(), Results(load_results()))

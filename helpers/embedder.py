@@ -16,6 +16,7 @@ from operator import mul
 from time import monotonic
 from typing import NamedTuple, Protocol, TypeAlias
 
+from abilities.declarations.faults import AbilitiesError
 from abilities.helpers.threads.calls import Call
 from abilities.helpers.threads.serving import ServingThreads
 
@@ -54,7 +55,7 @@ class Embedder(Protocol):
         ...
 
 
-class EmbedderFailed(Exception):
+class EmbedderFailed(AbilitiesError):
     """No similarities can be had; the text says why, in one line."""
 
 

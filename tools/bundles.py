@@ -1,4 +1,4 @@
-"""Write what clients and registries install from, for the version of the project: `make bundles`.
+"""Write what clients and registries install from, for the version of the project: `make dist`.
 
 Some files are committed, because clients read them from the repository: the plugin of Claude Code
 with its marketplace, and `llms.txt`. The others go to `dist/`: the plugin as an archive, the bundle
@@ -15,7 +15,6 @@ from typing import Any
 from abilities.builtin.catalog import BUILT_IN
 from abilities.clients.hooks import format_hook
 from abilities.settings import Settings
-from tools.llms import write_llms
 
 ROOT = Path(__file__).parent.parent
 PROJECT: dict[str, Any] = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
@@ -59,12 +58,6 @@ main(["mcp"])
 
 
 def main() -> None:
-    committed = {**build_plugin(), Path("llms.txt"): write_llms()}
-    for path, text in committed.items():
-        (ROOT / path).parent.mkdir(parents=True, exist_ok=True)
-        (ROOT / path).write_text(text, encoding="utf-8")
-        print(path)
-
     for path in build_dist(ROOT / "dist"):
         print(path.relative_to(ROOT))
 

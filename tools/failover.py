@@ -1,4 +1,4 @@
-"""Lose the leader of a real cluster under load, twice: `make failover`.
+"""Lose the leader of a real cluster under load, twice: `python -m tools.failover`.
 
 Two PostgreSQL nodes under Patroni with etcd and two server processes run as `examples/cluster/`
 starts them. Every process of the leader is ended with kill -9 while writers and readers go on

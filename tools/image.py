@@ -1,4 +1,4 @@
-"""Build the image of the server from this checkout, with the engine at hand: `make image`."""
+"""Build the image of the server from this checkout: `python -m tools.image`."""
 
 import shutil
 import subprocess

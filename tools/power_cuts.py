@@ -36,13 +36,13 @@ import asyncio, sys
 from pathlib import Path
 
 from tests.stores.behaviours import put
-from abilities.helpers.store.sqlite.engine import SqliteEngine
+from abilities.helpers.store.sqlite.file import StoreFile
 from abilities.helpers.store.sqlite.store import SqliteStore
 
-connect = SqliteEngine.connect
+open_file = StoreFile.open
 
-def connect_weakly(self, **options):
-    connection = connect(self, **options)
+def open_weakly(self, **options):
+    connection = open_file(self, **options)
     connection.execute("PRAGMA synchronous = NORMAL")
     return connection
 
@@ -52,7 +52,7 @@ async def write(store, n):
 
 async def main():
     if sys.argv[2] == "NORMAL":
-        SqliteEngine.connect = connect_weakly
+        StoreFile.open = open_weakly
     store = SqliteStore(Path(sys.argv[1]))
     for n in range(0, 10**6, 4):
         await asyncio.gather(*(write(store, n + m) for m in range(4)))

@@ -1,4 +1,4 @@
-"""Write `docs/python.md` from the docstrings of the public names, as `make reference` does."""
+"""Write `docs/python.md` from the docstrings of the public names, as `make write` does."""
 
 import inspect
 import re
@@ -12,7 +12,7 @@ PAGE = Path(__file__).parent.parent / "docs" / "python.md"
 INTRODUCTION = """\
 # The Python API
 
-What `from abilities import …` gives, from the docstrings of the code: `make reference` writes this
+What `from abilities import …` gives, from the docstrings of the code: `make write` writes this
 page. [Abilities of your own](plugins.md) shows how the names belong together, and the
 [reference](reference.md) has the arguments and answers of the built-in abilities. The loaders of
 frameworks are on [their own pages](frameworks/langchain.md).
@@ -91,8 +91,3 @@ def _format_words(docstring: str) -> str:
         end = match.end()
 
     return "".join([*parts, _REFERENCE.sub(r"`\1`", docstring[end:])]).rstrip() + "\n"
-
-
-if __name__ == "__main__":
-    PAGE.write_text(page(), encoding="utf-8")
-    print('Wrote "docs/python.md".')

@@ -1,4 +1,4 @@
-"""Record a terminal as an animated picture: `make recording` writes docs/demo.svg.
+"""Record a terminal as an animated picture: `python -m tools.recording` writes docs/demo.svg.
 
 Real commands run in a made-up project, and what they print is shown line by line, as they print
 it. Only the pace is made: people read slower than the commands run.

@@ -1,10 +1,9 @@
-"""Write `docs/reference.md` from the declarations, with examples that were run: `make reference`.
+"""Write `docs/reference.md` from the declarations, with examples that were run: `make write`.
 
 The examples are console blocks, which the tests run again; what differs between runs is shown as
 `...`.
 """
 
-import json
 import os
 import re
 import subprocess
@@ -87,7 +86,7 @@ _HEAD = """\
 # Reference
 
 This page shows the arguments and the answer of each ability, with examples and their real output.
-`make reference` writes it from the declarations. [How it works](guide.md) describes the envelope
+`make write` writes it from the declarations. [How it works](guide.md) describes the envelope
 and the limits, and a running server describes the HTTP API at `/docs`.
 `abilities describe NAME --json` prints the schemas for MCP, OpenAI and Anthropic clients.
 
@@ -254,8 +253,3 @@ def describe_shared_parts() -> str:
 def _describe_reason(reason: Reason, meaning: Meaning) -> str:
     retryable = "yes" if meaning.retryable else ""
     return f"| `{reason}` | {meaning.code} | {retryable} | {meaning.message} |"
-
-
-if __name__ == "__main__":
-    PAGE.write_text(page(), encoding="utf-8")
-    print(f"Wrote {json.dumps(str(PAGE.relative_to(ROOT)))}.")

@@ -1,4 +1,4 @@
-"""Write the tables of `docs/compatibility.md`: which versions install together (`make resolve`).
+"""Write the tables of `docs/compatibility.md`: which versions install together.
 
 Nothing is installed: uv resolves this package and a neighbor for the Python that runs this.
 """
@@ -32,7 +32,7 @@ NEIGHBORS = (
     "mcp<2",
 )
 
-_BEGIN = "<!-- resolved by make resolve -->\n"
+_BEGIN = "<!-- resolved by tools.resolving -->\n"
 _END = "<!-- end of what was resolved -->"
 _PIN = re.compile(r"^([A-Za-z0-9_.-]+)(?:\[[^]]*\])?==(\S+)", re.M)
 _NEED = re.compile(r"(\S+) depends on (\S+),? (?:and|we)")

@@ -1,11 +1,10 @@
-"""Write `docs/specification.md` from the requirements and the tests' marks: `make specification`.
+"""Write `docs/specification.md` from the requirements and the tests' marks: `make write`.
 
 The requirements stand in `tests/package/requirements.toml`. A test names those that it proves in
 `@pytest.mark.requirement("R1.1.1")`.
 """
 
 import ast
-import json
 import re
 import tomllib
 from collections.abc import Iterator
@@ -21,7 +20,7 @@ _HEAD = """\
 
 This package implements five specifications. Under the headings of each document, this page lists
 its requirements in our own words, how each is met, and the tests that prove it. Where the package
-does something else on purpose, the [differences](#differences) say why. `make specification` writes
+does something else on purpose, the [differences](#differences) say why. `make write` writes
 the page from `tests/package/requirements.toml` and the marks of the tests.
 """
 
@@ -159,8 +158,3 @@ def format_row(*cells: str) -> str:
     """Return a row of a table."""
     escaped = [cell.replace("|", "\\|") for cell in cells]
     return f"| {' | '.join(escaped)} |"
-
-
-if __name__ == "__main__":
-    PAGE.write_text(page(), encoding="utf-8")
-    print(f"Wrote {json.dumps(str(PAGE.relative_to(ROOT)))}.")

@@ -1,4 +1,4 @@
-"""Fetch the explorer's libraries from the npm registry into the package: `make vendor`.
+"""Fetch the explorer's libraries from the npm registry into the package: `python -m tools.vendor`.
 
 Run it after changing a version in `PACKAGES`. The files are committed, so nobody who installs or
 builds the package needs npm; `test_explorer.py` compares them with the list that this writes.

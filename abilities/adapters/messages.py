@@ -24,6 +24,7 @@ from mcp_types import (
 )
 
 from abilities.adapters.documents import MAX_DEPTH, parse_document
+from abilities.declarations.faults import AbilitiesError
 from abilities.declarations.reasons import FAULTS
 from abilities.declarations.values import JsonObject, as_object
 
@@ -54,7 +55,7 @@ _SENTENCES: Final = {
 """What callers read of an error that has no fault, by its code."""
 
 
-class InvalidMessage(Exception):
+class InvalidMessage(AbilitiesError):
     """A text is no message; ``answer`` says so in JSON."""
 
     def __init__(

@@ -170,26 +170,13 @@ def recall(session: Session, questions: tuple[str, ...], pretty: bool | None) ->
 
 
 @click.command(epilog=_DECLARATIONS_EXAMPLE)
-@click.option(
-    "--write",
-    is_flag=True,
-    help="Write one schema file per built-in ability into the package (for its developers).",
-)
 @pass_session
-def declarations(session: Session, write: bool) -> None:
+def declarations(session: Session) -> None:
     """Print the declarations of all abilities as a JSON array.
 
     They are what clients see: the name, the description and the schema, in the form that MCP,
     OpenAI and Anthropic each expect.
     """
-    if write:
-        from abilities.builtin.catalog import BUILT_IN
-
-        # The package publishes its own abilities only, not those of plugins.
-        for path in schemas.write_declarations(BUILT_IN):
-            echo_line(path)
-        return
-
     stdout = session.stdout
     built = [schemas.build_declaration(ability) for ability in session.registry]
     echo_line(json.dumps(built, ensure_ascii=False), stdout)

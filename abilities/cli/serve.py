@@ -281,18 +281,18 @@ async def _check_lock(abilities: Abilities) -> None:
     if tokens.by_id:
         # If the store does not answer now, it is told when the first request comes.
         with suppress(Refused):
-            await abilities.remember_tokens()
+            await abilities.set_token_mark()
         return
 
-    lock = await find_lock(abilities.settings, tokens, partial(_recall_tokens, abilities))
+    lock = await find_lock(abilities.settings, tokens, partial(_has_token_mark, abilities))
     if lock.is_locked:
         echo(f"Every caller is refused: {lock.reason}.", err=True)
         echo(f"To go on, {WAY_OUT}.", err=True)
 
 
-async def _recall_tokens(abilities: Abilities) -> bool | None:
+async def _has_token_mark(abilities: Abilities) -> bool | None:
     try:
-        return await abilities.recall_tokens()
+        return await abilities.has_token_mark()
     except Refused:
         return None
 

@@ -182,7 +182,7 @@ class Session:
 
             raise click.ClickException(words) from None
 
-    async def remember_tokens(self) -> None:
+    async def set_token_mark(self) -> None:
         """Let the store remember that there are tokens; do not wait for a long migration.
 
         Raises Refused; ValueError if the database driver of the store is not installed.

@@ -164,7 +164,7 @@ async def check_store_answers(settings: Settings, namespaces: Iterable[str] = ()
     if path is not None and _is_migration_due(path):
         words = f"{place} is older; it is migrated when next opened"
         diagnosis = Diagnosis("note", "store", words)
-        return StoreAnswer([diagnosis], await recall_tokens(settings))
+        return StoreAnswer([diagnosis], await has_token_mark(settings))
 
     try:
         store = open_store(settings)
@@ -226,7 +226,7 @@ async def _diagnose_answer(store: ServableStore, settings: Settings) -> Diagnosi
     )
 
 
-async def recall_tokens(settings: Settings) -> bool | None:
+async def has_token_mark(settings: Settings) -> bool | None:
     """Return whether the store remembers that there were tokens; None if it does not answer.
 
     A store that does not exist is not created.

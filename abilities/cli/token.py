@@ -14,7 +14,7 @@ from abilities.cli.errors import describe_os_error
 from abilities.cli.options import take_namespace
 from abilities.cli.session import Session, pass_session
 from abilities.cli.stdout import divert_stdout
-from abilities.cli.store_checks import recall_tokens
+from abilities.cli.store_checks import has_token_mark
 from abilities.cli.text import echo, echo_line, escape_text
 from abilities.cli.token_checks import WAY_OUT, find_lock
 from abilities.declarations.faults import Refused
@@ -106,7 +106,7 @@ def add(session: Session, scope: Scope, label: str, tools: str) -> None:
         err=True,
     )
     echo_line(text)
-    _remember_tokens(session)
+    _set_token_mark(session)
 
     if scope == "metrics":
         return
@@ -232,13 +232,13 @@ def _describe_scope(token: Token) -> str:
     return f"may {words} in namespace {token.namespace}{tools}"
 
 
-def _remember_tokens(session: Session) -> None:
+def _set_token_mark(session: Session) -> None:
     """Let the store remember that there are tokens, or say that it does not answer."""
     if session.settings.require_tokens is False:
         echo("require_tokens is set to false: callers on this machine need no token.", err=True)
 
     try:
-        asyncio.run(session.remember_tokens())
+        asyncio.run(session.set_token_mark())
     except (Refused, ValueError):
         echo(
             "The store does not answer, so it does not remember yet that there are tokens. "
@@ -251,7 +251,7 @@ def _print_lock(session: Session, cause: str) -> None:
     """Print after its cause who may call a server that has no tokens."""
     settings = session.settings
     tokens = TokenFile(settings.tokens_file).load()
-    lock = asyncio.run(find_lock(settings, tokens, partial(recall_tokens, settings)))
+    lock = asyncio.run(find_lock(settings, tokens, partial(has_token_mark, settings)))
 
     if lock.is_locked:
         echo(f"{cause} 'abilities serve' refuses every caller: {lock.reason}.", err=True)

@@ -1,7 +1,9 @@
 """Why a client's configuration is left as it is."""
 
+from abilities.declarations.faults import AbilitiesError
 
-class Unusable(Exception):
+
+class Unusable(AbilitiesError):
     """A configuration that cannot be read or edited; the message is a sentence for people."""
 
 

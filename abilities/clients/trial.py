@@ -10,6 +10,7 @@ from mcp import Client
 from mcp.client.stdio import StdioServerParameters, stdio_client
 
 from abilities.clients.entry import ServerEntry
+from abilities.declarations.faults import AbilitiesError
 
 _PATH = "/usr/local/bin:/usr/bin:/bin"
 """Where programs are for a client that was not started from a shell."""
@@ -29,7 +30,7 @@ class ServerAnswer(NamedTuple):
     called: str | None
 
 
-class TrialFailed(Exception):
+class TrialFailed(AbilitiesError):
     """A command that does not work as a client starts it; the message says why."""
 
 

@@ -55,7 +55,7 @@ class TokenMemory:
         """Ask the store; all requests that wait share one question."""
         asking = self._asking
         if asking is None or asking.done():
-            asking = asyncio.create_task(self._abilities.recall_tokens())
+            asking = asyncio.create_task(self._abilities.has_token_mark())
             self._asking = asking
 
         await asyncio.wait([asking], timeout=RECALL_SECONDS)
@@ -74,7 +74,7 @@ class TokenMemory:
 
         while True:
             try:
-                await self._abilities.remember_tokens()
+                await self._abilities.set_token_mark()
                 return
             except Exception as error:  # whatever it is, callers need a token all the same
                 if not has_failed:

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from functools import partial
 from typing import NamedTuple
 
-from abilities.declarations.faults import Refused
+from abilities.declarations.faults import AbilitiesError, Refused
 from abilities.helpers.store.changes import (
     Change,
     check_change,
@@ -83,7 +83,7 @@ class DueMemory(NamedTuple):
 FIRST_DUE = DueMemory("", "")
 
 
-class BatchUndone(Exception):
+class BatchUndone(AbilitiesError):
     """One of several changes that belong together cannot be made, so that none may be."""
 
     def __init__(self, outcomes: list[WriteResult | Exception]) -> None:

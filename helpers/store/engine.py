@@ -4,6 +4,7 @@ from collections.abc import Callable, Coroutine
 from functools import partial
 from typing import Any, Protocol, TypeVar
 
+from abilities.declarations.faults import AbilitiesError
 from abilities.helpers.store.protocol import IntegrityFinding, Mark
 from abilities.helpers.store.transaction import Transaction
 
@@ -19,7 +20,7 @@ READ_SECONDS = 9.5
 """How long a read may take with all its waiting: a call is answered within 10 seconds."""
 
 
-class MemoriesDue(Exception):
+class MemoriesDue(AbilitiesError):
     """Memories of the namespace are to be archived first; then the call can be tried again."""
 
 

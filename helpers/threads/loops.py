@@ -23,7 +23,7 @@ from typing import Any, ParamSpec, TypeVar, TypeVarTuple
 
 from typing_extensions import override
 
-from abilities.declarations.faults import Refused
+from abilities.declarations.faults import AbilitiesError, Refused
 from abilities.helpers.threads.calls import Call
 from abilities.helpers.threads.serving import ServingThreads, join, start_daemon
 
@@ -59,7 +59,7 @@ Work = Callable[[], Coroutine[object, object, Result]]
 _log = logging.getLogger("abilities")
 
 
-class ForeignExit(Exception):
+class ForeignExit(AbilitiesError):
     """A coroutine raised what would end a thread or a process; the cause is what it raised.
 
     For example SystemExit, KeyboardInterrupt, or a CancelledError that nobody asked for.

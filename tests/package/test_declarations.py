@@ -12,16 +12,6 @@ from tests.support.sources import ROOT
 SCHEMAS = ROOT / "declarations" / "schemas"
 
 
-@pytest.mark.requirement("R5.7.5")
-def test_declarations_on_disk_are_those_of_the_code() -> None:
-    assert {path.name for path in SCHEMAS.iterdir()} == {
-        f"{ability.name}.json" for ability in BUILT_IN
-    }
-    for ability in BUILT_IN:
-        on_disk = (SCHEMAS / f"{ability.name}.json").read_text()
-        assert on_disk == schemas.format_declaration(ability), "abilities declarations --write"
-
-
 @pytest.mark.requirement("R1.1.1", "R1.1.2", "R4.3.2", "R5.7.5")
 def test_a_tool_name_leads_to_its_ability_everywhere() -> None:
     names = [

@@ -226,7 +226,7 @@ def test_who_needs_a_token_and_why(sound: Settings) -> None:
 
     async def remember() -> None:
         async with Abilities.open(sound) as abilities:
-            await abilities.remember_tokens()
+            await abilities.set_token_mark()
 
     asyncio.run(remember())
     words = describe_tokens(sound)

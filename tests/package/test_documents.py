@@ -20,7 +20,7 @@ import pytest
 from abilities import Settings
 from tests.support.serving import serving
 from tests.support.sources import list_sources
-from tools import python_page, recording, reference, specification
+from tools import recording, reference
 
 ROOT = Path(__file__).parent.parent.parent
 FRAMEWORKS = ROOT / "examples" / "frameworks"
@@ -268,7 +268,7 @@ def test_the_moving_picture_shows_what_the_commands_print() -> None:
         return re.sub(r"[0-9a-f-]{36}|\d{4}-\d\d-\d\d", "...", html.unescape(line))
 
     assert len(recorded) > 20
-    assert list(map(forget, shown)) == list(map(forget, recorded)), "make recording"
+    assert list(map(forget, shown)) == list(map(forget, recorded)), "python -m tools.recording"
 
 
 def test_the_readme_is_short() -> None:
@@ -283,20 +283,6 @@ def test_the_readme_leads_with_the_two_commands() -> None:
     assert re.findall(r"^\$ make (\w+)", console[0], re.M) == ["demo", "test"]
     targets = re.findall(r"^(\w+):.*##", (ROOT / "Makefile").read_text(), re.M)
     assert {"demo", "test"} <= set(targets)
-
-
-def test_the_python_page_is_that_of_the_docstrings() -> None:
-    assert python_page.PAGE.read_text() == python_page.page(), "make reference"
-
-
-@pytest.mark.requirement("R3.8.4", "R3.8.5")
-@pytest.mark.thorough
-def test_the_reference_is_that_of_the_declarations() -> None:
-    assert reference.PAGE.read_text() == reference.page(), "make reference"
-
-
-def test_the_page_of_the_specification_is_that_of_the_requirements() -> None:
-    assert specification.PAGE.read_text() == specification.page(), "make specification"
 
 
 def test_links_between_documents_lead_somewhere() -> None:

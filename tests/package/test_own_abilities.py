@@ -270,8 +270,8 @@ async def test_a_store_of_the_core_serves_what_it_can(settings: Settings) -> Non
             await abilities.call("memory_get", {"key": "a", "as_of": "2026-01-01T00:00:00.000Z"})
         assert caught.value.fault.reason == "version_not_found"
 
-        await abilities.remember_tokens()
-        assert not await abilities.recall_tokens()
+        await abilities.set_token_mark()
+        assert not await abilities.has_token_mark()
         async with serve_http(abilities) as http:
             assert (await http.get("/readyz")).status_code == 200
             timeline = await http.post("/api/explorer/timeline", json={})

@@ -134,7 +134,8 @@ def test_an_installed_wheel_works_beside_a_users_own_helpers(wheel: Path, tmp_pa
 
     code = """
 import asyncio, json, declarations, helpers
-from abilities import Abilities, Settings, schemas
+from importlib.resources import files
+from abilities import Abilities, Settings
 from abilities.explorer.pages import PAGES
 assert {"/", "/docs", "/explorer/vendor/htm-preact.js"} <= PAGES.keys()
 async def main():
@@ -142,7 +143,7 @@ async def main():
         return await abilities.call("file_read_bulk", {"paths": ["note.txt"]})
 answer = asyncio.run(main())
 content = answer["results"][0]["data"]["content"]
-declared = list(schemas.find_schema_directory().glob("*.json"))
+declared = list((files("abilities.declarations") / "schemas").glob("*.json"))
 print(json.dumps([__import__("abilities").__file__, helpers.WHOSE, content, len(declared)]))
 """
     environment = {"PYTHONPATH": str(installed), "PATH": "/usr/bin:/bin", "HOME": str(tmp_path)}

@@ -4,7 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from tools import adapters, ways
+from tests.support.forked import Forked
+from tools import adapters, power_cuts, ways
 from tools.mutation import Definition, find_definition, list_definitions, list_outdated
 
 
@@ -78,3 +79,14 @@ async def test_the_ways_of_calls_lead_from_the_registry_to_the_files_and_the_sto
         assert way.moves >= len(way.modules)
     assert "abilities.helpers.files.reader" in recorded["file_read_bulk"].modules
     assert "abilities.helpers.store.walking" in recorded["bulk_read_memory"].modules
+
+
+@pytest.mark.parametrize("synchronous", ["FULL", "NORMAL"])
+def test_the_writer_whose_power_is_cut_writes(synchronous: str, tmp_path: Path) -> None:
+    writer = Forked(power_cuts.WRITER, tmp_path / "m.db", synchronous)
+
+    acknowledged = writer.stdout.readline()
+    writer.kill()
+    writer.communicate()
+
+    assert acknowledged.strip().isdigit()

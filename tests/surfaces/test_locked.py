@@ -128,7 +128,7 @@ async def test_h8_tokens_that_are_gone_leave_a_server_locked(
 
 async def wait_until_remembered(settings: Settings) -> None:
     async with Abilities.open(settings) as abilities:
-        while not await abilities.recall_tokens():
+        while not await abilities.has_token_mark():
             await asyncio.sleep(0.01)
 
 
@@ -200,7 +200,7 @@ async def test_a_store_hears_of_tokens_when_it_answers_again(
 ) -> None:
     monkeypatch.setattr(token_memory, "RETRY_SECONDS", 0.01)
     told: list[bool] = []
-    remember = Abilities.remember_tokens
+    remember = Abilities.set_token_mark
 
     async def fail_twice(self: Abilities) -> None:
         told.append(True)
@@ -208,7 +208,7 @@ async def test_a_store_hears_of_tokens_when_it_answers_again(
             raise OSError("the disk is away")
         await remember(self)
 
-    monkeypatch.setattr(Abilities, "remember_tokens", fail_twice)
+    monkeypatch.setattr(Abilities, "set_token_mark", fail_twice)
     token = TokenFile(private.tokens_file).add("default", "read")[1]
     async with serve(private) as server:
         assert (await server.ask("GET", "/api/stats", token)).status_code == 200
