@@ -3,7 +3,8 @@
 By the side of their targets, a key's links are those that it has; by the side of their sources,
 those that lead to it. A link keeps two ranks, one that follows the score of its target and one that
 follows the score of its source. If few links hang on a memory whose score changes, the change
-updates their ranks. If many do, it only marks them as stale, so that no change takes long. Readers
+updates their ranks. If many do, it only marks them as stale, so that no change takes long: 5 ms,
+where updating the ranks of 10,000 links takes 0.6 s and those of 100,000 take 7 to 12 s. Readers
 pass over stale ranks: they look up the links that have them by name, rank these by the scores of
 now, and merge them with the others. This is exact, and takes one look-up per mark.
 

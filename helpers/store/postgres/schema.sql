@@ -147,7 +147,8 @@ CREATE TABLE link_counts (
 
 -- The memory index: what memories are filtered and sorted by, one row per memory. It also holds the
 -- access counters (accessed_at and access_count), which change when a memory is read and are
--- therefore outside of the memory's hash. Each of its indexes serves one filter or one order.
+-- therefore outside of the memory's hash. Each of its indexes serves one filter or one order, see
+-- the schema of SQLite for what they save.
 CREATE TABLE shelf (
     namespace text COLLATE "C" NOT NULL,
     id text COLLATE "C" NOT NULL,

@@ -114,6 +114,8 @@ CREATE INDEX stale_ranks_since ON stale_ranks (namespace, since);
 -- shelf: the memory index. It holds what memories are filtered and sorted by, in narrow rows beside the
 -- memories, and their access counters, which change when they are read and which no hash covers. Its indexes end
 -- with archived, also those of unarchived memories alone: SQLite compares it again, and would look up each row.
+-- Without the index of an order, a page in that order takes 20 to 70 times as long at 100,000 memories, and 130 to
+-- 400 times at 1,000,000; without that of a filter, 4 to 45 times.
 CREATE TABLE shelf (
     namespace TEXT NOT NULL,
     id TEXT NOT NULL,
