@@ -21,6 +21,7 @@ from abilities.helpers.search.spreading import (
     Steps,
     choose_relays,
     find_steps,
+    lift,
     spread,
 )
 from abilities.helpers.search.terms import QuestionWord
@@ -266,13 +267,13 @@ def _fetch_ways(
 def _merge(entries: Sequence[RankedEntry], gifts: Gifts) -> list[Columns]:
     """Return the entries with what they were given, and those that only links led to."""
     merged: list[Columns] = []
-    own = {entry.name for entry in entries}
+    own = {entry.name: entry.own for entry in entries}
+    lifted = lift(own, gifts)
 
     for entry in entries:
-        given = gifts.scores.get(entry.name, 0)
-        merged.append(tuple(entry._replace(score=entry.own + given)))
+        merged.append(tuple(entry._replace(score=lifted.get(entry.name, entry.own))))
 
-    for key, score in gifts.scores.items():
+    for key, score in lifted.items():
         if key not in own:
             merged.append((key, False, score, 0, gifts.givers[key], ()))
 

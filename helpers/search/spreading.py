@@ -28,10 +28,11 @@ MOST_INCOMING = 64
 TENTHS = (5, 3)
 """Tenths of a seed's score that a memory gets one link away, and two links away."""
 
-MOST_TENTHS = 7
-"""Tenths of the best hit's score that a memory gets at most, however many seeds lead to it.
+LIFTED_TENTHS = 9
+"""Tenths of its best giver's own score that links lift a memory to at most.
 
-Without a bound, a memory that everything is linked with would stand first for every question.
+Without a bound, a memory that everything is linked with would stand first for every question, and
+neighbors of a good answer before the next one.
 """
 
 _WEIGHT_ONE = 1_000_000
@@ -96,7 +97,7 @@ def choose_relays(seeds: Seeds, ways: Ways) -> frozenset[str]:
     ones the first by key.
     """
     names = {seed for seed, _ in seeds}
-    near = _add_up(seeds, ways, ())
+    near = spread(seeds, ways, ())
     others = [(-given, key) for key, given in near.scores.items() if key not in names]
 
     return frozenset(names.union(key for _, key in heapq.nsmallest(MOST_RELAYS, others)))
@@ -106,16 +107,8 @@ def spread(seeds: Seeds, ways: Ways, relays: Collection[str]) -> Gifts:
     """Return what each memory gets from the seeds; of equal givers the first is named.
 
     A memory gets a seed's share once, by the way on which it gets most; what several seeds give
-    adds up, as far as `MOST_TENTHS` allows. Ways of two links lead through ``relays`` only.
+    adds up. Ways of two links lead through ``relays`` only.
     """
-    most = max((score * MOST_TENTHS // 10 for _, score in seeds), default=0)
-    gifts = _add_up(seeds, ways, relays)
-
-    return Gifts({key: min(amount, most) for key, amount in gifts.scores.items()}, gifts.givers)
-
-
-def _add_up(seeds: Seeds, ways: Ways, relays: Collection[str]) -> Gifts:
-    """Return what each memory gets from the seeds, without a bound."""
     sums: dict[str, int] = {}
     largest: dict[str, int] = {}
     givers: dict[str, str] = {}
@@ -128,6 +121,20 @@ def _add_up(seeds: Seeds, ways: Ways, relays: Collection[str]) -> Gifts:
                 givers[key] = seed
 
     return Gifts(sums, givers)
+
+
+def lift(own: Mapping[str, int], gifts: Gifts) -> dict[str, int]:
+    """Return the scores of the memories that were given something; ``own`` are those by words.
+
+    Links lift a memory to `LIFTED_TENTHS` of its best giver's own score, and never lower it.
+    """
+    lifted: dict[str, int] = {}
+    for key, given in gifts.scores.items():
+        score = own.get(key, 0)
+        most = own[gifts.givers[key]] * LIFTED_TENTHS // 10
+        lifted[key] = max(score, min(score + given, most))
+
+    return lifted
 
 
 def _give(seed: str, score: int, ways: Ways, relays: Collection[str]) -> dict[str, int]:

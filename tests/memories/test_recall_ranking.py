@@ -183,8 +183,18 @@ def test_a_memory_that_many_hits_are_linked_with_does_not_overtake_the_best_one(
     (ranking,) = RecallIndex(stored).rank(ask("lamp river"))
     scores = {entry.name: entry.score for entry in ranking.entries}
 
-    assert ranking.entries[0].name == "best"
-    assert scores["hub"] == scores["best"] * 7 // 10
+    assert [entry.name for entry in ranking.entries][:2] == ["best", "m00"]
+    assert scores["hub"] == scores["m00"] * 9 // 10
+
+
+def test_a_neighbor_of_two_answers_does_not_overtake_them() -> None:
+    beside = [("first", 1.0), ("second", 1.0)]
+    stored = [PlainMemory(name, "lamp river") for name in ("first", "second")]
+    stored += [PlainMemory("between", "lamp cloud", links=beside), PlainMemory("other", "tree")]
+
+    (ranking,) = RecallIndex(stored).rank(ask("lamp river"))
+
+    assert [entry.name for entry in ranking.entries] == ["first", "second", "between"]
 
 
 def test_more_than_64_incoming_links_are_not_followed() -> None:

@@ -134,10 +134,10 @@ def rank_one(
                 if given > best_giver.get(key, (0, ""))[0]:
                     best_giver[key] = given, seed
 
-    most = max(own.values(), default=0) * 7 // 10
-    total = {
-        key: own.get(key, 0) + min(received.get(key, 0), most) for key in own.keys() | received
-    }
+    total = dict(own)
+    for key, amount in received.items():
+        most = math.floor(own[best_giver[key][1]] * Fraction(9, 10))
+        total[key] = max(own.get(key, 0), min(own.get(key, 0) + amount, most))
 
     entries = [
         Expected(key, False, amount, own[key], None, list_words(weights[key]))
