@@ -198,10 +198,11 @@ def _check_type(ability: Ability, answer: object) -> None:
     if isinstance(answer, ability.answer):
         return
 
-    if not isinstance(answer, dict):
+    fields = as_object(answer)
+    if fields is None:
         raise TypeError(f"the answer is neither a {ability.answer.__name__} nor a dict")
 
-    validate_answer(ability.answer, answer)
+    validate_answer(ability.answer, fields)
 
 
 def _check_numbers(answer: BaseModel | JsonObject, encoded: bytes) -> None:

@@ -146,7 +146,8 @@ def _summarize_batch(payload: JsonObject) -> str:
 
 def _print_plan(answer: AnsweredCall, results: list[JsonObject], page: Page) -> None:
     print_table(page, PLAN, results)
-    for index in answer.payload.get("more", ()):
+    more: list[int] = answer.payload.get("more", [])
+    for index in more:
         page.print_line("more match than the limit: ", results[index]["input"])
 
     page.print_line(f"the reply would take {answer.payload['summary']['reply_bytes']:,} bytes")

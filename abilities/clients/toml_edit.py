@@ -9,7 +9,7 @@ import tomllib
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from copy import deepcopy
-from typing import Any
+from typing import Any, cast
 
 import tomlkit
 from tomlkit.exceptions import TOMLKitError
@@ -124,10 +124,11 @@ def _choose(wanted: list[JsonObject], candidates: Iterator[str]) -> str:
 
 def _describe(value: object) -> str:
     """Return a text that equals that of a value with the same meaning."""
-    if isinstance(value, dict):
-        return repr({key: _describe(value[key]) for key in sorted(value)})
+    fields = as_object(value)
+    if fields is not None:
+        return repr({key: _describe(fields[key]) for key in sorted(fields)})
     if isinstance(value, list):
-        return repr([*map(_describe, value)])
+        return repr([*map(_describe, cast(list[object], value))])
 
     return repr(value)
 

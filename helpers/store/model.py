@@ -258,7 +258,7 @@ class LinkRecord(NamedTuple):
         rank = rank_link(link.weight, target_score)
         back_rank = rank_link(link.weight, source_score)
         values = (*link, rank, back_rank)
-        return cls(*values, hash_values(values))
+        return cls._make((*values, hash_values(values)))
 
     @property
     def row(self) -> LinkRow:

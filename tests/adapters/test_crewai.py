@@ -170,8 +170,8 @@ async def test_the_namespace_is_that_of_the_source(tenants: Settings) -> None:
     async with Abilities.open(tenants) as abilities:
         for namespace in ("default", "ada", "42"):
             tools = load_tools(abilities.for_namespace(namespace))
-            _, (text,), _ = await asyncio.to_thread(run, tools, WHO)
-            assert text.split()[-1] == namespace
+            _, texts, _ = await asyncio.to_thread(run, tools, WHO)
+            assert texts[0].split()[-1] == namespace
 
     _, (text,), _ = await asyncio.to_thread(run, load_tools(tenants, namespace="ada"), WHO)
     assert text.split()[-1] == "ada"

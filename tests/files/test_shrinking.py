@@ -11,7 +11,6 @@ import pytest
 
 from abilities import Abilities, Settings
 from abilities.declarations.faults import Refused
-from abilities.helpers.files import window
 from abilities.helpers.files.window import read_piece
 from abilities.helpers.text.ranges import WHOLE, Range, parse_range
 from tests.support.tier import size
@@ -53,8 +52,8 @@ def count_reads(path: Path, requested: Range, at: Callable[[int], None]) -> Any:
         return real_read(*arguments)
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(window.os, "pread", pread)
-        patch.setattr(window.os, "read", read)
+        patch.setattr(os, "pread", pread)
+        patch.setattr(os, "read", read)
 
         descriptor = os.open(path, os.O_RDONLY)
         try:
