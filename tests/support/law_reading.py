@@ -35,12 +35,22 @@ def check_refusal(payload: JsonObject) -> str:
 
 
 def complete(reading: Reading, record: JsonObject) -> JsonObject:
-    """Fetch what was cut off a record's content, and return the record whole."""
+    """Fetch what was cut off a record's content, and return the record whole.
+
+    One of `memory_get` goes on by its own request, any other by the item that reads on.
+    """
     truncation = record.pop("truncation", None)
+    request = record.pop("next_request", None)
 
     while truncation is not None:
-        rest = reading.call("memory_read_bulk", targets=[truncation["next"]])
-        (part,) = rest["results"]
+        if request is None:
+            rest = reading.call("memory_read_bulk", targets=[truncation["next"]])
+            (part,) = rest["results"]
+        else:
+            assert truncation["next"] == request
+            part = reading.call("memory_get", **request)
+            request = part.get("next_request")
+
         record["data"]["content"] += part["data"]["content"]
         truncation = part.get("truncation")
 
