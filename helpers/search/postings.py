@@ -34,13 +34,6 @@ def change(docs: bytes, doc: int, weight: int) -> bytes:
     return docs[:start] + (pack(doc, weight) if weight else b"") + docs[end:]
 
 
-def unpack(docs: bytes, block: int) -> list[tuple[int, int]]:
-    """Return each memory's number with its weight, in order."""
-    first = block * BLOCK_DOCS
-
-    return [(first + (value >> 6), value & 63) for value in decode(docs)]
-
-
 def decode(docs: bytes) -> "array[int]":
     """Return the postings as numbers."""
     values = array("H", docs)

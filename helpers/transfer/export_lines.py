@@ -102,11 +102,6 @@ def complete_fields(given: JsonObject, namespace: str, now: str) -> JsonObject:
     return fields
 
 
-def parse_line(line: bytes) -> StoredMemory:
-    """Return the memory on a line. Raises UnusableLine."""
-    return parse_fields(parse_line_json(line))
-
-
 def parse_fields(value: object) -> StoredMemory:
     """Return the memory that the JSON of a line describes. Raises UnusableLine."""
     memory = _validate(value)

@@ -12,6 +12,7 @@ from abilities.helpers.search.best import Selected
 from abilities.helpers.search.lanes import LaneFilter, spread_weights
 from abilities.helpers.search.ranking import compute_idf, compute_score, compute_weight
 from abilities.helpers.search.selection import BlockPostings, select_best
+from tests.support.recall_index import unpack
 
 at_any_speed = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
 
@@ -36,7 +37,7 @@ def test_postings_hold_what_was_added_and_not_removed(
             docs = postings.change(docs, doc, 0)
             expected.pop(doc, None)
 
-    assert postings.unpack(docs, block) == sorted(expected.items())
+    assert unpack(docs, block) == sorted(expected.items())
     values = postings.decode(docs)
     first = block * postings.BLOCK_DOCS
     for doc in range(first, first + postings.BLOCK_DOCS):
@@ -103,7 +104,7 @@ def select_plainly(
     totals: dict[int, list[int]] = {}
     for block, docs in blocks:
         for place, held in docs.items():
-            for doc, weight in postings.unpack(held, block):
+            for doc, weight in unpack(held, block):
                 totals.setdefault(doc, []).append(weight * idfs[place])
 
     ranked = sorted(

@@ -29,7 +29,7 @@ from tests.stores.behaviours import NAMESPACE, put
 from tests.stores.behaviours.steps import plan
 from tests.support.exhaustive_recall import Expected, rank_exhaustively
 from tests.support.places import DatabasePlace, FilePlace, StorePlace, find_damage, list_cases
-from tests.support.recall_index import PlainMemory
+from tests.support.recall_index import PlainMemory, unpack
 from tests.support.tier import size
 
 ROUNDS = size("ABILITIES_RECALL_ROUNDS", quick=4, full=60)
@@ -59,7 +59,7 @@ def read_index(place: StorePlace) -> Postings:
         "SELECT namespace, part, block, archived, term, docs FROM recall_terms"
     ):
         assert docs and part == block // PART_BLOCKS
-        for doc, weight in postings.unpack(docs, block):
+        for doc, weight in unpack(docs, block):
             found[namespace, archived, term, doc] = weight
     for namespace, *columns in place.fetch(
         "SELECT namespace, doc, archived, terms, weights FROM recall_recent ORDER BY number"

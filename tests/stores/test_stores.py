@@ -30,7 +30,7 @@ from abilities.helpers.store.ranking import SIDES, BestLinks, Side
 from abilities.helpers.store.sqlite import file, reader, search_plan
 from abilities.helpers.store.sqlite.store import SqliteStore
 from abilities.helpers.store.sqlite.transaction import run
-from abilities.helpers.transfer.export_lines import format_line, parse_line
+from abilities.helpers.transfer.export_lines import format_line, parse_fields
 from tests.stores import behaviours
 from tests.stores.behaviours import NAMESPACE, put
 from tests.support.graphs import Graph, make_random_graph
@@ -195,7 +195,7 @@ async def test_no_more_accesses_are_counted_than_an_import_takes(place: StorePla
 
         counted = await store.read_linked(NAMESPACE, "new", 0, 1)
         assert counted.access_count == MAX_ACCESS_COUNT
-        assert parse_line(format_line(counted)).access_count == MAX_ACCESS_COUNT
+        assert parse_fields(json.loads(format_line(counted))).access_count == MAX_ACCESS_COUNT
 
 
 async def test_a_text_that_is_not_utf8_fails_alone_each_time(file_place: FilePlace) -> None:

@@ -24,7 +24,7 @@ from abilities.declarations.values import utc_now
 from abilities.helpers.store.model import IncomingMemory
 from abilities.helpers.store.names import make_key, to_storable
 from abilities.helpers.transfer.adjustment import adjust, adjust_item
-from abilities.helpers.transfer.export_lines import format_line, parse_line
+from abilities.helpers.transfer.export_lines import format_line, parse_fields
 from abilities.helpers.transfer.foreign import ForeignLink, ForeignMemory
 from benchmarks.generate import generate
 from tests.stores.behaviours import NAMESPACE, put
@@ -99,7 +99,7 @@ def test_what_was_exported_comes_back_byte_for_byte(memories: list[dict[str, Any
     """With the heading of an export or without it."""
     with tempfile.TemporaryDirectory() as folder:
         first, *others = [FilePlace(Path(folder) / f"{n}.db") for n in range(3)]
-        stored = [IncomingMemory(parse_line(json.dumps(memory).encode())) for memory in memories]
+        stored = [IncomingMemory(parse_fields(memory)) for memory in memories]
         asyncio.run(add(first, stored))
         lines = first.export()
 
@@ -114,7 +114,7 @@ def test_what_was_exported_comes_back_byte_for_byte(memories: list[dict[str, Any
             assert other.export() == lines
 
         for line in lines.splitlines()[1:]:
-            assert format_line(parse_line(line)) == line + b"\n"
+            assert format_line(parse_fields(json.loads(line))) == line + b"\n"
 
 
 async def add(place: FilePlace, memories: list[IncomingMemory]) -> None:
@@ -213,7 +213,7 @@ def test_foreign_memories_are_adjusted_to_our_bounds_without_loss(
     foreign: ForeignMemory,
 ) -> None:
     incoming = adjust(foreign, "default", NOW).memory
-    again = parse_line(format_line(incoming.stored))
+    again = parse_fields(json.loads(format_line(incoming.stored)))
     row = incoming.stored.row
 
     assert again.row == row

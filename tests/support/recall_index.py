@@ -62,6 +62,12 @@ def find_best(links: Iterable[tuple[str, float]]) -> dict[str, float]:
     return {key: weight for weight, key in sorted((weight, key) for key, weight in links)}
 
 
+def unpack(docs: bytes, block: int) -> list[tuple[int, int]]:
+    """Return the numbers of the memories of a block, each with its weight, in order."""
+    first = block * postings.BLOCK_DOCS
+    return [(first + (value >> 6), value & 63) for value in postings.decode(docs)]
+
+
 class RecallIndex:
     """The index of one namespace; memories are numbered as they come."""
 
