@@ -1,5 +1,6 @@
 """The developers' tools: what they quote from the code exists."""
 
+import re
 from pathlib import Path
 
 import pytest
@@ -79,6 +80,20 @@ async def test_the_ways_of_calls_lead_from_the_registry_to_the_files_and_the_sto
         assert way.moves >= len(way.modules)
     assert "abilities.helpers.files.reader" in recorded["file_read_bulk"].modules
     assert "abilities.helpers.store.walking" in recorded["bulk_read_memory"].modules
+
+
+async def test_the_calls_that_contributors_read_enter_what_is_named(tmp_path: Path) -> None:
+    recorded = await ways.record(tmp_path)
+    page = (adapters.ROOT / "CONTRIBUTING.md").read_text()
+
+    tables = re.findall(r"^\| `(\w+)` \| what happens \|\n\|.*\n((?:\|.*\n)+)", page, re.M)
+
+    assert [name for name, _ in tables] == ["file_read_bulk", "bulk_read_memory"]
+    for name, rows in tables:
+        steps = re.findall(r"^\| `([\w.]+)` `([\w.]+)` \|", rows, re.M)
+        assert len(steps) == rows.count("\n")
+        for module, function in steps:
+            assert function in recorded[name].modules.get(module, ()), (module, function)
 
 
 @pytest.mark.parametrize("synchronous", ["FULL", "NORMAL"])
