@@ -184,13 +184,13 @@ def test_what_differs_is_kept_unless_asked(store: FilePlace, file: Path) -> None
         assert store.run("export", "--namespace", name).exit_code == 2
 
 
-anything = strategies.text(max_size=30) | strategies.text("ab \n", min_size=4, max_size=9).map(
-    lambda t: t * 1_400
-)
+repeated = strategies.text("ab \n", min_size=4, max_size=9)
+# All of them together, each newline as two characters, are no more than a content may have.
+anything = strategies.text(max_size=30) | repeated.map(lambda text: text * 350)
 foreigners = strategies.builds(
     ForeignMemory,
     name=anything,
-    content=anything,
+    content=anything | repeated.map(lambda text: text * 1_400),
     category=anything,
     summary=anything,
     tags=strategies.lists(anything, max_size=12),
