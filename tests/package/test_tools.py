@@ -1,6 +1,8 @@
 """The developers' tools: what they quote from the code exists."""
 
+import builtins
 import re
+import tomllib
 from pathlib import Path
 
 import pytest
@@ -40,6 +42,15 @@ def test_each_adapter_for_a_framework_is_tried_beside_it() -> None:
 
     assert sorted(names) == sorted(path.stem.removeprefix("test_") for path in tests)
     assert all(framework.example.exists() for framework in adapters.FRAMEWORKS)
+
+
+def test_the_settings_of_the_tests_need_no_package_that_a_framework_lacks() -> None:
+    project = tomllib.loads((adapters.ROOT / "pyproject.toml").read_text())
+    filters = project["tool"]["pytest"]["ini_options"]["filterwarnings"]
+
+    categories = [parts[2] for each in filters if len(parts := each.split(":")) > 2]
+
+    assert all(hasattr(builtins, category) for category in categories)
 
 
 def test_a_framework_that_cannot_be_installed_has_failed(
