@@ -19,7 +19,7 @@ demo: .venv/demo  ## Show an agent's first minute: find, read, recall, walk, and
 test: .venv/dev  ## Show every behavior once (six minutes on two idle cores)
 	@ABILITIES_TESTS=quick $(PYTEST)
 
-test-all: .venv/dev  ## Run every test at length (a quarter of an hour on two idle cores)
+test-all: .venv/dev  ## Run every test at length (twenty minutes on two idle cores)
 	@ABILITIES_TESTS=all $(PYTEST)
 
 # Our backend needs deepagents 0.7.1, which needs a newer LangChain than the lowest.

@@ -1,8 +1,8 @@
 """Write what clients and registries install from, for the version of the project: `make dist`.
 
 Some files are committed, because clients read them from the repository: the plugin of Claude Code
-with its marketplace, and `llms.txt`. The others go to `dist/`: the plugin as an archive, the bundle
-for Claude Desktop (`.mcpb`) and `server.json` for the MCP registry.
+with its marketplace, and `llms.txt`; `make write` writes them. The others go to `dist/`: the plugin
+as an archive, the bundle for Claude Desktop (`.mcpb`) and `server.json` for the MCP registry.
 """
 
 import json

@@ -37,4 +37,4 @@ async def migrate(transaction: Transaction, version: int) -> None:
         await MIGRATIONS[number](transaction)
 
     seconds = time.monotonic() - began_at
-    _log.info("The memory store is migrated after %.0f s.", seconds)
+    _log.info("Migrated the memory store in %.0f s.", seconds)

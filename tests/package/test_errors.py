@@ -13,7 +13,7 @@ ROOTS = {errors.AbilitiesError.__name__, "ClickException", "UsageError"}
 
 
 def list_exceptions() -> dict[str, list[str]]:
-    """Return the exceptions that the package defines, without private ones, and their bases."""
+    """Return the exceptions that the package defines, and their bases."""
     classes: dict[str, list[str]] = {}
     for module in list_modules():
         for node in ast.walk(module.parse()):

@@ -145,7 +145,7 @@ async def test_a_store_is_migrated_when_it_is_opened(
     filled.tamper("DELETE FROM memories WHERE key = 'new'")
     check_migrated(filled)
     assert "Migrating the memory store to version 2." in caplog.messages
-    assert "The memory store is migrated after 0 s." in caplog.messages
+    assert any(message.startswith("Migrated the memory store in") for message in caplog.messages)
 
 
 @on_sqlite
@@ -171,10 +171,12 @@ async def test_a_migration_that_is_killed_changes_nothing(filled: StorePlace) ->
             filled.fetch("SELECT size FROM memories")
 
     kills = KILLS
-    while read_version(filled) == 1:  # some may die in the middle of the commit
+    for _ in range(KILLS):  # some may die in the middle of the commit, or after it
         opener = Forked(OPENER, filled.url, "100000", chance.random() * 0.1)
         opener.communicate(timeout=GIVE_UP_SECONDS)
         kills += opener.returncode == -signal.SIGKILL
+        if read_version(filled) == 2:
+            break
 
     last = Forked(OPENER, filled.url, "100000")
     last.communicate(timeout=GIVE_UP_SECONDS)

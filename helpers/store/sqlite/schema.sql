@@ -115,7 +115,8 @@ CREATE INDEX stale_ranks_since ON stale_ranks (namespace, since);
 -- memories, and their access counters, which change when they are read and which no hash covers. Its indexes end
 -- with archived, also those of unarchived memories alone: SQLite compares it again, and would look up each row.
 -- Without the index of an order, a page in that order takes 20 to 70 times as long at 100,000 memories, and 130 to
--- 400 times at 1,000,000; without that of a filter, 4 to 45 times.
+-- 400 times at 1,000,000. Without that of a filter, a page of values that are rare takes 40 ms instead of 0.01 at
+-- 100,000 memories.
 CREATE TABLE shelf (
     namespace TEXT NOT NULL,
     id TEXT NOT NULL,
