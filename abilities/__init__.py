@@ -15,10 +15,10 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from abilities.application import Abilities
-    from abilities.declarations.faults import Fault, Refused
     from abilities.declarations.fields import Arguments
-    from abilities.declarations.model import Model
     from abilities.declarations.records import Record
+    from abilities.declarations.refusals import Fault, Refused
+    from abilities.declarations.values import Model
     from abilities.decorator import ability
     from abilities.definition import Ability, Context
     from abilities.errors import AbilityError
@@ -52,11 +52,11 @@ _MODULES = {
     "AbilityRegistry": "abilities.registry",
     "Arguments": "abilities.declarations.fields",
     "Context": "abilities.definition",
-    "Fault": "abilities.declarations.faults",
+    "Fault": "abilities.declarations.refusals",
     "FileText": "abilities.helpers.files.reader",
-    "Model": "abilities.declarations.model",
+    "Model": "abilities.declarations.values",
     "Record": "abilities.declarations.records",
-    "Refused": "abilities.declarations.faults",
+    "Refused": "abilities.declarations.refusals",
     "Settings": "abilities.settings",
     "ability": "abilities.decorator",
     "parse_text": "abilities.helpers.reply.formats",

@@ -17,9 +17,9 @@ from typing import (
 from pydantic import BaseModel, PydanticUserError, RootModel, TypeAdapter, create_model
 
 from abilities.declarations.fields import Arguments, Array, Boolean, Integer, Number, Object
-from abilities.declarations.model import Model
+from abilities.declarations.values import Model
 from abilities.definition import Ability, Context, Run
-from abilities.validation import validate_answer
+from abilities.schemas import validate_answer
 
 Function = Callable[..., Awaitable[Any]]
 

@@ -13,16 +13,15 @@ from typing import cast, get_args
 import orjson
 from pydantic import BaseModel
 
-from abilities.declarations.faults import Fault, Refused
 from abilities.declarations.fields import OutputFormat
-from abilities.declarations.reasons import FAULTS, Reason
+from abilities.declarations.refusals import FAULTS, Fault, Reason, Refused
 from abilities.declarations.suggestions import suggest_ability
 from abilities.declarations.values import JsonObject, as_object, json_bytes, json_size, text_size
 from abilities.definition import Ability, Context, LazyAbility
 from abilities.errors import AbilityError
 from abilities.helpers.reply.formats import Format, render
 from abilities.helpers.threads.loops import IsolatedLoops
-from abilities.validation import validate_answer, validate_arguments
+from abilities.schemas import validate_answer, validate_arguments
 
 
 @dataclass(frozen=True, slots=True)

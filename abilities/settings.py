@@ -1,15 +1,29 @@
-"""Settings, from arguments, the environment (``ABILITIES_…``), a TOML file, or defaults."""
+"""Settings, from arguments, the environment (``ABILITIES_…``), a TOML file, or defaults.
 
-from collections.abc import Iterable
+Where settings come from: arguments, environment variables, and lines of the settings file.
+
+Wrong settings in plain words, each with the place where it was set.
+
+Settings that are several names.
+
+The settings of the memory store: where it is, what it holds, and how long it keeps a history.
+"""
+
+import os
+import re
+import tomllib
+from collections.abc import Collection, Iterable
 from pathlib import Path
-from typing import ClassVar, Literal, Self
+from typing import Any, ClassVar, Literal, Self
 from zoneinfo import ZoneInfo
 
-from pydantic import ConfigDict, Field, field_validator, model_validator
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
+from pydantic_core import ErrorDetails, InitErrorDetails, PydanticCustomError
 
-from abilities.declarations.fields import Detail, OutputFormat
+from abilities.declarations.fields import Detail, OutputFormat, TimeZone
 from abilities.declarations.memory import Namespace, parse_namespace
-from abilities.declarations.moments import TimeZone
+from abilities.declarations.refusals import AbilitiesError
+from abilities.declarations.suggestions import suggest_value
 from abilities.declarations.values import as_object
 from abilities.helpers.files.confinement import SKIPPED_FOLDERS, Policy
 from abilities.helpers.files.deny import build_deny_list
@@ -23,13 +37,321 @@ from abilities.helpers.files.roots import (
 )
 from abilities.helpers.files.secret_names import list_denied
 from abilities.helpers.memory.targets import MEMORY_LAYOUTS, MemoryFiles
-from abilities.helpers.store.opening import STORE_SUFFIXES, is_store_header
+from abilities.helpers.search.terms import LanguageName
+from abilities.helpers.store.history import HistoryLimits
+from abilities.helpers.store.opening import (
+    STORE_SUFFIXES,
+    check_store_url,
+    is_store_header,
+    store_path,
+)
 from abilities.helpers.tokens import TOKEN_SUFFIXES
-from abilities.origins import HOME as HOME
-from abilities.origins import find_settings_file as find_settings_file
-from abilities.setting_names import Names, insert_default
-from abilities.setting_names import split_names as split_names
-from abilities.store_settings import StoreSettings
+
+HOME = Path("~/.abilities")
+"""Where everything is by default."""
+
+PREFIX = "ABILITIES_"
+"""What the names of all environment variables begin with."""
+
+FILE_VARIABLE = "ABILITIES_CONFIG"
+"""The environment variable that names the settings file."""
+
+_LINKED_SERVICE = re.compile(r"ABILITIES_(SERVICE_(HOST|PORT)|PORT_\d+_)|ABILITIES_PORT=\w+://")
+"""Variables that container platforms set for a service whose name is ``abilities``."""
+
+
+class SettingsFileError(AbilitiesError, ValueError):
+    """The settings file cannot be read, or is not TOML; the message names the file and the line."""
+
+
+def find_settings_file() -> Path:
+    """Return the path of the settings file, which need not exist."""
+    return Path(os.environ.get(FILE_VARIABLE, HOME / "config.toml")).expanduser().absolute()
+
+
+def read_settings_file() -> dict[str, Any]:
+    """Return what the settings file holds; nothing if there is none, unless a variable names it.
+
+    Raises SettingsFileError.
+    """
+    path = find_settings_file()
+
+    try:
+        return tomllib.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        if FILE_VARIABLE not in os.environ:
+            return {}
+
+        raise SettingsFileError(
+            f"the settings file {path} does not exist; create it, or correct {FILE_VARIABLE}, "
+            "which names it"
+        ) from None
+    except UnicodeDecodeError:
+        raise SettingsFileError(
+            f"the settings file {path} is not text in UTF-8; save it as such"
+        ) from None
+    except tomllib.TOMLDecodeError as error:
+        raise SettingsFileError(
+            f"the settings file {path} is not valid TOML: {error}; a right line, with text in "
+            'quotes, is for example: timezone = "Europe/Berlin"'
+        ) from None
+    except OSError as error:
+        reason = os.strerror(error.errno or 0)
+        raise SettingsFileError(
+            f"the settings file {path} cannot be read: {reason}; it must be a file that this user "
+            "may read"
+        ) from None
+
+
+def find_origin(name: str, arguments: Collection[str] = ()) -> str | None:
+    """Return where the value of a setting comes from, as people find it; None for a default.
+
+    For example "the argument timezone", "ABILITIES_TIMEZONE", or "/home/ada/config.toml, line 3".
+    ``arguments`` names the settings that were passed as arguments, which come first.
+    """
+    if name in arguments:
+        return f"the argument {name}"
+
+    variable = find_variables().get(name.lower())
+    if variable is not None:
+        return variable
+
+    path = find_settings_file()
+    line = find_line(path.read_text(encoding="utf-8"), name) if path.is_file() else None
+    if line is not None:
+        return f"{path}, line {line}"
+
+    return None
+
+
+def find_variables() -> dict[str, str]:
+    """Return the variables that could be settings, by the name of the setting in lower case."""
+    variables: dict[str, str] = {}
+    for variable in os.environ:
+        if variable.upper().startswith(PREFIX) and variable.upper() != FILE_VARIABLE:
+            variables[variable[len(PREFIX) :].lower()] = variable
+
+    return variables
+
+
+def read_variables(settings: Collection[str]) -> dict[str, str]:
+    """Return what the environment says of settings, by their names."""
+    variables = find_variables()
+    return {name: os.environ[variables[name]] for name in settings if name in variables}
+
+
+def list_unknown_variables(settings: Iterable[str]) -> list[tuple[str, str]]:
+    """Return the variables that look like settings and are none, each with its setting's name.
+
+    Those of a container platform are left out: nobody set them by mistake.
+    """
+    known = set(settings)
+    unknown: list[tuple[str, str]] = []
+
+    for name, variable in sorted(find_variables().items()):
+        assignment = f"{variable}={os.environ[variable]}"
+        if name not in known and not _LINKED_SERVICE.match(assignment):
+            unknown.append((variable, name))
+
+    return unknown
+
+
+def find_line(text: str, name: str) -> int | None:
+    r"""Return the number of the line of a TOML document on which a key or a table begins.
+
+    >>> find_line('a = 1\n\n"b" = 2\n[c]\n', "b"), find_line("a = 1", "c")
+    (3, None)
+    """
+    key = re.compile(rf"\s*(\[+\s*)?[\"']?{re.escape(name)}[\"']?\s*[=.\]]")
+    lines = text.splitlines(keepends=True)
+
+    for number, line in enumerate(lines):
+        # Within a text of several lines it may stand too; what is before is no document then.
+        if key.match(line) and _is_document("".join(lines[:number])):
+            return number + 1
+
+    return None
+
+
+def _is_document(text: str) -> bool:
+    try:
+        tomllib.loads(text)
+    except tomllib.TOMLDecodeError:
+        return False
+
+    return True
+
+
+_WORDS = {
+    "int_parsing": "must be a whole number",
+    "int_type": "must be a whole number",
+    "int_from_float": "must be a whole number",
+    "bool_parsing": "must be true or false",
+    "bool_type": "must be true or false",
+    "string_type": "must be text in quotes",
+    "path_type": "must be a path in quotes",
+    "tuple_type": 'must be a list of names, for example ["recall", "read"]',
+    "greater_than_equal": "must be at least {ge}",
+    "less_than_equal": "must be at most {le}",
+    "literal_error": "must be one of {expected}",
+}
+"""Our words for pydantic's errors, by their type."""
+
+_OPTIONS = ("host", "port")
+"""Names that people try as settings, and that are options of a server."""
+
+
+class ExplainedSettings(BaseModel):
+    """Settings from arguments, else from the environment, else from the settings file.
+
+    Their ValidationError says in plain words what is wrong and where it was set.
+
+    Each of its errors has the place as ``ctx["place"]`` and the sentence as ``ctx["words"]``. What
+    was set is left out, because a URL may hold a password.
+    """
+
+    def __init__(self, **values: Any) -> None:
+        known = type(self).model_fields
+
+        try:
+            super().__init__(**{**read_settings_file(), **read_variables(known), **values})
+        except ValidationError as error:
+            raise explain_error(error, values, known) from None
+
+
+def explain_error(
+    error: ValidationError, arguments: Collection[str], known: Collection[str]
+) -> ValidationError:
+    """Return the same error in plain words, with the place of each wrong setting.
+
+    ``arguments`` names the settings that were passed, ``known`` those that there are.
+    """
+    details = [_explain(problem, arguments, known) for problem in error.errors()]
+    return ValidationError.from_exception_data(error.title, details, hide_input=True)
+
+
+def explain_unknown(name: str, known: Collection[str]) -> str:
+    """Return what to do about the name of a setting that there is not.
+
+    >>> explain_unknown("workspace", ["workspace_dir", "agent_dir"])
+    'is no setting; did you mean workspace_dir?'
+    """
+    if name in _OPTIONS:
+        return f"is no setting; it is an option: abilities serve --{name}"
+
+    suggestion = suggest_value(name, known)
+    if suggestion is None:
+        return "is no setting; docs/settings.md lists them"
+
+    return f"is no setting; did you mean {suggestion}?"
+
+
+def _explain(
+    problem: ErrorDetails, arguments: Collection[str], known: Collection[str]
+) -> InitErrorDetails:
+    name = str(problem["loc"][0])
+    place = find_origin(name, arguments) or "the default"
+    context = {"place": place, "words": _word(problem, known)}
+    mistake = PydanticCustomError("wrong_setting", "{words} ({place})", context)
+
+    return InitErrorDetails(type=mistake, loc=problem["loc"], input=None)
+
+
+def _word(problem: ErrorDetails, known: Collection[str]) -> str:
+    if problem["type"] == "extra_forbidden":
+        if isinstance(problem["input"], dict):
+            return "is no setting; settings stand at the top of the file, without a [heading]"
+        return explain_unknown(str(problem["loc"][0]), known)
+
+    words = _WORDS.get(problem["type"])
+    if words is not None:
+        return words.format(**problem.get("ctx", {}))
+
+    # Pydantic puts its own words before those of our validators.
+    return problem["msg"].removeprefix("Value error, ")
+
+
+Names = tuple[str, ...]
+"""Several names; in the environment one string, with commas between them."""
+
+_DEFAULT = "..."
+_COMMA = re.compile(r",(?![^{}]*\})")
+"""A comma between names; not one in the braces of a pattern."""
+
+
+def split_names(text: str) -> tuple[str, ...]:
+    """Return the names in a text with commas between them.
+
+    >>> split_names("read, recall"), split_names("*.{pem,key}, .env")
+    (('read', 'recall'), ('*.{pem,key}', '.env'))
+    """
+    names = [name.strip() for name in _COMMA.split(text)]
+    return tuple(name for name in names if name)
+
+
+def insert_default(names: tuple[str, ...], default: tuple[str, ...]) -> tuple[str, ...]:
+    """Return the names with the default ones, if they hold ``...``, which stands for those.
+
+    >>> insert_default(("...", "vendor"), ("node_modules", "venv"))
+    ('node_modules', 'venv', 'vendor')
+    """
+    if _DEFAULT not in names:
+        return names
+
+    return (*default, *(name for name in names if name != _DEFAULT))
+
+
+_MIB = 2**20
+
+
+class StoreSettings(ExplainedSettings):
+    """Where memories are kept, and how long what changes replaced is kept too."""
+
+    store_url: str = Field(
+        default="sqlite:///~/.abilities/memory.db", description="Where memories are stored."
+    )
+    max_memories: int | None = Field(
+        default=None,
+        ge=1,
+        description="Maximum number of memories per namespace (default: unlimited).",
+    )
+    recall_language: LanguageName = Field(
+        default="english",
+        description="Language of the words that recall compares, when a store is created.",
+    )
+    history_days: int = Field(
+        default=90,
+        ge=0,
+        le=36_500,
+        description="Days for which changes can be undone; 0 keeps no history.",
+    )
+    history_max_mb: int = Field(
+        default=256,
+        ge=1,
+        le=1_000_000,
+        description="Maximum size of the history per namespace in MiB; the oldest goes first.",
+    )
+    allow_purge: bool = Field(
+        default=False,
+        description="Let callers without a token delete memories together with their history.",
+    )
+
+    @field_validator("store_url")
+    @classmethod
+    def _check_store_url(cls, value: str) -> str:
+        check_store_url(value)
+        return value
+
+    @property
+    def store_path(self) -> Path | None:
+        """The file of the memory store; None if the store is a database on a server."""
+        return store_path(self.store_url)
+
+    @property
+    def history_limits(self) -> HistoryLimits:
+        """How long a namespace keeps its history, and how much of it."""
+        return HistoryLimits(self.history_days, self.history_max_mb * _MIB)
+
 
 Compat = Literal["kv-memory"]
 """Systems whose clients can be served."""

@@ -17,8 +17,7 @@ from abilities.helpers.store.past import add_entries
 from abilities.helpers.store.sqlite.file import StoreFile
 from abilities.helpers.store.sqlite.store import SqliteStore
 from abilities.helpers.store.sqlite.transaction import run
-from abilities.helpers.transfer.importing import ImportOptions, import_memories
-from abilities.helpers.transfer.opening import open_source
+from abilities.helpers.transfer.importing import ImportOptions, import_memories, open_source
 from benchmarks.generate import NAMESPACE, prepare_store
 from benchmarks.measure import Measured, Work, run_shuffled
 

@@ -11,7 +11,7 @@ from abilities import Abilities, Settings
 from abilities.builtin.file_read_bulk import run as read_files
 from abilities.declarations.file_read_bulk import FileReadBulkInput
 from abilities.definition import Context
-from abilities.helpers.files.paths import parse_path
+from abilities.helpers.files.confinement import parse_path
 from abilities.helpers.files.reader import FileReader, ReadingSession
 from abilities.helpers.files.roots import Root
 from abilities.helpers.threads.circuit_breaker import CircuitBreaker

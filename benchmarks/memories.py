@@ -17,7 +17,7 @@ from abilities.helpers.store.protocol import ServableStore
 from abilities.helpers.store.query import MemoryPage, Query
 from abilities.helpers.store.sqlite.file import StoreFile
 from abilities.helpers.store.sqlite.store import SqliteStore
-from abilities.helpers.store.sqlite.thread import connect
+from abilities.helpers.store.sqlite.threads import connect
 from abilities.helpers.store.sqlite.transaction import run
 from abilities.helpers.store.walking import walk
 from abilities.helpers.walk import WalkLimits

@@ -22,7 +22,7 @@ from abilities.helpers.store.postgres.server import Server
 from abilities.helpers.store.postgres.store import PostgresStore
 from abilities.helpers.store.postgres.transaction import PostgresTransaction
 from abilities.helpers.store.protocol import WalkResult
-from abilities.helpers.store.recall_check import rebuild_index
+from abilities.helpers.store.recall_index import rebuild_index
 from abilities.helpers.store.transaction import Transaction
 from abilities.helpers.store.walking import walk
 from abilities.helpers.walk import WalkLimits

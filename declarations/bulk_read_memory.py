@@ -4,7 +4,6 @@ from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import Field
 
-from abilities.declarations.faults import Fault
 from abilities.declarations.fields import (
     EXACT,
     UNOFFERED,
@@ -16,6 +15,7 @@ from abilities.declarations.fields import (
     OfferedFormat,
     Offset,
     OptionalDetail,
+    Time,
     Unsaid,
 )
 from abilities.declarations.limits import (
@@ -24,9 +24,9 @@ from abilities.declarations.limits import (
     DEFAULT_TOTAL,
 )
 from abilities.declarations.memory import Breadth, Depth, Direction, IsArchived, Key, Memory, Total
-from abilities.declarations.model import Model
-from abilities.declarations.moments import Time
 from abilities.declarations.records import Truncation
+from abilities.declarations.refusals import Fault
+from abilities.declarations.values import Model
 
 RESUME_PATTERN = "^byte=[0-9]{1,18}(@[0-9a-z]{1,32})?$"
 

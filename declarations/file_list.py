@@ -20,7 +20,7 @@ from abilities.declarations.limits import (
     MAX_PATH_CHARS,
 )
 from abilities.declarations.memory import Text
-from abilities.declarations.model import Model
+from abilities.declarations.values import Model
 
 _RELATIVE = r"^(?!/)(?!(.*/)?\.\.(/|$))"
 """No leading '/' and no '..' component."""

@@ -17,8 +17,8 @@ from abilities.declarations.fields import (
     items_schema,
 )
 from abilities.declarations.limits import DEFAULT_READ_CHARS, MAX_ITEMS
-from abilities.declarations.model import Model
 from abilities.declarations.records import Record, ReplyOf
+from abilities.declarations.values import Model
 
 Paths = Annotated[
     list[Any],

@@ -43,8 +43,7 @@ from abilities.declarations.limits import (
     MAX_TAGS,
     MAX_TOTAL,
 )
-from abilities.declarations.model import Model
-from abilities.declarations.values import JsonObject, has_control_character, has_surrogate
+from abilities.declarations.values import JsonObject, Model, has_control_character, has_surrogate
 
 USUAL_LINK_TYPE = "association"
 """The type of a link that was stored without one; replies leave it out."""

@@ -8,9 +8,12 @@ from abilities.declarations.fields import (
     PAGE_SIZE,
     Arguments,
     AskedFormat,
+    IfVersion,
     Integer,
+    RestoredVersion,
     UnofferedDetail,
     Unsaid,
+    Version,
 )
 from abilities.declarations.limits import (
     DEFAULT_CHANGES,
@@ -20,9 +23,8 @@ from abilities.declarations.limits import (
 )
 from abilities.declarations.memories import WriteAnswer
 from abilities.declarations.memory import Action, Id, Key, Memory
-from abilities.declarations.model import Model
-from abilities.declarations.moments import IfVersion, RestoredVersion, Version
 from abilities.declarations.records import Truncation
+from abilities.declarations.values import Model
 
 HistoryKey = Annotated[
     Key | None,

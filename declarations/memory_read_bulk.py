@@ -1,4 +1,7 @@
-"""`memory_read_bulk`: its arguments and its answer."""
+"""`memory_read_bulk`: its arguments and its answer.
+
+The schema of a target: notes, or a stored memory, as `memory_read_bulk` takes them.
+"""
 
 from typing import Annotated, Any, Literal
 
@@ -19,9 +22,39 @@ from abilities.declarations.fields import (
 )
 from abilities.declarations.limits import DEFAULT_READ_CHARS, MAX_ITEMS
 from abilities.declarations.memory import IsArchived
-from abilities.declarations.model import Model
 from abilities.declarations.records import Record, ReplyOf
-from abilities.declarations.targets import TARGET_SCHEMA
+from abilities.declarations.values import JsonObject, Model
+
+TARGET_SCHEMA: JsonObject = {
+    "type": "object",
+    "properties": {
+        "type": {
+            "type": "string",
+            "enum": ["long_term", "short_term", "stored"],
+            "description": (
+                "long_term: the lasting notes; short_term: a day's; stored: a memory by 'key'."
+            ),
+        },
+        "date": {
+            "type": "string",
+            "description": "short_term: YYYY-MM-DD, 'yesterday' or 'today'.",
+            "default": "today",
+        },
+        "key": {
+            "type": "string",
+            "description": "stored: the memory's key.",
+            UNSAID: ["description"],
+        },
+        "resume": {
+            "type": "string",
+            "description": "'byte=…' from an answer's 'next'.",
+        },
+    },
+    "required": ["type"],
+    "additionalProperties": False,
+}
+"""The published schema of one target; `helpers.memory.targets` parses what is really sent."""
+
 
 Targets = Annotated[
     list[Any],

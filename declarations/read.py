@@ -5,7 +5,6 @@ from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import BeforeValidator, Field, WithJsonSchema
 
-from abilities.declarations.faults import Fault
 from abilities.declarations.fields import (
     BRIEF,
     EXACT,
@@ -34,8 +33,8 @@ from abilities.declarations.limits import (
     MIN_READ_TOKENS,
 )
 from abilities.declarations.memory import Breadth, Depth, IsArchived, Key, Text, Total
-from abilities.declarations.model import Model
-from abilities.declarations.values import JsonObject
+from abilities.declarations.refusals import Fault
+from abilities.declarations.values import JsonObject, Model
 
 Kind = Literal["file", "glob", "search", "note", "memory", "recall"]
 """What an item may be; an object has the field of that name."""

@@ -4,7 +4,6 @@ from typing import Annotated, Any, ClassVar
 
 from pydantic import Field
 
-from abilities.declarations.faults import Fault
 from abilities.declarations.fields import (
     EXACT,
     UNOFFERED,
@@ -29,9 +28,9 @@ from abilities.declarations.limits import (
     MIN_RECALL_TOKENS,
 )
 from abilities.declarations.memory import Category, Importance, IsArchived, Tags, Text, Type
-from abilities.declarations.model import Model
 from abilities.declarations.records import Record, Summary
-from abilities.declarations.values import JsonObject
+from abilities.declarations.refusals import Fault
+from abilities.declarations.values import JsonObject, Model
 
 CURSOR_PATTERN = r"^([0-9]{1,4}\.[A-Za-z0-9_-]{8})?$"
 """A position in a ranking and a hash of the ranking; empty for the start."""

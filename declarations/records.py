@@ -4,8 +4,8 @@ from typing import Any, Generic, Literal, TypeVar
 
 from pydantic import Field
 
-from abilities.declarations.faults import Fault
-from abilities.declarations.model import Model
+from abilities.declarations.refusals import Fault
+from abilities.declarations.values import Model
 
 T = TypeVar("T")
 AnyRecord = TypeVar("AnyRecord")

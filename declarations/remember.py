@@ -5,9 +5,10 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field, WithJsonSchema
 
-from abilities.declarations.faults import Fault
 from abilities.declarations.fields import (
     EXACT,
+    EXPIRY,
+    IF_VERSION,
     UNOFFERED,
     UNSAID,
     Arguments,
@@ -15,7 +16,11 @@ from abilities.declarations.fields import (
     AskedFormat,
     Boolean,
     Detail,
+    Expiry,
     FailureReason,
+    ReplacedVersion,
+    RestoredVersion,
+    Version,
 )
 from abilities.declarations.limits import MAX_OPERATIONS
 from abilities.declarations.memory import (
@@ -33,17 +38,9 @@ from abilities.declarations.memory import (
     Tags,
     Type,
 )
-from abilities.declarations.model import Model
-from abilities.declarations.moments import (
-    EXPIRY,
-    IF_VERSION,
-    Expiry,
-    ReplacedVersion,
-    RestoredVersion,
-    Version,
-)
 from abilities.declarations.records import Summary as Counts
-from abilities.declarations.values import JsonObject
+from abilities.declarations.refusals import Fault
+from abilities.declarations.values import JsonObject, Model
 
 OperationName = Literal[
     "store", "update", "append", "link", "unlink", "rename", "archive", "delete", "restore"

@@ -24,8 +24,7 @@ from abilities.declarations.memory import (
     Text,
     Type,
 )
-from abilities.declarations.model import Model
-from abilities.declarations.values import JsonObject
+from abilities.declarations.values import JsonObject, Model
 
 FORMAT = "agent-abilities"
 VERSION = 2

@@ -1,11 +1,15 @@
-"""Checks and conversions of plain values."""
+"""Checks and conversions of plain values.
+
+The frozen base of every declaration.
+"""
 
 import json
 import re
 from datetime import UTC, datetime
-from typing import Any, cast
+from typing import Any, ClassVar, cast
 
 import orjson
+from pydantic import BaseModel, ConfigDict
 from pydantic_core import from_json
 
 JsonObject = dict[str, Any]
@@ -117,3 +121,16 @@ def text_size(text: str) -> int:
     """Return the bytes of a text in UTF-8."""
     # Of ASCII that is known; a long text takes a copy to encode it.
     return len(text) if text.isascii() else len(text.encode())
+
+
+class Model(BaseModel):
+    """The base of every declaration: it cannot be changed, and it refuses unknown fields.
+
+    Its validator is built when it is first used, because most programs use few of the models.
+    """
+
+    model_config: ClassVar[ConfigDict] = ConfigDict(
+        frozen=True,
+        extra="forbid",
+        defer_build=True,
+    )

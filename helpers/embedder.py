@@ -16,9 +16,9 @@ from operator import mul
 from time import monotonic
 from typing import NamedTuple, Protocol, TypeAlias
 
-from abilities.declarations.faults import AbilitiesError
-from abilities.helpers.threads.calls import Call
-from abilities.helpers.threads.serving import ServingThreads
+from abilities.declarations.refusals import AbilitiesError
+from abilities.helpers.threads.turns import ServingThreads
+from abilities.helpers.threads.workers import Call
 
 EMBED_SECONDS = 5.0
 """Seconds that a question waits for its similarities."""

@@ -19,8 +19,7 @@ from typing import Annotated, Literal, NamedTuple
 from pydantic import ConfigDict, Field, TypeAdapter
 
 from abilities.declarations.memory import Namespace
-from abilities.declarations.model import Model
-from abilities.declarations.values import has_control_character, has_surrogate, utc_now
+from abilities.declarations.values import Model, has_control_character, has_surrogate, utc_now
 from abilities.helpers.durable import AtomicFile
 
 Scope = Literal["read", "write", "purge", "metrics"]

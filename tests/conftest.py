@@ -13,7 +13,7 @@ from uuid import uuid4
 import pytest
 from click.testing import CliRunner, Result
 
-from abilities import Settings, embedders, plugins
+from abilities import Settings, plugins
 from abilities.adapters import mcp
 from abilities.server import app
 from tests.support import postgres
@@ -64,8 +64,7 @@ def pytest_collection_finish() -> None:
 @pytest.fixture(scope="session", autouse=True)
 def _remembered() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
-        for module in (plugins, embedders):
-            patch.setattr(module, "entry_points", find_entry_points)
+        patch.setattr(plugins, "entry_points", find_entry_points)
         for module in (app, mcp):
             patch.setattr(module, "version", find_version)
         for name in ("add_ability_routes", "add_memories", "add_explorer"):

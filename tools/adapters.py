@@ -18,7 +18,7 @@ from typing import NamedTuple
 
 from rich.console import Console
 
-from abilities.extras import FRAMEWORKS as ADAPTED
+from abilities.errors import FRAMEWORKS as ADAPTED
 
 ROOT = Path(__file__).parent.parent
 ENVIRONMENTS = ROOT / ".adapters"

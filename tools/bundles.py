@@ -12,9 +12,9 @@ import zipfile
 from pathlib import Path
 from typing import Any
 
-from abilities.builtin.catalog import BUILT_IN
-from abilities.clients.hooks import format_hook
+from abilities.clients.changes import format_hook
 from abilities.settings import Settings
+from tests.support.catalog import BUILT_IN
 
 ROOT = Path(__file__).parent.parent
 PROJECT: dict[str, Any] = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]

@@ -19,17 +19,16 @@ import orjson
 atheris: Any = importlib.import_module("atheris")  # it has no types
 with atheris.instrument_imports(include=["abilities"]):
     from abilities import AbilityError
-    from abilities.builtin.catalog import BUILT_IN
     from abilities.cli.drawing import Drawing, as_mermaid, draw_walk
-    from abilities.declarations.faults import Refused
-    from abilities.declarations.reasons import FAULTS
+    from abilities.declarations.refusals import FAULTS, Refused
     from abilities.declarations.values import json_size
-    from abilities.helpers.files.paths import parse_path
+    from abilities.helpers.files.confinement import parse_path
     from abilities.helpers.files.window import read_piece
     from abilities.helpers.reply.formats import parse_text, render
-    from abilities.helpers.text.ranges import WHOLE, Range, parse_range
+    from abilities.helpers.text.pieces import WHOLE, Range, parse_range
     from abilities.helpers.walk import State, Walk, WalkLimits, WalkLink, compute_rank
-    from abilities.validation import validate_arguments
+    from abilities.schemas import validate_arguments
+    from tests.support.catalog import BUILT_IN
 
 FILE = os.memfd_create("fuzz")
 CODES = {meaning.code for meaning in FAULTS.values()}

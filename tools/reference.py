@@ -12,13 +12,11 @@ import tempfile
 from pathlib import Path
 
 from abilities import schemas
-from abilities.builtin.catalog import BUILT_IN
-from abilities.declarations.faults import Fault
-from abilities.declarations.model import Model
-from abilities.declarations.reasons import FAULTS, Meaning, Reason
 from abilities.declarations.records import Truncation
-from abilities.declarations.values import JsonObject
+from abilities.declarations.refusals import FAULTS, Fault, Meaning, Reason
+from abilities.declarations.values import JsonObject, Model
 from abilities.definition import Ability
+from tests.support.catalog import BUILT_IN
 
 ROOT = Path(__file__).parent.parent
 PAGE = ROOT / "docs" / "reference.md"

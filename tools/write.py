@@ -7,9 +7,9 @@ from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
-from abilities.builtin.catalog import BUILT_IN
 from abilities.schemas import format_declaration
 from benchmarks import documents
+from tests.support.catalog import BUILT_IN
 from tools import bundles, python_page, reference, specification
 from tools.llms import write_llms
 

@@ -11,8 +11,7 @@ from typing_extensions import override
 
 from abilities.adapters.host import Source, check_namespace
 from abilities.adapters.memory_files import FolderListing, MemoryFolder, VersionedText
-from abilities.errors import AbilityError
-from abilities.extras import Needs
+from abilities.errors import AbilityError, Needs
 
 with Needs("anthropic_memory"):
     from anthropic.lib.tools import BetaAbstractMemoryTool, BetaAsyncAbstractMemoryTool, ToolError

@@ -4,10 +4,9 @@ from collections.abc import Sequence
 
 from typing_extensions import override
 
-from abilities.adapters.functions import Function, load_functions
-from abilities.adapters.host import Source, find_namespace
+from abilities.adapters.host import Function, Source, find_namespace, load_functions
 from abilities.declarations.values import JsonObject
-from abilities.extras import Needs
+from abilities.errors import Needs
 
 with Needs("google_adk"):
     from google.adk.tools import BaseTool, ToolContext

@@ -6,10 +6,9 @@ from typing import Any
 
 from typing_extensions import override
 
-from abilities.adapters.functions import Function, load_functions
-from abilities.adapters.host import Source, find_namespace
+from abilities.adapters.host import Function, Source, find_namespace, load_functions
 from abilities.declarations.values import JsonObject
-from abilities.extras import Needs
+from abilities.errors import Needs
 from abilities.registry import Reply
 
 with Needs("llama_index"):

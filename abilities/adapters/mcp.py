@@ -15,12 +15,18 @@ from mcp.shared.exceptions import MCPError
 
 from abilities.adapters.tools import describe_tool
 from abilities.application import Abilities
-from abilities.completion import Asked, complete
-from abilities.declarations.faults import Fault
+from abilities.declarations.refusals import Fault
 from abilities.declarations.values import JsonObject
 from abilities.definition import Ability
-from abilities.instructions import build_instructions
-from abilities.prompts import Prompt, fill_prompt, list_offered, list_prompts
+from abilities.prompts import (
+    Asked,
+    Prompt,
+    build_instructions,
+    complete,
+    fill_prompt,
+    list_offered,
+    list_prompts,
+)
 from abilities.registry import AbilityRegistry, Reply
 
 _SERVER_NAME = "agent-abilities"

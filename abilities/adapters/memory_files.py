@@ -8,7 +8,6 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from abilities.adapters.host import Host, Source
-from abilities.declarations.faults import Fault
 from abilities.declarations.limits import (
     MAX_KEY_CHARS,
     MAX_LISTED_MEMORIES,
@@ -16,7 +15,7 @@ from abilities.declarations.limits import (
     MAX_QUERY_MEMORIES,
 )
 from abilities.declarations.memory import is_key, parse_namespace
-from abilities.declarations.reasons import Reason
+from abilities.declarations.refusals import Fault, Reason
 from abilities.declarations.values import JsonObject
 from abilities.errors import AbilityError
 

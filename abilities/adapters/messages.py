@@ -23,9 +23,8 @@ from mcp_types import (
     JSONRPCRequest,
 )
 
-from abilities.adapters.documents import MAX_DEPTH, parse_document
-from abilities.declarations.faults import AbilitiesError
-from abilities.declarations.reasons import FAULTS
+from abilities.adapters.http import MAX_DEPTH, parse_document
+from abilities.declarations.refusals import FAULTS, AbilitiesError
 from abilities.declarations.values import JsonObject, as_object
 
 RequestId = int | str

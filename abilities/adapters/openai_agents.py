@@ -4,9 +4,8 @@ from collections.abc import Sequence
 from functools import partial
 from typing import Any
 
-from abilities.adapters.functions import Function, load_functions
-from abilities.adapters.host import Source, find_namespace
-from abilities.extras import Needs
+from abilities.adapters.host import Function, Source, find_namespace, load_functions
+from abilities.errors import Needs
 
 with Needs("openai_agents"):
     from agents import FunctionTool, Tool

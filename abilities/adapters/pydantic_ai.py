@@ -6,9 +6,8 @@ from typing import Any
 
 from pydantic_core import SchemaValidator, core_schema
 
-from abilities.adapters.functions import Function, load_functions
-from abilities.adapters.host import Source, find_namespace
-from abilities.extras import Needs
+from abilities.adapters.host import Function, Source, find_namespace, load_functions
+from abilities.errors import Needs
 
 with Needs("pydantic_ai"):
     from pydantic_ai import RunContext, Tool, ToolFailed, ToolReturn

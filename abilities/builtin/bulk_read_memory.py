@@ -6,14 +6,14 @@ from abilities.declarations.bulk_read_memory import (
     MemoryGetAnswer,
     MemoryGetInput,
 )
-from abilities.declarations.faults import Refused
+from abilities.declarations.refusals import Refused
 from abilities.declarations.values import JsonObject
 from abilities.definition import Ability, Context
+from abilities.helpers.memory.answers import build_walk_answer
 from abilities.helpers.memory.records import RequestedPart, build_memory_answer
 from abilities.helpers.memory.targets import parse_resume
 from abilities.helpers.memory.versions import show_links
-from abilities.helpers.memory.walk_answers import build_walk_answer
-from abilities.helpers.text.ranges import WHOLE, Range
+from abilities.helpers.text.pieces import WHOLE, Range
 from abilities.helpers.walk import WalkLimits
 
 _REPEATED = ("output_format", "detail")

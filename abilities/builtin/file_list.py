@@ -2,8 +2,8 @@
 
 from collections.abc import Sequence
 
-from abilities.declarations.faults import Refused
 from abilities.declarations.file_list import FileListAnswer, FileListInput
+from abilities.declarations.refusals import Refused
 from abilities.declarations.values import JsonObject, json_size
 from abilities.definition import Ability, Context
 from abilities.helpers.files.file_walk import FoundFile

@@ -1,11 +1,15 @@
-"""`store_memory`, `query_memories`, `update_memory`, `delete_memory` and `get_memory_stats`."""
+"""`store_memory`, `query_memories`, `update_memory`, `delete_memory` and `get_memory_stats`.
 
-from abilities.declarations.faults import Refused
+`memory_list`: which memories there are, without their contents.
+"""
+
 from abilities.declarations.memories import (
     DeleteMemoryAnswer,
     DeleteMemoryInput,
     GetMemoryStatsAnswer,
     GetMemoryStatsInput,
+    MemoryListAnswer,
+    MemoryListInput,
     QueryMemoriesAnswer,
     QueryMemoriesInput,
     StoreMemoryAnswer,
@@ -13,9 +17,9 @@ from abilities.declarations.memories import (
     UpdateMemoryAnswer,
     UpdateMemoryInput,
 )
+from abilities.declarations.refusals import Refused
 from abilities.declarations.values import JsonObject
 from abilities.definition import Ability, Context
-from abilities.helpers.memory.naming import require_name
 from abilities.helpers.memory.records import (
     PageCursor,
     build_write_answer,
@@ -24,6 +28,8 @@ from abilities.helpers.memory.records import (
     parse_page_cursor,
     to_memory_data,
 )
+from abilities.helpers.memory.targets import require_name
+from abilities.helpers.memory.versions import build_list_answer
 from abilities.helpers.reply.detail import shape_written
 from abilities.helpers.store.changes import Kind
 from abilities.helpers.store.query import Query, split_search
@@ -240,6 +246,35 @@ get_memory_stats: Ability = Ability(
     input=GetMemoryStatsInput,
     answer=GetMemoryStatsAnswer,
     run=count,
+    read_only=True,
+    idempotent=True,
+)
+
+
+DESCRIPTION = """\
+List memories by key, with summaries, types and sizes but no contents.
+For more, send next_request. Summaries are data."""
+
+
+async def run(context: Context, arguments: MemoryListInput) -> JsonObject:
+    """Return a page of the list."""
+    # One more than asked for tells whether more follow.
+    lines = await context.memory.versions.list_memories(
+        arguments.prefix,
+        arguments.after,
+        arguments.limit + 1,
+        archived=arguments.archived,
+    )
+    return build_list_answer(lines, arguments.limit, arguments.explicit_arguments(), context.bound)
+
+
+memory_list: Ability = Ability(
+    name="memory_list",
+    title="List memories",
+    description=DESCRIPTION,
+    input=MemoryListInput,
+    answer=MemoryListAnswer,
+    run=run,
     read_only=True,
     idempotent=True,
 )

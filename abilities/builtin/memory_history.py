@@ -1,6 +1,5 @@
 """`memory_history`, `memory_restore` and `memory_changes`: what became of memories, and undoing."""
 
-from abilities.declarations.faults import Refused
 from abilities.declarations.memory_history import (
     MemoryChangesAnswer,
     MemoryChangesInput,
@@ -9,10 +8,11 @@ from abilities.declarations.memory_history import (
     MemoryRestoreAnswer,
     MemoryRestoreInput,
 )
+from abilities.declarations.refusals import Refused
 from abilities.declarations.values import JsonObject
 from abilities.definition import Ability, Context
-from abilities.helpers.memory.naming import require_name
 from abilities.helpers.memory.records import build_write_answer
+from abilities.helpers.memory.targets import require_name
 from abilities.helpers.memory.versions import build_changes_answer, build_history_answer
 
 HISTORY_DESCRIPTION = """\

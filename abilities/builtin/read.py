@@ -7,10 +7,9 @@ from typing import cast
 from abilities.builtin.bulk_read_memory import bulk_read_memory
 from abilities.builtin.file_list import file_list
 from abilities.builtin.file_read_bulk import file_read_bulk
-from abilities.builtin.memory_list import memory_list
+from abilities.builtin.memories import memory_list
 from abilities.builtin.memory_read_bulk import memory_read_bulk
 from abilities.builtin.recall import recall
-from abilities.declarations.faults import Refused
 from abilities.declarations.limits import MAX_READ_TOKENS, TOKEN_BYTES
 from abilities.declarations.read import (
     ITEMS,
@@ -19,6 +18,7 @@ from abilities.declarations.read import (
     ReadAnswer,
     ReadInput,
 )
+from abilities.declarations.refusals import Refused
 from abilities.declarations.suggestions import suggest_value
 from abilities.declarations.values import JsonObject, as_object, json_size, text_size, unwrap_json
 from abilities.definition import Ability, Context
@@ -39,18 +39,18 @@ from abilities.helpers.batch.items import (
 from abilities.helpers.batch.memories import (
     gather_list,
     gather_memories,
+    gather_recall,
     gather_walk,
     is_list,
     is_walk,
     name_item,
 )
-from abilities.helpers.batch.recalls import gather_recall
 from abilities.helpers.batch.sharing import fill_reply
 from abilities.helpers.reply.budget import Bound
 from abilities.helpers.reply.detail import ITEM, choose_shape
 from abilities.helpers.reply.envelope import BulkRequest, check_items_size, format_item, is_sendable
 from abilities.helpers.reply.formats import Format, render
-from abilities.validation import validate_arguments
+from abilities.schemas import validate_arguments
 
 DESCRIPTION = """\
 Read files, notes and memories, search files and ask questions, all in one call with one budget.

@@ -1,6 +1,5 @@
 """`recall`: from questions to the memories that answer them, in one call."""
 
-from abilities.declarations.faults import Refused
 from abilities.declarations.fields import OutputFormat
 from abilities.declarations.limits import (
     MAX_RECALL_TOKENS,
@@ -9,6 +8,7 @@ from abilities.declarations.limits import (
     TOKEN_BYTES,
 )
 from abilities.declarations.recall import RecallAnswer, RecallInput
+from abilities.declarations.refusals import Refused
 from abilities.declarations.values import JsonObject
 from abilities.definition import Ability, Context
 from abilities.helpers.memory.overview import build_overview

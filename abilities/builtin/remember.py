@@ -1,8 +1,7 @@
 """`remember`: many writes in one call."""
 
-from abilities.declarations.faults import Refused
 from abilities.declarations.limits import MAX_OPERATIONS_BYTES
-from abilities.declarations.reasons import Reason
+from abilities.declarations.refusals import Reason, Refused
 from abilities.declarations.remember import (
     OPERATIONS,
     OperationName,
@@ -12,12 +11,12 @@ from abilities.declarations.remember import (
 from abilities.declarations.suggestions import suggest_value
 from abilities.declarations.values import JsonObject, as_object, unwrap_json
 from abilities.definition import Ability, Context
-from abilities.helpers.memory.naming import require_name
-from abilities.helpers.memory.remember_answers import build_remember_answer
-from abilities.helpers.memory.writer import Write
+from abilities.helpers.memory.answers import build_remember_answer
+from abilities.helpers.memory.helper import Write
+from abilities.helpers.memory.targets import require_name
 from abilities.helpers.reply.envelope import format_item
 from abilities.helpers.store.changes import Kind
-from abilities.validation import validate_arguments
+from abilities.schemas import validate_arguments
 
 DESCRIPTION = """\
 Store or change many memories in one call, in order; a failed operation leaves the others alone.

@@ -15,11 +15,10 @@ from abilities import schemas
 from abilities.builtin.index import NAMES
 from abilities.cli.completion import complete_ability
 from abilities.cli.errors import UsageErrorInLines
-from abilities.cli.mending import describe_failure
 from abilities.cli.options import find_options, format_options
-from abilities.cli.session import Session, pass_session
-from abilities.cli.text import echo, echo_line, echo_payload
-from abilities.declarations.faults import Fault
+from abilities.cli.session import Session, describe_failure, pass_session
+from abilities.cli.terminal import echo, echo_line, echo_payload
+from abilities.declarations.refusals import Fault
 from abilities.declarations.values import as_object, parse_json, unwrap_json
 from abilities.definition import Ability
 from abilities.registry import AbilityRegistry, Reply
@@ -219,8 +218,8 @@ def _print_for_people(name: str, arguments: object, reply: Reply, stdout: TextIO
     # Programs read JSON, and need not wait for these.
     from rich.console import Console
 
-    from abilities.cli.page import AnsweredCall
     from abilities.cli.printing import print_answer
+    from abilities.cli.records import AnsweredCall
 
     # A string that holds the arguments as JSON was accepted too.
     answer = AnsweredCall(name, as_object(unwrap_json(arguments)) or {}, reply.payload)

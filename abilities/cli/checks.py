@@ -9,23 +9,27 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Literal, NamedTuple
 
-from abilities.builtin.profiles import (
+from abilities.application import build_registry
+from abilities.builtin.index import (
     ALL,
     explain_unknown_names,
     explain_unknown_tools,
     select_names,
 )
-from abilities.cli.stdout import divert_stdout
-from abilities.cli.text import format_count
-from abilities.extras import EXTRAS, USES, Extra, format_install, is_installed
+from abilities.cli.terminal import divert_stdout, format_count
+from abilities.errors import EXTRAS, USES, Extra, format_install, is_installed
 from abilities.helpers.files.deny import DenyList
 from abilities.helpers.files.roots import PLACEHOLDER, RootPlace, find_ban
 from abilities.helpers.files.secret_names import list_denied
 from abilities.helpers.tokens import TokenFile
-from abilities.offer import build_registry
-from abilities.origins import find_origin, find_settings_file, list_unknown_variables
-from abilities.setting_errors import explain_unknown
-from abilities.settings import HOME, Settings
+from abilities.settings import (
+    HOME,
+    Settings,
+    explain_unknown,
+    find_origin,
+    find_settings_file,
+    list_unknown_variables,
+)
 
 _SETTINGS = {"store": "store_url", "tokens": "tokens_file"}
 """The setting that says where each file of ours lies."""
@@ -389,8 +393,8 @@ async def check_embedder(settings: Settings) -> list[Diagnosis]:
         return []
 
     # Imported here, because few use it.
-    from abilities.embedders import open_embedder
     from abilities.helpers.embedder import Comparison, EmbedderFailed
+    from abilities.plugins import open_embedder
 
     try:
         embedder = open_embedder(settings.embedder, CHECK_SECONDS)

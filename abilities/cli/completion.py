@@ -12,8 +12,7 @@ import click
 from abilities.application import open_store
 from abilities.cli.options import find_options
 from abilities.cli.session import Session
-from abilities.cli.stdout import silence_stderr
-from abilities.cli.text import echo_payload
+from abilities.cli.terminal import echo_payload, silence_stderr
 
 _PROGRAM = "abilities"
 _VARIABLE = "_ABILITIES_COMPLETE"
@@ -94,7 +93,7 @@ def _list_abilities(beginning: str, session: Session) -> list[str]:
 
 
 def _list_tools(beginning: str, session: Session) -> list[str]:
-    from abilities.builtin.profiles import ALL, PROFILES
+    from abilities.builtin.index import ALL, PROFILES
 
     profiles = [name for name in (ALL, *PROFILES) if name.startswith(beginning)]
     return [*profiles, *_list_abilities(beginning, session)]

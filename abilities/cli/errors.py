@@ -1,4 +1,7 @@
-"""Errors of a command, as sentences for the person who runs it."""
+"""Errors of a command, as sentences for the person who runs it.
+
+A group of commands, whose errors help whoever typed them.
+"""
 
 import errno
 import os
@@ -7,6 +10,25 @@ from collections.abc import Callable, Generator
 from contextlib import contextmanager
 
 import click
+from typing_extensions import override
+
+
+class Commands(click.Group):
+    """A group of commands that says what an unknown one probably means."""
+
+    @override
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        # While a shell completes a line, no name is wrong yet.
+        if args and args[0] not in self.list_commands(ctx) and not ctx.resilient_parsing:
+            # Only a mistake imports the names of all abilities.
+            from abilities.cli.mistakes import suggest_command
+
+            ctx.fail(f"No such command {args[0]!r}. {suggest_command(self, ctx, args)}")
+
+        return super().resolve_command(ctx, args)
+
 
 # Every command line begins with this module, also one that asks for help: what its functions need
 # is imported by them.
@@ -41,7 +63,7 @@ class UsageErrorInLines(click.UsageError):
     """A usage error of several lines, in none of which foreign text begins another one."""
 
     def __init__(self, *lines: str) -> None:
-        from abilities.cli.text import escape_text
+        from abilities.cli.terminal import escape_text
 
         super().__init__("\n".join(map(escape_text, lines)))
 
@@ -55,7 +77,7 @@ class SettingsError(click.ClickException):
     exit_code = 2
 
     def __init__(self, *lines: str) -> None:
-        from abilities.cli.text import escape_text
+        from abilities.cli.terminal import escape_text
 
         super().__init__("\n".join(map(escape_text, lines)))
 
@@ -71,7 +93,7 @@ def end_sentence(text: str) -> str:
 @contextmanager
 def explain_errors() -> Generator[None]:
     """Turn expected errors of the block into click.ClickException: a sentence, and exit code 1."""
-    from abilities.declarations.faults import Refused
+    from abilities.declarations.refusals import Refused
     from abilities.helpers.store.sqlite.backup import NotAStore, UnsoundCopy
     from abilities.helpers.transfer.export_lines import UnusableLine
 
@@ -101,8 +123,8 @@ def explain_stop(describe: Callable[[], str]) -> Generator[None]:
     except BaseException as error:
         from asyncio import CancelledError
 
-        from abilities.cli.text import echo
-        from abilities.declarations.faults import Refused
+        from abilities.cli.terminal import echo
+        from abilities.declarations.refusals import Refused
 
         # Ctrl-C cancels what an event loop runs.
         if isinstance(error, KeyboardInterrupt | CancelledError | Refused | OSError):
@@ -122,7 +144,7 @@ def show_errors(root: click.Group) -> Generator[None]:
         raise  # it is the help
     except click.ClickException as error:
         from abilities.cli.mistakes import explain_mistake
-        from abilities.cli.text import escape_text, wrap_text
+        from abilities.cli.terminal import escape_text, wrap_text
 
         if isinstance(error, (UsageErrorInLines, SettingsError)):
             words = error.message

@@ -13,8 +13,7 @@ from typing import Any
 import click
 from typing_extensions import override
 
-from abilities.cli.commands import Commands
-from abilities.cli.errors import show_errors
+from abilities.cli.errors import Commands, show_errors
 from abilities.cli.importing import pause_collection
 from abilities.cli.options import find_options, share_options
 
@@ -32,12 +31,6 @@ def _import_abilities() -> Iterable[click.Command]:
     return ability.COMMANDS
 
 
-def _import_catch_up() -> Iterable[click.Command]:
-    from abilities.cli import catch_up
-
-    return catch_up.COMMANDS
-
-
 def _import_completion() -> Iterable[click.Command]:
     from abilities.cli.completion import completion
 
@@ -51,9 +44,9 @@ def _import_servers() -> Iterable[click.Command]:
 
 
 def _import_start() -> Iterable[click.Command]:
-    from abilities.cli import start
+    from abilities.cli import demo
 
-    return start.COMMANDS
+    return demo.COMMANDS
 
 
 def _import_stores() -> Iterable[click.Command]:
@@ -68,19 +61,18 @@ def _import_backups() -> Iterable[click.Command]:
     return backups.COMMANDS
 
 
-def _import_history() -> Iterable[click.Command]:
-    from abilities.cli import history
+def _import_memory() -> Iterable[click.Command]:
+    from abilities.cli import memory
 
-    return history.COMMANDS
+    return memory.COMMANDS
 
 
 def _import_tools() -> Iterable[click.Command]:
+    from abilities.cli.backups import repair
     from abilities.cli.doctor import doctor
-    from abilities.cli.graph import graph
-    from abilities.cli.repair import repair
     from abilities.cli.token import token
 
-    return (doctor, graph, repair, token)
+    return (doctor, repair, token)
 
 
 def _import_setup() -> Iterable[click.Command]:
@@ -91,15 +83,14 @@ def _import_setup() -> Iterable[click.Command]:
 
 _LOADERS: dict[str, Callable[[], Iterable[click.Command]]] = {
     **dict.fromkeys(("call", "declarations", "describe", "list", "recall"), _import_abilities),
-    "catch-up": _import_catch_up,
     "completion": _import_completion,
     **dict.fromkeys(("demo", "init"), _import_start),
     **dict.fromkeys(("explore", "mcp", "serve"), _import_servers),
     "setup": _import_setup,
     **dict.fromkeys(("check", "export", "import"), _import_stores),
     **dict.fromkeys(("backup", "restore"), _import_backups),
-    **dict.fromkeys(("compact", "purge"), _import_history),
-    **dict.fromkeys(("doctor", "graph", "repair", "token"), _import_tools),
+    **dict.fromkeys(("catch-up", "compact", "graph", "purge"), _import_memory),
+    **dict.fromkeys(("doctor", "repair", "token"), _import_tools),
 }
 """The commands that are imported when they are named: clients start `abilities mcp` and wait."""
 
@@ -189,9 +180,8 @@ def main(context: click.Context, /) -> None:
     Settings come from these options, then from ABILITIES_… environment variables, then from
     ~/.abilities/config.toml. 'abilities doctor' shows which are in use and what is wrong with them.
     """
-    from abilities.cli.logs import show_store_messages, show_warnings
-    from abilities.cli.session import Session
-    from abilities.cli.text import show_unencodable
+    from abilities.cli.session import Session, show_store_messages, show_warnings
+    from abilities.cli.terminal import show_unencodable
 
     # Connections that are tried again are no news to whoever typed a command. A server has a log,
     # and these warnings stay in it.

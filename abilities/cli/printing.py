@@ -10,7 +10,6 @@ from rich.text import Text
 from rich.tree import Tree
 
 from abilities.cli.drawing import Drawing, DrawnEdge, DrawnNode
-from abilities.cli.page import AnsweredCall, Page, begin_content, format_time, styled
 from abilities.cli.records import (
     BATCH,
     CHANGES,
@@ -25,15 +24,20 @@ from abilities.cli.records import (
     PLAN,
     RECALLED,
     TIMELINE,
+    AnsweredCall,
+    Page,
+    begin_content,
     describe_rule,
     find_reason,
     format_cell,
     format_mended,
+    format_time,
     format_truncation,
     print_table,
     style_failure,
+    styled,
 )
-from abilities.cli.text import escape_lines, format_count
+from abilities.cli.terminal import escape_lines, format_count
 from abilities.declarations.values import JsonObject, as_object, unwrap_json
 
 _INDENT = 2

@@ -16,12 +16,11 @@ from abilities.application import Abilities
 from abilities.cli.completion import complete_tools
 from abilities.cli.errors import UsageErrorInLines, describe_os_error
 from abilities.cli.importing import defer_packages, pause_collection
-from abilities.cli.mending import describe_failure
-from abilities.cli.session import Session, pass_session
-from abilities.cli.text import echo
-from abilities.cli.token_checks import WAY_OUT, find_lock
-from abilities.declarations.faults import Fault, Refused
-from abilities.extras import format_install, is_installed
+from abilities.cli.session import Session, describe_failure, pass_session
+from abilities.cli.terminal import echo
+from abilities.cli.token import WAY_OUT, find_lock
+from abilities.declarations.refusals import Fault, Refused
+from abilities.errors import format_install, is_installed
 from abilities.helpers.tokens import TokenFile
 from abilities.settings import Settings, split_names
 
@@ -215,8 +214,8 @@ async def _run_server(
     import uvicorn
 
     from abilities.server.app import create_app
-    from abilities.server.logs import log_to_stderr
-    from abilities.server.shutdown import GracefulServer
+    from abilities.server.connections import GracefulServer
+    from abilities.server.telemetry import log_to_stderr
 
     # Before anything opens, so that what goes wrong then is logged in the same form.
     log_to_stderr()

@@ -1,26 +1,128 @@
-"""The session of one command line: what commands share, made at most once and only when needed."""
+"""The session of one command line: what commands share, made at most once and only when needed.
 
+What to do about a store that cannot be used, by the reason and by what is found at its place.
+
+Messages of the log, as a command shows them on stderr; a server has a log of its own there.
+"""
+
+import logging
+import sys
 from collections.abc import AsyncGenerator
 from contextlib import AsyncExitStack, asynccontextmanager
 from functools import cached_property
+from pathlib import Path
 from typing import TextIO
 
 import click
 from pydantic import ValidationError
+from typing_extensions import override
 
-from abilities.application import Abilities, open_store
+from abilities.application import Abilities, build_offer, open_store
 from abilities.cli.errors import SettingsError, end_sentence
-from abilities.cli.mending import describe_failure
 from abilities.cli.options import Options
-from abilities.cli.stdout import claim_stdout, divert_stdout
-from abilities.cli.text import echo, format_count
-from abilities.declarations.faults import Fault, Refused
+from abilities.cli.terminal import claim_stdout, divert_stdout, echo, escape_lines, format_count
+from abilities.declarations.refusals import Fault, Refused
+from abilities.helpers.store.opening import is_store_header
 from abilities.helpers.store.protocol import ServableStore
-from abilities.offer import build_offer
-from abilities.origins import find_origin, list_unknown_variables
 from abilities.registry import AbilityRegistry
-from abilities.setting_errors import explain_unknown
-from abilities.settings import Settings
+from abilities.settings import Settings, explain_unknown, find_origin, list_unknown_variables
+
+_HEADER_BYTES = 100
+
+_MENDING = {
+    "storage_moved": "put the file back where it was, with its -wal and -shm files, which hold "
+    "memories; if only those are missing, stop all that uses the store, then start it again",
+    "corrupted": "stop what uses the store, then: abilities repair, "
+    "or abilities restore BACKUP --replace",
+    "schema_too_new": "install the version that wrote the store, or a newer one",
+    "schema_unpublished": "run `abilities export` of the checkout that made the store, and "
+    "`abilities import` of this one",
+    "schema_too_old": "let a user who may write to the store open it once",
+    "storage_denied": "for a file, let this user read and write it and its folder; for a database, "
+    "check the role and password in store_url, and the role's rights",
+    "storage_missing": "create the database, or correct its name at the end of store_url",
+    "storage_full": "make room on the disk of the store",
+    "unavailable": "check that the database runs and that store_url names it",
+    "io_error": "check the disk of the store, and what this process may write (ulimit -f)",
+    "busy": "end the program that holds the store, or wait for it",
+}
+"""What to do by the fault's reason."""
+
+
+def choose_mend(reason: str, settings: Settings) -> str | None:
+    """Return what to do about a store that does not answer; None if it is only to wait."""
+    mend = None
+    if settings.store_path is not None:
+        mend = _look_at_place(settings.store_path)
+
+    return mend or _MENDING.get(reason)
+
+
+def describe_failure(fault: Fault, settings: Settings) -> str | None:
+    """Return what is wrong with a store and what to do; None if it is only to wait."""
+    mend = choose_mend(fault.reason, settings) if fault.reason in _MENDING else None
+    if mend is None:
+        return None
+
+    return f"{fault.message} What to do: {mend}."
+
+
+def _look_at_place(path: Path) -> str | None:
+    """Return what to do if there cannot be a store at a path."""
+    try:
+        if path.is_dir():
+            return f"store_url names the folder {path}; name a file in it, as {path / 'memory.db'}"
+
+        nearest = next(parent for parent in path.parents if parent.exists())
+        if not nearest.is_dir():
+            return f"store_url leads through {nearest}, which is no folder; name another place"
+
+        # Nothing repairs what is no store at all. An empty file becomes one.
+        if path.is_file() and path.stat().st_size:
+            with path.open("rb") as file:
+                if not is_store_header(file.read(_HEADER_BYTES)):
+                    return (
+                        f"{path} does not begin as a store does; let store_url name another file, "
+                        "or, if it was one: abilities restore BACKUP --replace"
+                    )
+    except OSError:
+        return None
+
+    return None
+
+
+class _StoreHandler(logging.Handler):
+    """Prints messages of a store, unless a server writes its own log."""
+
+    @override
+    def emit(self, record: logging.LogRecord) -> None:
+        if not logging.getLogger().hasHandlers():
+            echo(record.getMessage(), err=True)
+
+
+class _TerminalFormatter(logging.Formatter):
+    """Formats warnings and traces, which quote data: all lines but the first are indented."""
+
+    @override
+    def format(self, record: logging.LogRecord) -> str:
+        return escape_lines(super().format(record)).replace("\n", "\n  ")
+
+
+def show_warnings() -> None:
+    """Let nothing in what is logged steer the terminal or forge a line, where no log is set up."""
+    if logging.lastResort is not None:
+        logging.lastResort.setFormatter(_TerminalFormatter())
+
+
+def show_store_messages() -> None:
+    """Show what a store tells people, such as how far a migration is, if stderr is a terminal."""
+    if not sys.stderr.isatty():
+        return
+
+    logger = logging.getLogger("abilities.store")
+    logger.setLevel(logging.INFO)
+    logger.addHandler(_StoreHandler())
+
 
 _MAX_SHOWN = 4
 """Wrong settings, or variables that are none, that are named at once."""

@@ -9,21 +9,19 @@ from typing import TYPE_CHECKING, NamedTuple
 import click
 
 from abilities.adapters.tools import describe_tool
-from abilities.builtin.profiles import ALL, PROFILES
+from abilities.application import build_offer
+from abilities.builtin.index import ALL, PROFILES
 from abilities.cli.completion import complete_tools
 from abilities.cli.errors import explain_errors
 from abilities.cli.options import take_namespace
 from abilities.cli.session import Session, pass_session
-from abilities.cli.text import echo, echo_line, format_count
-from abilities.clients.entry import is_set_here
-from abilities.clients.faults import Unusable
-from abilities.clients.projects import NOTES, name_namespace
+from abilities.cli.terminal import echo, echo_line, format_count
+from abilities.clients.entry import NOTES, Unusable, is_set_here, name_namespace
 from abilities.clients.table import CLIENTS, Client, Machine, find_hooks_file
 from abilities.declarations.limits import TOKEN_BYTES
 from abilities.declarations.values import json_size, text_size
-from abilities.extras import format_install, is_installed
-from abilities.instructions import build_instructions
-from abilities.offer import build_offer
+from abilities.errors import format_install, is_installed
+from abilities.prompts import build_instructions
 from abilities.settings import Settings, split_names
 
 if TYPE_CHECKING:

@@ -15,12 +15,18 @@ from abilities.cli.errors import explain_errors, explain_stop
 from abilities.cli.options import take_namespace, whole_store
 from abilities.cli.progress import show_progress
 from abilities.cli.session import Session, pass_session
-from abilities.cli.text import echo, echo_line, format_count
+from abilities.cli.terminal import echo, echo_line, format_count
 from abilities.helpers.store.history import DamagedEntry
 from abilities.helpers.store.protocol import IntegrityFinding
 from abilities.helpers.transfer.exporting import ExportOptions, ExportResult, export
-from abilities.helpers.transfer.importing import HISTORY, ImportNote, ImportOptions, import_memories
-from abilities.helpers.transfer.opening import holds_export, open_source
+from abilities.helpers.transfer.importing import (
+    HISTORY,
+    ImportNote,
+    ImportOptions,
+    holds_export,
+    import_memories,
+    open_source,
+)
 from abilities.helpers.transfer.patience import Patience
 from abilities.settings import Settings
 

@@ -12,9 +12,9 @@ from urllib.parse import parse_qs, urlsplit
 
 from abilities.application import open_store
 from abilities.cli.checks import Diagnosis, check_privacy, check_separation, resolve_path
-from abilities.cli.mending import choose_mend
-from abilities.cli.text import format_count
-from abilities.declarations.faults import Fault, Refused
+from abilities.cli.session import choose_mend
+from abilities.cli.terminal import format_count
+from abilities.declarations.refusals import Fault, Refused
 from abilities.helpers.store.protocol import ServableStore
 from abilities.helpers.store.sqlite.file import connect_to_file
 from abilities.helpers.store.sqlite.schema import is_older

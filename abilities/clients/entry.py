@@ -1,19 +1,75 @@
-"""What a client is told to start: a command, its arguments and its variables."""
+"""What a client is told to start: a command, its arguments and its variables.
+
+Why a client's configuration is left as it is.
+
+Values of a configuration, of which nothing is known beforehand.
+
+The namespace of a project, which keeps its notes and memories apart from those of others.
+"""
 
 import os
 import re
 import sys
 import tomllib
 from collections.abc import Mapping
+from hashlib import sha256
 from pathlib import Path
-from typing import NamedTuple
+from typing import NamedTuple, cast
 from urllib.parse import parse_qs, urlsplit
 
-from abilities.clients.faults import Unusable
 from abilities.clients.table import Client
-from abilities.clients.values import as_list
+from abilities.declarations.memory import NAMESPACE
+from abilities.declarations.refusals import AbilitiesError
 from abilities.declarations.values import JsonObject, as_object
-from abilities.settings import Settings, find_settings_file
+from abilities.settings import HOME, Settings, find_settings_file
+
+
+class Unusable(AbilitiesError):
+    """A configuration that cannot be read or edited; the message is a sentence for people."""
+
+
+class Unparsable(Unusable):
+    """Text that is not what its name says, with the line on which that shows."""
+
+    def __init__(self, line: int, problem: str) -> None:
+        super().__init__(f"line {line}: {problem}")
+        self.line = line
+
+
+def as_list(value: object) -> list[object]:
+    """Return the elements of an array, none for anything else."""
+    if isinstance(value, list):
+        return cast("list[object]", value)
+
+    return []
+
+
+NOTES = HOME / "projects" / "{namespace}"
+"""Where the notes of projects are, each in the folder of its namespace."""
+
+_SHARED = "default"
+"""The namespace of whatever names none."""
+
+_MAX_CHARS = 100
+
+
+def name_namespace(project: Path) -> str:
+    """Return the namespace for a project's folder: its name.
+
+    A name that cannot be a namespace keeps the characters that may be in one, followed by a part of
+    its SHA-256, so that different names stay different.
+
+    >>> name_namespace(Path("/home/ada/compiler")), name_namespace(Path("/home/ada/my notes"))
+    ('compiler', 'my-notes-f30ac2b5')
+    """
+    name = project.name
+    if name != _SHARED and re.fullmatch(NAMESPACE, name):
+        return name
+
+    plain = re.sub(r"[^A-Za-z0-9_.@:+=-]+", "-", name)[:_MAX_CHARS].strip("-")
+    digest = sha256(name.encode("utf-8", "surrogateescape")).hexdigest()[:8]
+    return f"{plain or 'project'}-{digest}"
+
 
 _PREFIX = "ABILITIES_"
 

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from abilities.clients.faults import Unparsable, Unusable
+from abilities.clients.entry import Unparsable, Unusable
 
 BOM = "\ufeff"
 

@@ -14,7 +14,7 @@ from typing import Any, cast
 import tomlkit
 from tomlkit.exceptions import TOMLKitError
 
-from abilities.clients.faults import Unparsable, Unusable
+from abilities.clients.entry import Unparsable, Unusable
 from abilities.declarations.values import JsonObject, as_object
 
 Path = Sequence[str]

@@ -10,7 +10,7 @@ from mcp import Client
 from mcp.client.stdio import StdioServerParameters, stdio_client
 
 from abilities.clients.entry import ServerEntry
-from abilities.declarations.faults import AbilitiesError
+from abilities.declarations.refusals import AbilitiesError
 
 _PATH = "/usr/local/bin:/usr/bin:/bin"
 """Where programs are for a client that was not started from a shell."""

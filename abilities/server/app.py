@@ -1,40 +1,85 @@
-"""One ASGI application: the HTTP API, MCP over streamable HTTP and the explorer, behind a guard."""
+"""One ASGI application: the HTTP API, MCP over streamable HTTP and the explorer, behind a guard.
+
+Where OAuth clients get their tokens (RFC 9728).
+
+It is offered only if the settings name authorization servers.
+"""
 
 import asyncio
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext
 from functools import cache
 from importlib.metadata import version
 from typing import cast
 
 from fastapi import FastAPI
+from pydantic import AnyHttpUrl
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Match, Route
-from starlette.types import ASGIApp
+from starlette.types import ASGIApp, Scope
 from typing_extensions import override
 
 from abilities.adapters.http import add_ability_routes, to_response
 from abilities.application import Abilities
-from abilities.completion import COMPLETION
-from abilities.declarations.faults import Fault, Refused
+from abilities.declarations.refusals import Fault, Refused
 from abilities.declarations.suggestions import ADDRESSES
-from abilities.declarations.values import JsonObject
-from abilities.explorer.pages import PAGES
-from abilities.explorer.routes import add_explorer
-from abilities.extras import format_install, is_installed
+from abilities.declarations.values import JsonObject, json_bytes
+from abilities.errors import format_install, is_installed
+from abilities.explorer.pages import PAGES, add_explorer
 from abilities.helpers.reply.formats import render
 from abilities.helpers.tokens import TokenFile
-from abilities.prompts import PROMPTS
+from abilities.prompts import COMPLETION, PROMPTS
 from abilities.registry import Reply, build_failed_reply
 from abilities.server.callers import METRICS, Caller, Callers
-from abilities.server.guard import Guard
-from abilities.server.hosts import HostCheck
+from abilities.server.guard import Guard, HostCheck
+from abilities.server.headers import read_headers
 from abilities.server.kv_memory import KV_MEMORY
-from abilities.server.oauth import METADATA, add_metadata, build_challenge
 from abilities.server.rest import PLAIN, Dialect, add_memories
 from abilities.server.telemetry import Telemetry
 from abilities.settings import Compat, Settings
+
+METADATA = "/.well-known/oauth-protected-resource/mcp"
+
+
+def add_metadata(app: FastAPI, servers: Sequence[str]) -> None:
+    """Offer the metadata of ``/mcp``, if there are authorization servers to name."""
+    if not servers:
+        return
+
+    async def metadata(request: Request) -> Response:
+        document = {
+            "resource": str(AnyHttpUrl(f"{_get_origin(request.scope)}/mcp")),
+            "authorization_servers": [str(AnyHttpUrl(server)) for server in servers],
+            "scopes_supported": ["read", "write", "purge"],
+            "bearer_methods_supported": ["header"],
+            "resource_name": "agent-abilities",
+        }
+        return Response(json_bytes(document), media_type="application/json")
+
+    app.add_api_route(METADATA, metadata, include_in_schema=False)
+
+
+def build_challenge(servers: Sequence[str]) -> Callable[[Scope], str]:
+    """Return a function that builds the WWW-Authenticate header for a request's scope.
+
+    The header points to the metadata if there are authorization servers (RFC 6750, RFC 9728).
+    """
+
+    def challenge(scope: Scope) -> str:
+        if not servers:
+            return "Bearer"
+
+        return f'Bearer resource_metadata="{_get_origin(scope)}{METADATA}"'
+
+    return challenge
+
+
+def _get_origin(scope: Scope) -> str:
+    """Return the server's address as its caller wrote it; the guard has checked the host."""
+    (host,) = read_headers(scope)["host"]
+    return f"{scope['scheme']}://{host}"
+
 
 LOOPBACK = ("127.0.0.1", "::1", "localhost")
 """The names of addresses that only this machine can reach."""

@@ -1,22 +1,196 @@
-"""Callers: which application a request may use, by its token; the one check for HTTP and MCP."""
+"""Callers: which application a request may use, by its token; the one check for HTTP and MCP.
 
+What the store remembers of tokens: asked and told by a server, without holding up its calls.
+
+Watching a tokens file from a server: a stuck disk must not stop the event loop.
+"""
+
+import asyncio
 import logging
-from collections.abc import Sequence
+import threading
+import time
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future
 from contextvars import ContextVar
 from typing import NamedTuple
 
+from abilities.adapters.http import get_status
 from abilities.application import Abilities
+from abilities.declarations.refusals import Fault, Refused
 from abilities.declarations.values import JsonObject
 from abilities.helpers.tokens import Token, TokenFile, TokenSet
-from abilities.server.headers import Headers
-from abilities.server.refusals import RefusedRequest
-from abilities.server.token_memory import TokenMemory
-from abilities.server.token_watch import TokenWatch
+from abilities.server.headers import Headers, RefusedRequest
+
+RECALL_SECONDS = 10.0
+"""How long a request waits for the store to say whether there ever were tokens.
+
+As long as a call may take; it happens once, and a busy disk can take seconds to open a store.
+"""
+
+RETRY_SECONDS = 5.0
+"""After this time the store is told again of tokens, if it could not write that down."""
+
+_log = logging.getLogger("abilities")
+
+
+class TokenMemory:
+    """Knows whether tokens were ever made, as the store remembers it; asks and tells it once.
+
+    Nothing is forgotten for as long as the process lives.
+    """
+
+    def __init__(self, abilities: Abilities) -> None:
+        self._abilities = abilities
+        self._known: bool | None = None
+        self._asking: asyncio.Task[bool] | None = None
+        self._telling: asyncio.Task[None] | None = None
+
+    async def recall(self) -> bool:
+        """Return whether there ever were tokens.
+
+        Raises RefusedRequest if the store does not say.
+        """
+        if self._known is None:
+            answer = await self._ask()
+            # Tokens may have been seen in the meantime.
+            self._known = self._known or answer
+
+        return self._known
+
+    def remember(self) -> None:
+        """Take note of tokens, and let the store remember them soon."""
+        self._known = True
+
+        if self._telling is None:
+            self._telling = asyncio.create_task(self._tell())
+
+    async def _ask(self) -> bool:
+        """Ask the store; all requests that wait share one question."""
+        asking = self._asking
+        if asking is None or asking.done():
+            asking = asyncio.create_task(self._abilities.has_token_mark())
+            self._asking = asking
+
+        await asyncio.wait([asking], timeout=RECALL_SECONDS)
+        if not asking.done():
+            raise RefusedRequest(503, "unavailable")
+
+        try:
+            return asking.result()
+        except Refused as refusal:
+            fault = Fault.from_refusal(refusal)
+            raise RefusedRequest(get_status(fault.to_payload()), refusal.reason) from refusal
+
+    async def _tell(self) -> None:
+        """Tell the store, again and again until it has written it down."""
+        has_failed = False
+
+        while True:
+            try:
+                await self._abilities.set_token_mark()
+                return
+            except Exception as error:  # whatever it is, callers need a token all the same
+                if not has_failed:
+                    _log.warning(
+                        "the store cannot remember that there are tokens yet: %s",
+                        Fault.from_exception(error).message,
+                    )
+                has_failed = True
+
+            await asyncio.sleep(RETRY_SECONDS)
+
+
+FRESH_SECONDS = 0.5
+"""How old a look at the file may be when a request arrives, so that most requests need none."""
+
+LOOK_SECONDS = 5.0
+"""How long a look may take; after that, requests are refused until it ends.
+
+A busy disk takes a second or two for a small file; what waits this long is stuck.
+"""
+
+
+class _Look(NamedTuple):
+    """A look at the file that has begun; ``finished`` tells those who wait for it."""
+
+    began: float
+    finished: Future[None]
+
+
+class _Seen(NamedTuple):
+    """What the last look saw that has ended."""
+
+    began: float
+    tokens: TokenSet
+
+
+class TokenWatch:
+    """Reads a tokens file on a thread, one look at a time, at most when a request arrives.
+
+    ``load`` looks at the file; what it raises is raised to those who wait for the look. ``clock``
+    returns seconds.
+    """
+
+    def __init__(
+        self, load: Callable[[], TokenSet], clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        self._load = load
+        self._clock = clock
+        self._look: _Look | None = None
+        self._seen: _Seen | None = None  # set on the thread
+
+    async def read_recent(self) -> TokenSet:
+        """Return what the file held at most `FRESH_SECONDS` ago. Raises RefusedRequest(503)."""
+        return await self._read(self._clock() - FRESH_SECONDS)
+
+    async def read_now(self) -> TokenSet:
+        """Return what the file holds at this moment or later. Raises RefusedRequest(503)."""
+        return await self._read(self._clock())
+
+    async def _read(self, since: float) -> TokenSet:
+        """Return what a look saw that began at ``since`` or later."""
+        while True:
+            seen = self._seen
+            if seen is not None and seen.began >= since:
+                return seen.tokens
+
+            look = self._look
+            if look is None or look.finished.done():
+                look = self._begin_look()
+
+            await self._wait(look)
+
+    def _begin_look(self) -> _Look:
+        look = _Look(self._clock(), Future())
+        self._look = look
+
+        # A daemon, so that a disk that never answers does not keep the process from ending.
+        run = threading.Thread(target=self._run, args=(look,), name="abilities-tokens", daemon=True)
+        run.start()
+        return look
+
+    def _run(self, look: _Look) -> None:
+        try:
+            self._seen = _Seen(look.began, self._load())
+            look.finished.set_result(None)
+        except Exception as error:
+            look.finished.set_exception(error)
+
+    async def _wait(self, look: _Look) -> None:
+        """Wait for a look. Raises RefusedRequest(503) if it takes longer than `LOOK_SECONDS`."""
+        seconds = look.began + LOOK_SECONDS - self._clock()
+        if seconds > 0:
+            await asyncio.wait([asyncio.wrap_future(look.finished)], timeout=seconds)
+
+        # An older result would be an answer as well, but a token may have been revoked since.
+        if not look.finished.done():
+            raise RefusedRequest(503, "timeout")
+
+        look.finished.result()
+
 
 METRICS = "/metrics"
 """The only address that a token of scope "metrics" opens."""
-
-_log = logging.getLogger("abilities")
 
 
 SURFACE_HEADER = "x-abilities-surface"

@@ -1,8 +1,11 @@
-"""Request headers: their values by name, and how large they may be."""
+"""Request headers: their values by name, and how large they may be.
+
+A request that is turned away before any ability sees it.
+"""
 
 from starlette.types import Scope
 
-from abilities.server.refusals import RefusedRequest
+from abilities.declarations.refusals import Reason, Refused
 
 MAX_HEADERS = 16 * 1024
 """Bytes of all request headers together, as they are sent."""
@@ -50,3 +53,11 @@ def check_header_size(scope: Scope) -> None:
 
     if size > MAX_HEADERS:
         raise RefusedRequest(431, "malformed_request")
+
+
+class RefusedRequest(Refused):
+    """A request is turned away; ``status`` is the HTTP status of the response."""
+
+    def __init__(self, status: int, reason: Reason) -> None:
+        super().__init__(reason)
+        self.status = status

@@ -16,13 +16,12 @@ from starlette.responses import Response
 from starlette.routing import Route
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from abilities.adapters.documents import is_json
-from abilities.adapters.http import to_response
+from abilities.adapters.http import is_json, to_response
 from abilities.adapters.messages import InvalidMessage, RequestId, format_error, parse_message
-from abilities.declarations.faults import Fault
+from abilities.declarations.refusals import Fault
 from abilities.declarations.values import as_object
 from abilities.registry import build_failed_reply
-from abilities.server.bodies import replay_body
+from abilities.server.guard import replay_body
 
 _PATH = "/mcp"
 _JSON = "application/json"

@@ -34,7 +34,7 @@ from abilities.builtin.memories import (
 )
 from abilities.builtin.memory_history import memory_history
 from abilities.builtin.remember import remember
-from abilities.declarations.faults import Fault, Refused
+from abilities.declarations.refusals import Fault, Refused
 from abilities.declarations.values import JsonObject
 from abilities.definition import Ability
 from abilities.registry import AbilityRegistry, build_failed_reply

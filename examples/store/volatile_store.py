@@ -21,9 +21,8 @@ from uuid import uuid4
 
 from typing_extensions import override
 
-from abilities.declarations.faults import Refused
+from abilities.declarations.refusals import Refused
 from abilities.declarations.values import utc_now
-from abilities.helpers.store.accesses import AccessBuffer, count_accesses
 from abilities.helpers.store.changes import Change
 from abilities.helpers.store.changing import has_due
 from abilities.helpers.store.checking import check_rows
@@ -32,6 +31,7 @@ from abilities.helpers.store.history import HistoryLimits
 from abilities.helpers.store.past import StoreRules
 from abilities.helpers.store.protocol import IntegrityFinding
 from abilities.helpers.store.query import Matches, Numbers, Query, SearchPlan
+from abilities.helpers.store.reads import AccessBuffer, count_accesses
 from abilities.helpers.store.store import SqlStore
 from abilities.helpers.store.transaction import Columns, Transaction
 

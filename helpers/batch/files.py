@@ -5,9 +5,9 @@ from collections.abc import Sequence
 from functools import partial
 from typing import NamedTuple, cast
 
-from abilities.declarations.faults import Refused
 from abilities.declarations.limits import MAX_GLOBS_FILES, MAX_HITS
 from abilities.declarations.read import FileItem, GlobItem, SearchItem
+from abilities.declarations.refusals import Refused
 from abilities.declarations.values import JsonObject, json_bytes
 from abilities.helpers.batch.items import (
     AskedItem,
@@ -23,10 +23,10 @@ from abilities.helpers.batch.items import (
     parse_countdown,
     split_line,
 )
+from abilities.helpers.files.confinement import express_path, parse_path
 from abilities.helpers.files.file_walk import FoundFile
 from abilities.helpers.files.globs import Glob
 from abilities.helpers.files.lister import MAX_BYTES, MAX_LISTED, ListingRequest, suggest_paths
-from abilities.helpers.files.paths import express_path, parse_path
 from abilities.helpers.files.reader import FileText, OpenFile, ReadingSession, find_version
 from abilities.helpers.files.searcher import Hit, SearchRequest
 from abilities.helpers.reply.detail import FOUND_FILE, HIT

@@ -6,18 +6,17 @@ from dataclasses import dataclass, field
 from hashlib import blake2b
 from typing import NamedTuple, TypeVar
 
-from abilities.declarations.faults import Refused
 from abilities.declarations.read import Kind, ReadItem
+from abilities.declarations.refusals import Refused
 from abilities.declarations.values import JsonObject
+from abilities.helpers.files.confinement import parse_path
 from abilities.helpers.files.lister import FileLister
-from abilities.helpers.files.paths import parse_path
 from abilities.helpers.files.reader import FileReader, FileText, LinesOfFiles
 from abilities.helpers.files.searcher import FileSearcher
 from abilities.helpers.memory.helper import MemoryHelper
 from abilities.helpers.reply.detail import RecordShape
 from abilities.helpers.reply.envelope import FoundItem, Item
-from abilities.helpers.text.pieces import Piece
-from abilities.helpers.text.ranges import WHOLE, Range, parse_range
+from abilities.helpers.text.pieces import WHOLE, Piece, Range, parse_range
 
 
 class Cursor(NamedTuple):

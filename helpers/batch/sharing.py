@@ -14,7 +14,7 @@ from dataclasses import replace
 from threading import Lock
 from typing import NamedTuple
 
-from abilities.declarations.faults import Fault, Refused
+from abilities.declarations.refusals import Fault, Refused
 from abilities.declarations.values import JsonObject, json_size
 from abilities.helpers.batch.items import (
     BatchSources,
@@ -25,7 +25,7 @@ from abilities.helpers.batch.items import (
     describe_file,
     foresee_file,
 )
-from abilities.helpers.files.paths import parse_path
+from abilities.helpers.files.confinement import parse_path
 from abilities.helpers.files.reader import ReadingSession
 from abilities.helpers.reply.budget import MIN_SHARE, Allotment, Bound, rank
 from abilities.helpers.reply.detail import RecordShape, shape_record

@@ -12,16 +12,17 @@ from contextlib import ExitStack
 from functools import partial
 from typing import Literal, NamedTuple, Self
 
-from abilities.declarations.faults import Refused
+from abilities.declarations.refusals import Refused
 from abilities.helpers.files.confinement import (
+    MAX_COMPONENTS,
     Policy,
+    express_path,
     open_directory,
     open_file,
     translate_os_error,
 )
 from abilities.helpers.files.globs import Glob, States
 from abilities.helpers.files.own_files import SETTLED_SECONDS, Snapshot
-from abilities.helpers.files.paths import MAX_COMPONENTS, express_path
 from abilities.helpers.files.roots import Root
 from abilities.helpers.threads.workers import Worker
 

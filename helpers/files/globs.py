@@ -14,10 +14,10 @@ from collections.abc import Collection
 from fnmatch import translate
 from typing import NamedTuple
 
-from abilities.declarations.faults import Refused
 from abilities.declarations.limits import MAX_PATH_CHARS
+from abilities.declarations.refusals import Refused
 from abilities.declarations.values import has_control_character, has_surrogate
-from abilities.helpers.files.paths import MAX_COMPONENTS
+from abilities.helpers.files.confinement import MAX_COMPONENTS
 
 MAX_ALTERNATIVES = 32
 """Patterns that the braces of one pattern may stand for."""

@@ -8,8 +8,7 @@ from difflib import get_close_matches
 from typing import NamedTuple
 from urllib.parse import unquote, urlsplit
 
-from abilities.declarations.faults import Refused
-from abilities.declarations.reasons import Reason
+from abilities.declarations.refusals import Reason, Refused
 from abilities.helpers.files.confinement import Policy
 from abilities.helpers.files.file_walk import FileWalk, FolderMemory, FoundFile
 from abilities.helpers.files.globs import Glob

@@ -9,13 +9,17 @@ from functools import partial
 from hashlib import blake2b
 from typing import NamedTuple, NoReturn, Self
 
-from abilities.declarations.faults import Refused
 from abilities.declarations.limits import MAX_READ_CHARS
-from abilities.declarations.reasons import Reason
+from abilities.declarations.refusals import Reason, Refused
 from abilities.declarations.values import JsonObject
-from abilities.helpers.files.confinement import OpenFolders, Policy, open_file
+from abilities.helpers.files.confinement import (
+    OpenFolders,
+    PathRequest,
+    Policy,
+    open_file,
+    parse_path,
+)
 from abilities.helpers.files.own_files import Snapshot
-from abilities.helpers.files.paths import PathRequest, parse_path
 from abilities.helpers.files.roots import Root
 from abilities.helpers.files.window import KnownLines, read_piece, read_present
 from abilities.helpers.text.pieces import Piece

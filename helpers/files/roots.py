@@ -8,7 +8,7 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Literal, NamedTuple
 
-from abilities.declarations.faults import Refused
+from abilities.declarations.refusals import Refused
 from abilities.helpers.files.confinement import translate_os_error
 from abilities.helpers.threads.circuit_breaker import WorkPlace
 

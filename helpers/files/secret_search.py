@@ -7,13 +7,12 @@ from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass, field
 from typing import Literal, NamedTuple
 
-from abilities.declarations.faults import Refused
-from abilities.helpers.files.confinement import Policy, open_file
+from abilities.declarations.refusals import Refused
+from abilities.helpers.files.confinement import MAX_COMPONENTS, Policy, open_file
 from abilities.helpers.files.deny import fold
 from abilities.helpers.files.file_walk import read_kinds
-from abilities.helpers.files.paths import MAX_COMPONENTS
 from abilities.helpers.files.window import read_piece
-from abilities.helpers.text.ranges import WHOLE
+from abilities.helpers.text.pieces import WHOLE
 from abilities.helpers.threads.circuit_breaker import WorkPlace
 
 MAX_CHARS = 100_000

@@ -6,12 +6,17 @@ from collections.abc import Callable, Iterator, Sequence
 from itertools import islice
 from typing import NamedTuple
 
-from abilities.declarations.faults import Refused
+from abilities.declarations.refusals import Refused
 from abilities.helpers.files.redaction import REACH, Secret, find_secrets, format_mark, redact
 from abilities.helpers.text.codec import Encoding, decode, detect_encoding
-from abilities.helpers.text.cutting import back_off, splits_character
-from abilities.helpers.text.pieces import VERSION_WINDOW, Piece, hash_version
-from abilities.helpers.text.ranges import Range
+from abilities.helpers.text.pieces import (
+    VERSION_WINDOW,
+    Piece,
+    Range,
+    back_off,
+    hash_version,
+    splits_character,
+)
 
 SCAN_LIMIT = 64 * 1024 * 1024
 """Bytes from the start or the end of a file within which lines are looked for."""

@@ -6,16 +6,15 @@ from dataclasses import dataclass
 from datetime import date, timedelta
 from functools import lru_cache
 
-from abilities.declarations.faults import Refused
+from abilities.declarations.refusals import Refused
 from abilities.declarations.values import JsonObject
-from abilities.helpers.files.paths import PathRequest
+from abilities.helpers.files.confinement import PathRequest
 from abilities.helpers.files.reader import FileReader, FileText, ReadingSession
 from abilities.helpers.memory.targets import MemoryFiles, Target
 from abilities.helpers.search.passages import Section, split_sections
 from abilities.helpers.search.terms import Language, weigh_text
 from abilities.helpers.text.codec import replace_markers
-from abilities.helpers.text.pieces import Piece
-from abilities.helpers.text.ranges import WHOLE, Range
+from abilities.helpers.text.pieces import WHOLE, Piece, Range
 
 RECENT_DAYS = 30
 """Days whose notes a recall looks into, today included."""

@@ -8,9 +8,9 @@ from collections.abc import Callable, Collection, Iterator, Sequence
 from functools import partial
 from typing import NamedTuple
 
-from abilities.declarations.faults import Fault, Refused
 from abilities.declarations.limits import MAX_RECALL_TOKENS, TOKEN_BYTES
 from abilities.declarations.recall import RecallInput
+from abilities.declarations.refusals import Fault, Refused
 from abilities.declarations.values import JsonObject, json_bytes, json_size, text_size
 from abilities.helpers.memory.notes import NotePart
 from abilities.helpers.memory.recalling import RecallResult, format_cursor, hash_ranking
@@ -18,8 +18,7 @@ from abilities.helpers.memory.records import to_memory_data
 from abilities.helpers.reply.budget import MIN_SHARE
 from abilities.helpers.reply.formats import Format, render
 from abilities.helpers.search.passages import LONGEST_PASSAGE, Section, split_sections
-from abilities.helpers.search.ranking import SCORE_ONE
-from abilities.helpers.search.rankings import RankedEntry
+from abilities.helpers.search.ranking import SCORE_ONE, RankedEntry
 from abilities.helpers.search.terms import Language, split_question, weigh_text
 from abilities.helpers.store.model import StoredMemory
 from abilities.helpers.text.pieces import Piece

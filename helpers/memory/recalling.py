@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 import orjson
 
-from abilities.declarations.faults import Refused
+from abilities.declarations.refusals import Refused
 from abilities.declarations.values import JsonObject
 from abilities.helpers.files.reader import FileReader
 from abilities.helpers.memory.notes import NotePart, read_note_parts
 from abilities.helpers.memory.targets import MemoryFiles
-from abilities.helpers.search.rankings import Entries, Ranking
+from abilities.helpers.search.ranking import Entries, Ranking
 from abilities.helpers.search.recall import Filters, NoteTerms, RecallRequest
 from abilities.helpers.search.terms import Language, split_question
 from abilities.helpers.store.model import StoredMemory

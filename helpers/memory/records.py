@@ -5,9 +5,9 @@ from typing import NamedTuple
 
 import orjson
 
-from abilities.declarations.faults import Fault, Refused
 from abilities.declarations.fields import Detail
 from abilities.declarations.limits import MAX_CONTENT_CHARS
+from abilities.declarations.refusals import Fault, Refused
 from abilities.declarations.values import JsonObject, json_size
 from abilities.helpers.reply.budget import MIN_SHARE, Bound
 from abilities.helpers.reply.detail import (
@@ -25,8 +25,7 @@ from abilities.helpers.reply.envelope import (
 from abilities.helpers.store.model import StoredMemory
 from abilities.helpers.store.protocol import Backlinks, WriteResult
 from abilities.helpers.store.query import Position
-from abilities.helpers.text.pieces import Piece, slice_text
-from abilities.helpers.text.ranges import WHOLE, Range
+from abilities.helpers.text.pieces import WHOLE, Piece, Range, slice_text
 
 _RESERVED_BYTES = 256
 """Kept free for the rest of an answer's next request, which is known last."""

@@ -1,4 +1,7 @@
-"""Targets: which note or memory a caller asks for."""
+"""Targets: which note or memory a caller asks for.
+
+How calls name memories: by key or by id.
+"""
 
 import re
 from collections.abc import Callable, Sequence
@@ -6,12 +9,26 @@ from dataclasses import dataclass
 from datetime import date, timedelta
 from typing import Literal, ParamSpec, TypeVar, get_args
 
-from abilities.declarations.faults import MAX_MISTAKES, Mistake, Refused, explain_unknown
 from abilities.declarations.memory import KEY_RULE, is_key
+from abilities.declarations.memory_read_bulk import TARGET_SCHEMA
+from abilities.declarations.refusals import MAX_MISTAKES, Mistake, Refused, explain_unknown
 from abilities.declarations.suggestions import suggest_argument, suggest_value
-from abilities.declarations.targets import TARGET_SCHEMA
 from abilities.declarations.values import JsonObject, as_object, unwrap_json
-from abilities.helpers.text.ranges import WHOLE, Range, parse_range
+from abilities.helpers.store.history import MemoryName
+from abilities.helpers.text.pieces import WHOLE, Range, parse_range
+
+
+def require_name(arguments: JsonObject) -> MemoryName:
+    """Return how arguments name a memory: by ``key``, ``id`` or both.
+
+    Raises Refused: missing_argument.
+    """
+    name = MemoryName(id=arguments.get("id"), key=arguments.get("key"))
+    if name.id is None and name.key is None:
+        raise Refused("missing_argument", "key", expected={"one_of": ["key", "id"]})
+
+    return name
+
 
 TargetType = Literal["long_term", "short_term", "stored"]
 

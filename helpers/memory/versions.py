@@ -3,8 +3,8 @@
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from abilities.declarations.faults import Refused
 from abilities.declarations.memory import Direction
+from abilities.declarations.refusals import Refused
 from abilities.declarations.values import JsonObject, json_size
 from abilities.helpers.memory.records import to_memory_data
 from abilities.helpers.reply.budget import Bound

@@ -9,13 +9,12 @@ import re
 from collections.abc import Callable, Iterator, Sequence
 from typing import Literal, NamedTuple
 
-from abilities.declarations.faults import Fault, Refused
+from abilities.declarations.refusals import Fault, Refused
 from abilities.declarations.values import JsonObject, as_object, json_bytes, json_size
 from abilities.helpers.reply.budget import Bound, Cost, share
 from abilities.helpers.reply.detail import RecordShape, is_cut, shape_record
 from abilities.helpers.text.codec import count_replaced, replace_markers
-from abilities.helpers.text.pieces import Piece
-from abilities.helpers.text.ranges import split_suffix
+from abilities.helpers.text.pieces import Piece, split_suffix
 
 MAX_ITEM_CHARS = 1024
 """A longer item cannot be valid; only the beginning that its record repeats is counted."""

@@ -9,8 +9,7 @@ from typing import Any, Literal, NamedTuple, cast
 
 import orjson
 
-from abilities.declarations.faults import Fault
-from abilities.declarations.reasons import Reason
+from abilities.declarations.refusals import Fault, Reason
 from abilities.declarations.values import JsonObject, as_object, json_bytes
 from abilities.helpers.reply.detail import is_cut
 from abilities.helpers.reply.envelope import format_item

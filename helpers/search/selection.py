@@ -6,18 +6,170 @@ reach the 256th best. Within a block, only memories with a term are scored witho
 reach it (Turtle and Flood, "Query Evaluation: Strategies and Optimizations", 1995). The score that
 256 memories reach by a single term is known before any block is searched. Memories that hold only
 one of the terms needed come last, when those that hold more have raised the score.
+
+The memories that score best, of all that a search comes across.
+
+Finds the memories of a block that may reach a score, all 1,024 of them at once.
+
+The weights of a term in a block become 1,024 bytes, a lane per memory. Long integers then add the
+lanes of all terms in a few operations, as vector instructions would. A lane has seven bits, so it
+holds a share of the score that is rounded up: no memory that reaches the score is missed, and a few
+that do not reach it are found too.
 """
 
+import heapq
 from bisect import bisect_left
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
 from typing import NamedTuple
 
-from abilities.helpers.search.best import BestMemories, Selected
-from abilities.helpers.search.lanes import LaneFilter, spread_weights
 from abilities.helpers.search.postings import BLOCK_DOCS, block_of, decode, list_weights
 from abilities.helpers.search.ranking import HIGHEST_WEIGHT, compute_score
+
+MOST_TIED = 4_096
+"""Memories that are kept beyond the best because they score as much as the last of these."""
+
+_DOC_BITS = 40
+"""Bits of a place in a ranking that hold a memory's number; the score stands above them."""
+
+_LAST_DOC = (1 << _DOC_BITS) - 1
+
+Selected = tuple[int, int]
+"""A memory's number and its score. Of thousands, records with names would take twice as long."""
+
+
+class BestMemories:
+    """The best memories so far; ``least_score`` is a score that at least ``most`` reach.
+
+    A place is a number by which memories are sorted: by falling score and then by number.
+    """
+
+    def __init__(self, most: int, least_score: int = 1) -> None:
+        self._most = most
+        self._room = (most + MOST_TIED) * 5 // 4 + 1
+        self._scores: list[int] = []
+        self._places: list[int] = []
+        self._last_tied: Selected = (0, 0)
+        self.least_score = least_score
+        """The score that a memory needs."""
+
+    def add(self, doc: int, score: int) -> None:
+        """Add a memory that scores ``least_score`` at least."""
+        self._places.append(doc - (score << _DOC_BITS))
+        if len(self._scores) < self._most:
+            heapq.heappush(self._scores, score)
+            if len(self._scores) == self._most:
+                self.least_score = self._scores[0]
+        elif score > self._scores[0]:
+            heapq.heapreplace(self._scores, score)
+            self.least_score = self._scores[0]
+
+        if len(self._places) == self._room:
+            self._places = self._cut()
+            if len(self._places) == self._most + MOST_TIED:
+                self._last_tied = _read_place(self._places[-1])
+
+    def find_least(self, doc: int) -> int:
+        """Return the score that memories from this number on need."""
+        # If enough memories of lower numbers tie with the last, one more tie changes nothing.
+        last, score = self._last_tied
+        if score == self.least_score and last < doc:
+            return self.least_score + 1
+
+        return self.least_score
+
+    def rank(self) -> list[Selected]:
+        """Return the best, and those that tie with the last of them."""
+        return list(map(_read_place, self._cut()))
+
+    def _cut(self) -> list[int]:
+        last = _LAST_DOC - (self.least_score << _DOC_BITS)
+        ranked = sorted([place for place in self._places if place <= last])
+        return ranked[: self._most + MOST_TIED]
+
+
+def _read_place(place: int) -> Selected:
+    return place & _LAST_DOC, -(place >> _DOC_BITS)
+
+
+MOST_TERMS = 64
+"""Terms whose weights are added; what more terms may give is bounded."""
+
+_FULL = 127
+"""The largest sum in a lane; the eighth bit says that a sum is large enough."""
+
+_EVERY_LANE = int.from_bytes(b"\1" * BLOCK_DOCS, "little")
+_LOW_BYTES = int.from_bytes(b"\0\xff" * BLOCK_DOCS, "big")
+_ALL_BYTES = bytes(range(256))
+_ZEROS = bytes(256)
+
+
+def spread_weights(docs: bytes) -> bytes:
+    """Return the weight of a term in each of the 1,024 memories of a block, 0 if it has none."""
+    weights = list_weights(docs)
+    if len(weights) == BLOCK_DOCS:  # every memory has one
+        return weights
+
+    numbers = int.from_bytes(docs, "big") >> 6 & _LOW_BYTES
+    low_numbers = numbers.to_bytes(len(docs), "big")[1::2]
+
+    # A table maps 256 bytes, so each quarter of the block is one; later pairs replace the zeros.
+    firsts = docs[::2]
+    tables: list[bytes] = []
+    start = 0
+    for last in (64, 128, 192, 256):
+        end = bisect_left(firsts, last, start)
+        table = bytes.maketrans(_ALL_BYTES + low_numbers[start:end], _ZEROS + weights[start:end])
+        tables.append(table)
+        start = end
+
+    return b"".join(tables)
+
+
+class LaneFilter:
+    """Tells which memories may reach a score, for one question."""
+
+    def __init__(self, idfs: Sequence[int]) -> None:
+        places = sorted(range(len(idfs)), key=lambda place: -idfs[place])
+        highest = [HIGHEST_WEIGHT * idfs[place] for place in places]
+
+        self._added = places[:MOST_TERMS]
+        self._bound_of_others = sum(highest[MOST_TERMS:])
+
+        # Each term rounds up by less than one, so that the sum stays below the eighth bit.
+        room = _FULL - len(self._added)
+        self._unit = -(-sum(highest[:MOST_TERMS]) // room)
+        self._tables = {place: self._make_table(idfs[place]) for place in self._added}
+
+    def _make_table(self, idf: int) -> bytes:
+        """Return the share of the score that each weight gives, in units, rounded up."""
+        return bytes(-(-(byte & HIGHEST_WEIGHT) * idf // self._unit) for byte in range(256))
+
+    def find(self, weights: Mapping[int, bytes], least_total: int) -> Iterator[int]:
+        """Yield the numbers of memories that may have this sum of weight times idf, in order.
+
+        ``weights`` are those of `spread_weights`, by the places of the terms.
+        """
+        least = max(1, -(-(least_total - self._bound_of_others) // self._unit))
+        if least > _FULL:
+            return
+
+        sums = (_FULL + 1 - least) * _EVERY_LANE
+        for place in self._added:
+            if place in weights:
+                sums += int.from_bytes(weights[place].translate(self._tables[place]), "little")
+
+        large_enough = sums & (_FULL + 1) * _EVERY_LANE
+        if not large_enough:
+            return
+
+        flags = large_enough.to_bytes(BLOCK_DOCS, "little")
+        number = flags.find(_FULL + 1)
+        while number >= 0:
+            yield number
+            number = flags.find(_FULL + 1, number + 1)
+
 
 MOST_SELECTED = 256
 """Memories that are selected."""

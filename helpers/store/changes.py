@@ -8,9 +8,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal, NamedTuple, TypeVar, cast
 
-from abilities.declarations.faults import Refused
 from abilities.declarations.limits import MAX_LONG_CONTENT_CHARS
 from abilities.declarations.memory import SCORES
+from abilities.declarations.refusals import Refused
 from abilities.declarations.values import JsonObject, has_surrogate
 from abilities.helpers.store.model import (
     IncomingMemory,

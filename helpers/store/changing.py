@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from functools import partial
 from typing import NamedTuple
 
-from abilities.declarations.faults import AbilitiesError, Refused
+from abilities.declarations.refusals import AbilitiesError, Refused
 from abilities.helpers.store.changes import (
     Change,
     check_change,

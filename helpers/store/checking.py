@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 import orjson
 
-from abilities.declarations.faults import Refused
+from abilities.declarations.refusals import Refused
 from abilities.helpers.store.deriving import INDEX_COLUMNS, IndexRow, build_index_row
 from abilities.helpers.store.history import ENTRY_BYTES, Entry, verify_entry
 from abilities.helpers.store.mending import mend_namespace
@@ -18,7 +18,7 @@ from abilities.helpers.store.model import LinkRecord, Row, verify_saved
 from abilities.helpers.store.past import ENTRY_COLUMNS, find_owner
 from abilities.helpers.store.protocol import IntegrityFinding
 from abilities.helpers.store.ranking import ARE_STALE, LINK_COLUMNS, LinkEnds, StaleMark
-from abilities.helpers.store.recall_check import list_wrong_parts
+from abilities.helpers.store.recall_index import list_wrong_parts
 from abilities.helpers.store.transaction import Statement, Transaction
 
 _MAX_EXAMPLES = 5

@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 import orjson
 
-from abilities.declarations.faults import Refused
+from abilities.declarations.refusals import Refused
 from abilities.helpers.store.model import IMPORTANCES, Row
 
 

@@ -4,7 +4,7 @@ from collections.abc import Callable, Coroutine
 from functools import partial
 from typing import Any, Protocol, TypeVar
 
-from abilities.declarations.faults import AbilitiesError
+from abilities.declarations.refusals import AbilitiesError
 from abilities.helpers.store.protocol import IntegrityFinding, Mark
 from abilities.helpers.store.transaction import Transaction
 

@@ -11,8 +11,8 @@ from typing import Any, Literal, NamedTuple, cast
 
 import orjson
 
-from abilities.declarations.faults import Refused
 from abilities.declarations.memory import Action
+from abilities.declarations.refusals import Refused
 from abilities.helpers.store.changes import Change, merge_links, name_fields, rename_links
 from abilities.helpers.store.model import (
     LinkRow,

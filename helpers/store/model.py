@@ -7,9 +7,8 @@ from typing import NamedTuple, cast
 
 import orjson
 
-from abilities.declarations.faults import Refused
 from abilities.declarations.memory import USUAL_LINK_TYPE
-from abilities.declarations.reasons import Reason
+from abilities.declarations.refusals import Reason, Refused
 from abilities.declarations.values import JsonObject
 from abilities.helpers.walk import State, WalkLink, compute_rank
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from abilities.declarations.faults import Refused
+from abilities.declarations.refusals import Refused
 from abilities.declarations.values import utc_now
 from abilities.helpers.store.changes import Outcome, check_incoming, merge_incoming
 from abilities.helpers.store.history import DamagedEntry, Entry, verify_entry

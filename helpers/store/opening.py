@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from abilities.helpers.search.terms import Language
 from abilities.helpers.store.history import HistoryLimits
-from abilities.helpers.store.originals import RepairReport
+from abilities.helpers.store.mending import RepairReport
 from abilities.helpers.store.protocol import ServableStore
 from abilities.helpers.store.sqlite.schema import is_store_header as is_store_header
 from abilities.helpers.store.sqlite.store import SqliteStore

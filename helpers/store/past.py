@@ -3,9 +3,8 @@
 from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
-from abilities.declarations.faults import Refused
 from abilities.declarations.memory import Action
-from abilities.declarations.reasons import Reason
+from abilities.declarations.refusals import Reason, Refused
 from abilities.helpers.store.changes import check_values
 from abilities.helpers.store.history import (
     ENTRY_BYTES,

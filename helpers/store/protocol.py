@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from typing import Literal, NamedTuple, Protocol, runtime_checkable
 
 from abilities.declarations.memory import Direction
-from abilities.helpers.search.rankings import Ranking
+from abilities.helpers.search.ranking import Ranking
 from abilities.helpers.search.recall import RecallRequest
 from abilities.helpers.search.terms import Language
 from abilities.helpers.store.changes import Change, Outcome

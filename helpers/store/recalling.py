@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 from abilities.declarations.limits import MAX_CONTENT_CHARS
 from abilities.helpers.search import postings
-from abilities.helpers.search.rankings import Ranking
+from abilities.helpers.search.ranking import Ranking
 from abilities.helpers.search.recall import (
     Conversation,
     Fetch,

@@ -22,6 +22,8 @@ from abilities.helpers.store.checking import (
 )
 from abilities.helpers.store.history import ENTRY_BYTES, Entry, HistoryLimits
 from abilities.helpers.store.mending import (
+    OriginalsFile,
+    RepairReport,
     mend_link,
     mend_namespace,
     mend_row,
@@ -29,10 +31,9 @@ from abilities.helpers.store.mending import (
     restore_row,
 )
 from abilities.helpers.store.model import IMPORTANCES, AccessCounters, LinkRecord, LinkRow, Row
-from abilities.helpers.store.originals import OriginalsFile, RepairReport
 from abilities.helpers.store.past import ENTRY_COLUMNS, Occasion, take_version
 from abilities.helpers.store.ranking import LinkEnds
-from abilities.helpers.store.recall_check import (
+from abilities.helpers.store.recall_index import (
     find_wrong_namespaces,
     mend_language,
     rebuild_index,

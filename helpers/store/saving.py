@@ -9,8 +9,7 @@ from collections import Counter
 from functools import lru_cache
 from typing import NamedTuple
 
-from abilities.declarations.faults import Refused
-from abilities.declarations.reasons import Reason
+from abilities.declarations.refusals import Reason, Refused
 from abilities.helpers.store import ranking
 from abilities.helpers.store.deriving import (
     INDEX_COLUMNS,

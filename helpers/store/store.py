@@ -9,8 +9,8 @@ from typing import Any, Concatenate, ParamSpec, TypeVar
 
 from typing_extensions import override
 
-from abilities.declarations.faults import Refused
 from abilities.declarations.memory import Direction
+from abilities.declarations.refusals import Refused
 from abilities.declarations.values import utc_now
 from abilities.helpers.search.recall import RecallRequest
 from abilities.helpers.search.terms import Language

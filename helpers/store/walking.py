@@ -6,8 +6,8 @@ from collections.abc import Container, Iterable, Iterator, Sequence
 from itertools import islice
 from operator import itemgetter
 
-from abilities.declarations.faults import Refused
 from abilities.declarations.memory import Direction
+from abilities.declarations.refusals import Refused
 from abilities.helpers.store.model import LinkRecord
 from abilities.helpers.store.protocol import WalkResult
 from abilities.helpers.store.ranking import FIRST_PLACE, BestLinks, Place, Side, Wanted

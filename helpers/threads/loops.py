@@ -23,9 +23,9 @@ from typing import Any, ParamSpec, TypeVar, TypeVarTuple
 
 from typing_extensions import override
 
-from abilities.declarations.faults import AbilitiesError, Refused
-from abilities.helpers.threads.calls import Call
-from abilities.helpers.threads.serving import ServingThreads, join, start_daemon
+from abilities.declarations.refusals import AbilitiesError, Refused
+from abilities.helpers.threads.turns import ServingThreads, join, start_daemon
+from abilities.helpers.threads.workers import Call
 
 CALL_SECONDS = 10.0
 """After that long a call is answered with a timeout."""

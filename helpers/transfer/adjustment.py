@@ -1,6 +1,13 @@
-"""Adjust memories of other systems to our limits: nothing is lost, and every change is reported."""
+"""Adjust memories of other systems to our limits: nothing is lost, and every change is reported.
+
+Texts and weights of other systems, made to fit our limits; always in the same way.
+
+Links of other systems, adjusted to our limits.
+"""
 
 import json
+import math
+from collections import defaultdict
 from collections.abc import Sequence
 from typing import NamedTuple
 
@@ -8,6 +15,8 @@ import orjson
 
 from abilities.declarations.limits import (
     MAX_CATEGORY_CHARS,
+    MAX_LINK_TERM_CHARS,
+    MAX_LINK_TYPE_CHARS,
     MAX_LONG_CONTENT_CHARS,
     MAX_METADATA_BYTES,
     MAX_METADATA_DEPTH,
@@ -24,12 +33,87 @@ from abilities.helpers.store.model import (
     StoredMemory,
     dump_sorted_json,
 )
-from abilities.helpers.store.names import make_id, make_key, to_storable
+from abilities.helpers.store.names import HASH_MARK, hash_text, make_id, make_key, to_storable
 from abilities.helpers.transfer.export_lines import UnusableLine
-from abilities.helpers.transfer.fitting import shorten
-from abilities.helpers.transfer.foreign import ForeignMemory
-from abilities.helpers.transfer.links import REASONS, limit_links
-from abilities.helpers.transfer.sources import SourceItem
+from abilities.helpers.transfer.sources import ForeignLink, ForeignMemory, SourceItem
+
+
+def shorten(text: str, limit: int) -> str:
+    """Shorten a text if it is too long; a hash tells it from others with the same beginning."""
+    if len(text) <= limit:
+        return text
+
+    return f"{text[: limit - HASH_MARK]}~{hash_text(text)}"
+
+
+def clamp_weight(weight: float) -> float:
+    """Return the nearest weight from 0 to 1; the default of 0.5 for one that is not finite."""
+    if not math.isfinite(weight):
+        return 0.5
+
+    return float(min(max(0.0, weight), 1.0))  # of two zeros the first stays, which is not -0.0
+
+
+REASONS = {
+    "link_types": f"A link's type is over {MAX_LINK_TYPE_CHARS} characters; metadata.{{}} has it.",
+    "link_terms": f"A link's term is over {MAX_LINK_TERM_CHARS} characters; metadata.{{}} has it.",
+    "link_weights": "A link's weight is not from 0 to 1; metadata.{} has it.",
+    "links": "Links with the same target and type became one; metadata.{} has the others.",
+}
+"""Why the metadata holds originals of links, by the name that they have there."""
+
+
+class LimitedLinks(NamedTuple):
+    """Links as they can be stored, and the originals of what was changed, by name of `REASONS`."""
+
+    rows: list[LinkRow]
+    originals: JsonObject
+
+
+def limit_links(key: str, links: Sequence[ForeignLink]) -> LimitedLinks:
+    """Shorten types and terms, and correct weights.
+
+    If links have the same target and type, the last one counts.
+    """
+    rows: dict[tuple[str, str], LinkRow] = {}
+    originals: defaultdict[str, JsonObject] = defaultdict(dict)
+    replaced: list[JsonObject] = []
+
+    for link in links:
+        row = _limit_link(key, link, originals)
+        existing = rows.get((row.target, row.type), row)
+        if existing != row:
+            replaced.append(existing.to_data())
+
+        rows[row.target, row.type] = row
+
+    changed: JsonObject = dict(originals)
+    if replaced:
+        changed["links"] = replaced
+
+    return LimitedLinks(list(rows.values()), changed)
+
+
+def _limit_link(key: str, link: ForeignLink, originals: defaultdict[str, JsonObject]) -> LinkRow:
+    link_type = to_storable(link.type) or "association"
+    term = to_storable(link.term)
+
+    row = LinkRow(
+        key,
+        make_key(link.name),
+        shorten(link_type, MAX_LINK_TYPE_CHARS),
+        clamp_weight(link.weight),
+        shorten(term, MAX_LINK_TERM_CHARS),
+    )
+
+    if row.type != link_type:
+        originals["link_types"][row.type] = link_type
+    if row.term != term:
+        originals["link_terms"][row.term] = term
+    if row.weight != link.weight:
+        originals["link_weights"][link.name] = str(link.weight)
+
+    return row
 
 
 class AdjustedMemory(NamedTuple):

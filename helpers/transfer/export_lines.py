@@ -8,9 +8,8 @@ from typing import Any, NamedTuple, Self
 import orjson
 from pydantic import ValidationError
 
-from abilities.declarations.faults import AbilitiesError, Refused
 from abilities.declarations.memory import SCORES
-from abilities.declarations.reasons import FAULTS
+from abilities.declarations.refusals import FAULTS, AbilitiesError, Refused
 from abilities.declarations.transfer import (
     FORMAT,
     VERSION,

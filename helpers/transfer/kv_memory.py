@@ -20,9 +20,16 @@ from typing import NamedTuple, cast
 from abilities.declarations.values import JsonObject, as_object
 from abilities.helpers.transfer.adjustment import add_metadata, adjust_item
 from abilities.helpers.transfer.export_lines import UnusableLine
-from abilities.helpers.transfer.foreign import ForeignLink, ForeignMemory
-from abilities.helpers.transfer.remarks import LINKS, MEMORIES, ROWS, RemarkCounter
-from abilities.helpers.transfer.sources import Source, list_remarks
+from abilities.helpers.transfer.sources import (
+    LINKS,
+    MEMORIES,
+    ROWS,
+    ForeignLink,
+    ForeignMemory,
+    RemarkCounter,
+    Source,
+    list_remarks,
+)
 
 _DERIVED_FIELDS = (
     "last_linked_at",

@@ -11,10 +11,18 @@ from typing import Literal, NamedTuple, cast
 from abilities.declarations.values import JsonObject, as_object
 from abilities.helpers.transfer.adjustment import adjust_item
 from abilities.helpers.transfer.export_lines import UnusableLine, parse_line_json
-from abilities.helpers.transfer.foreign import ForeignLink, ForeignMemory
-from abilities.helpers.transfer.remarks import RELATIONS, RemarkCounter
-from abilities.helpers.transfer.sources import Source, SourceItem, get_text, list_remarks
-from abilities.helpers.transfer.streams import Line, read_lines
+from abilities.helpers.transfer.sources import (
+    RELATIONS,
+    ForeignLink,
+    ForeignMemory,
+    Line,
+    RemarkCounter,
+    Source,
+    SourceItem,
+    get_text,
+    list_remarks,
+    read_lines,
+)
 
 LINK_WEIGHT = 0.5
 """The weight of every link, because relations have none."""

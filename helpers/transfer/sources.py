@@ -1,10 +1,26 @@
-"""What every source of an import yields, and the first of them: our own exports."""
+"""What every source of an import yields, and the first of them: our own exports.
 
+Remarks on a whole source: how many of its rows have something that is not kept as it was.
+
+Memories as other systems have them, before they are adjusted to our limits.
+
+Read files line by line, in bounded memory however long a file or a line is.
+
+A stream is one file, read in large chunks: here the hop to a thread that `aiofiles` makes per chunk
+is cheap. Many small files are a batch instead: see `abilities.helpers.threads.workers`.
+"""
+
+from codecs import BOM_UTF8
+from collections import Counter
 from collections.abc import AsyncIterator, Iterator, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NamedTuple
 
-from abilities.declarations.values import as_object
+import aiofiles
+
+from abilities.declarations.memory import Importance, Type
+from abilities.declarations.values import JsonObject, as_object
 from abilities.helpers.store.history import Entry, seal
 from abilities.helpers.store.model import IncomingMemory
 from abilities.helpers.transfer.export_lines import (
@@ -17,8 +33,165 @@ from abilities.helpers.transfer.export_lines import (
     parse_heading,
     parse_line_json,
 )
-from abilities.helpers.transfer.remarks import MEMORIES, RemarkCounter
-from abilities.helpers.transfer.streams import MAX_LINE, Line, read_lines
+
+
+class Kind(NamedTuple):
+    """What a remark counts, in the singular and in the plural."""
+
+    one: str
+    many: str
+
+
+MEMORIES = Kind("memory", "memories")
+LINKS = Kind("link", "links")
+RELATIONS = Kind("relation", "relations")
+ROWS = Kind("row", "rows")
+
+
+class CountedRemark(NamedTuple):
+    """A sentence that holds for some rows; ``subject`` names them, for example ``160 links``."""
+
+    subject: str
+    rows: int
+    words: str
+
+
+class RemarkCounter:
+    """Counts rows by kind and sentence, so that a report has one remark for all of them."""
+
+    def __init__(self) -> None:
+        self._counts: Counter[tuple[Kind, str]] = Counter()
+
+    def add(self, kind: Kind, words: str, count: int = 1) -> None:
+        """Count rows that a sentence holds for."""
+        if count:
+            self._counts[kind, words] += count
+
+    def list_remarks(self) -> Iterator[CountedRemark]:
+        """Yield the remarks, each sentence once, in the order in which they first came up."""
+        for (kind, words), count in self._counts.items():
+            noun = kind.many
+            if count == 1:
+                noun = kind.one
+
+            yield CountedRemark(f"{count:,} {noun}", count, words)
+
+
+class ForeignLink(NamedTuple):
+    """A link as another system has it; ``weight`` may be any number, also NaN or infinite."""
+
+    name: str
+    type: str
+    weight: float
+    term: str = ""
+
+
+@dataclass(frozen=True)
+class ForeignMemory:
+    """A memory as another system has it, with texts and values of any size.
+
+    Times are RFC 3339 UTC in milliseconds. Without ``created_at`` it is a memory of a system that
+    keeps neither times nor counters.
+    """
+
+    name: str
+    content: str
+    type: Type = "core"
+    importance: Importance = "medium"
+    score: float | None = None
+    category: str = ""
+    summary: str = ""
+    tags: Sequence[str] = ()
+    links: Sequence[ForeignLink] = ()
+    metadata: JsonObject = field(default_factory=JsonObject)
+    archived: bool = False
+    created_at: str | None = None
+    updated_at: str | None = None
+    accessed_at: str | None = None
+    access_count: int = 0
+
+
+CHUNK = 1 << 20
+MAX_LINE = 64 << 20
+"""The longest line that is read, in bytes; longer ones are skipped and reported."""
+
+
+class Line(NamedTuple):
+    """A line of a file, without its newline.
+
+    ``text`` is None if the line is longer than `MAX_LINE`. ``end`` is the offset of the first byte
+    after the line, and ``is_whole`` is false for a last line without a newline.
+    """
+
+    number: int
+    text: bytes | None
+    end: int
+    is_whole: bool = True
+
+
+async def read_lines(path: Path) -> AsyncIterator[Line]:
+    """Yield the lines of a file; blank lines are left out."""
+    splitter = _LineSplitter()
+
+    async with aiofiles.open(path, "rb") as file:
+        while chunk := await file.read(CHUNK):
+            for line in splitter.feed(chunk):
+                yield line
+
+    last_line = splitter.finish()
+    if last_line is not None:
+        yield last_line
+
+
+class _LineSplitter:
+    """Cuts chunks of a file into lines; it holds no more than one line at a time."""
+
+    def __init__(self) -> None:
+        self._number = 0
+        self._end = 0
+        self._rest = b""
+        self._is_skipping = False
+
+    def feed(self, chunk: bytes) -> Iterator[Line]:
+        """Yield the lines that end in a chunk."""
+        *texts, rest = (self._rest + chunk).split(b"\n")
+
+        for text in texts:
+            self._number += 1
+            self._end += len(text) + 1
+
+            if self._is_skipping or len(text) > MAX_LINE:
+                yield Line(self._number, None, self._end)
+            elif text.strip():
+                yield Line(self._number, _strip_mark(self._number, text), self._end)
+
+            self._is_skipping = False
+
+        self._rest = rest
+        if len(rest) > MAX_LINE:
+            # The text is dropped, so that memory stays bounded; only its length still counts.
+            self._end += len(rest)
+            self._rest = b""
+            self._is_skipping = True
+
+    def finish(self) -> Line | None:
+        """Return the last line if the file does not end with a newline."""
+        end = self._end + len(self._rest)
+
+        if self._is_skipping:
+            return Line(self._number + 1, None, end, is_whole=False)
+
+        if self._rest.strip():
+            number = self._number + 1
+            return Line(number, _strip_mark(number, self._rest), end, is_whole=False)
+
+        return None
+
+
+def _strip_mark(number: int, text: bytes) -> bytes:
+    """Return the text of a line without the byte order mark that some editors begin a file with."""
+    return text.removeprefix(BOM_UTF8) if number == 1 else text
+
 
 _NO_ID = "No id; it was made of the namespace and the key."
 

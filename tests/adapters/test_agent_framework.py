@@ -23,8 +23,8 @@ from agent_framework import (
 
 from abilities import Abilities, Settings, schemas
 from abilities.adapters.agent_framework import load_tools
-from abilities.builtin.catalog import BUILT_IN
 from tests.adapters.parity import READ, WRONG, Call, Seen, check_parity
+from tests.support.catalog import BUILT_IN
 
 WHO = Call("file_read_bulk", {"paths": ["who.txt"]})
 

@@ -15,8 +15,8 @@ from google.genai import types
 
 from abilities import Abilities, Settings, schemas
 from abilities.adapters.google_adk import load_tools
-from abilities.builtin.catalog import BUILT_IN
 from tests.adapters.parity import READ, WRONG, Call, Seen, check_parity
+from tests.support.catalog import BUILT_IN
 
 WHO = Call("file_read_bulk", {"paths": ["who.txt"]})
 

@@ -18,8 +18,8 @@ from llama_index.core.workflow import Context
 
 from abilities import Abilities, Settings, schemas
 from abilities.adapters.llama_index import load_tools
-from abilities.builtin.catalog import BUILT_IN
 from tests.adapters.parity import READ, WRONG, Call, Seen, check_parity
+from tests.support.catalog import BUILT_IN
 
 # The framework's agents look at all attributes of theirs, old ones of pydantic among them.
 pytestmark = pytest.mark.filterwarnings("ignore::pydantic.warnings.PydanticDeprecationWarning")

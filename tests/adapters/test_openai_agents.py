@@ -23,8 +23,8 @@ from openai.types.responses import (
 
 from abilities import Abilities, Settings, schemas
 from abilities.adapters.openai_agents import load_tools
-from abilities.builtin.catalog import BUILT_IN
 from tests.adapters.parity import READ, WRONG, Call, Seen, check_parity
+from tests.support.catalog import BUILT_IN
 
 WITHOUT_TRACE = RunConfig(tracing_disabled=True)
 WHO = Call("file_read_bulk", {"paths": ["who.txt"]})

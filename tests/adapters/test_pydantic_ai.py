@@ -24,8 +24,8 @@ from pydantic_ai.toolsets import FunctionToolset
 
 from abilities import Abilities, Settings, schemas
 from abilities.adapters.pydantic_ai import load_tools
-from abilities.builtin.catalog import BUILT_IN
 from tests.adapters.parity import READ, WRONG, Call, Seen, check_parity
+from tests.support.catalog import BUILT_IN
 
 WHO = Call("file_read_bulk", {"paths": ["who.txt"]})
 UNBOUND = UsageLimits(request_limit=None)

@@ -8,10 +8,10 @@ from typing import Any
 from playwright.sync_api import Route, expect
 
 from abilities import Abilities, Settings, render
-from abilities.builtin.catalog import BUILT_IN
 from abilities.declarations.values import JsonObject
 from tests.browser.sample_memories import MEMORIES, run
 from tests.browser.visitor import Visitor
+from tests.support.catalog import BUILT_IN
 
 
 def call_ability(settings: Settings, name: str, **arguments: Any) -> JsonObject:

@@ -9,7 +9,7 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from abilities.clients import jsonc
-from abilities.clients.faults import Unparsable
+from abilities.clients.entry import Unparsable
 from abilities.clients.jsonc import parse
 from tests.clients.documents import json_documents
 from tests.support.tier import size

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from abilities.clients import replacing
-from abilities.clients.replacing import Changed, list_backups, read_file, replace_file
+from abilities.clients import edits
+from abilities.clients.edits import Changed, list_backups, read_file, replace_file
 
 
 @pytest.fixture
@@ -147,13 +147,13 @@ def test_a_file_that_changed_meanwhile_stays(
 def test_the_last_look_is_just_before_the_replacement(
     file: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    write = replacing._write_new
+    write = edits._write_new
 
     def write_and_disturb(*arguments: object) -> None:
         write(*arguments)  # type: ignore[arg-type]
         file.write_bytes(b"other")
 
-    monkeypatch.setattr(replacing, "_write_new", write_and_disturb)
+    monkeypatch.setattr(edits, "_write_new", write_and_disturb)
 
     with pytest.raises(Changed):
         replace_file(read_file(file), b"new")

@@ -17,17 +17,16 @@ from mcp.client.stdio import StdioServerParameters, stdio_client
 
 from abilities import Abilities, Settings
 from abilities.adapters.mcp import create_server
-from abilities.builtin.profiles import PROFILES
+from abilities.application import build_registry
+from abilities.builtin.index import PROFILES
 from abilities.cli.main import main
 from abilities.clients import edits, entry, trial
-from abilities.clients.entry import ServerEntry
+from abilities.clients.edits import FileSnapshot, replace_file
+from abilities.clients.entry import ServerEntry, name_namespace
 from abilities.clients.jsonc import parse
-from abilities.clients.projects import name_namespace
-from abilities.clients.replacing import FileSnapshot, replace_file
 from abilities.clients.table import CLIENTS, Machine, find_hooks_file
 from abilities.clients.trial import ServerAnswer
 from abilities.declarations.memory import parse_namespace
-from abilities.offer import build_registry
 
 NAMES = list(CLIENTS)
 every_client = pytest.mark.parametrize("name", NAMES)

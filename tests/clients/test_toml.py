@@ -7,7 +7,7 @@ import pytest
 from hypothesis import assume, given, settings
 
 from abilities.clients import toml_edit
-from abilities.clients.faults import Unparsable, Unusable
+from abilities.clients.entry import Unparsable, Unusable
 from tests.clients.documents import toml_documents
 from tests.support.tier import size
 

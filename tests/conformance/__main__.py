@@ -16,8 +16,8 @@ from rich.console import Console
 from rich.table import Table
 
 from abilities import Settings
-from abilities.builtin.catalog import BUILT_IN
 from tests.conformance.setups import run_setups
+from tests.support.catalog import BUILT_IN
 from tests.support.serving import serving
 
 HERE = Path(__file__).parent

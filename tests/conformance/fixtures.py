@@ -23,11 +23,10 @@ from abilities import (
     Settings,
     ability,
 )
-from abilities.application import Resources
+from abilities.application import Offer, Resources
 from abilities.helpers.store.sqlite.store import SqliteStore
-from abilities.offer import Offer
 from abilities.server.app import create_app
-from abilities.server.shutdown import GracefulServer
+from abilities.server.connections import GracefulServer
 from tests.support.stores import store_file
 
 

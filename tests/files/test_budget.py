@@ -18,7 +18,7 @@ from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 
 from abilities import Abilities, Settings, render
-from abilities.declarations.faults import Fault
+from abilities.declarations.refusals import Fault
 from abilities.declarations.values import JsonObject
 from abilities.helpers.batch import sharing
 from abilities.helpers.batch.items import foresee_file

@@ -19,9 +19,14 @@ from typing import NamedTuple
 import pytest
 
 from abilities import Settings
-from abilities.declarations.faults import Refused
-from abilities.helpers.files.confinement import MOST_FOLDERS, open_directory, open_file
-from abilities.helpers.files.paths import PathRequest, parse_path
+from abilities.declarations.refusals import Refused
+from abilities.helpers.files.confinement import (
+    MOST_FOLDERS,
+    PathRequest,
+    open_directory,
+    open_file,
+    parse_path,
+)
 from abilities.helpers.files.reader import FileReader, ReadingSession
 from abilities.helpers.files.roots import Root, find_ban
 from abilities.helpers.threads.circuit_breaker import CircuitBreaker

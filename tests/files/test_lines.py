@@ -15,7 +15,7 @@ from abilities.declarations.values import JsonObject
 from abilities.helpers.files import window
 from abilities.helpers.files.window import KnownLines, read_piece
 from abilities.helpers.text.codec import replace_markers
-from abilities.helpers.text.ranges import WHOLE, Range
+from abilities.helpers.text.pieces import WHOLE, Range
 from tests.support.secret_samples import WORD, draw
 from tests.support.surfaces import python
 

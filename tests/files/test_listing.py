@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given, settings, strategies
 
 from abilities import Abilities, AbilityError, Settings, render
-from abilities.declarations.faults import Refused
 from abilities.declarations.file_list import FileListAnswer
+from abilities.declarations.refusals import Refused
 from abilities.helpers.files import file_walk, lister
 from abilities.helpers.files.globs import Glob
 from tests.support.file_cases import Row, refused

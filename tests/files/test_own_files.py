@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from abilities import Abilities, Settings, render
-from abilities.declarations.faults import Refused
+from abilities.declarations.refusals import Refused
 from abilities.declarations.values import JsonObject
 from abilities.helpers.files.own_files import OwnFiles, OwnPlace
 from abilities.helpers.store.sqlite.backup import backup

@@ -25,9 +25,14 @@ from abilities.helpers.text.codec import (
     detect_encoding,
     replace_markers,
 )
-from abilities.helpers.text.cutting import back_off, splits_character
-from abilities.helpers.text.pieces import Piece, hash_version
-from abilities.helpers.text.ranges import WHOLE, parse_range
+from abilities.helpers.text.pieces import (
+    WHOLE,
+    Piece,
+    back_off,
+    hash_version,
+    parse_range,
+    splits_character,
+)
 from tests.support.tier import size
 
 EXAMPLES = size("ABILITIES_EXAMPLES", quick=10, full=60)

@@ -17,12 +17,10 @@ from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 
 from abilities import Abilities, Settings, render
-from abilities.helpers.files.redaction import REACH, Secret, find_secrets, redact
-from abilities.helpers.files.secret_shapes import SHAPES
+from abilities.helpers.files.redaction import REACH, SHAPES, Secret, find_secrets, redact
 from abilities.helpers.files.window import read_piece
 from abilities.helpers.text.codec import UTF_8, replace_markers
-from abilities.helpers.text.pieces import Piece
-from abilities.helpers.text.ranges import WHOLE, Range, parse_range
+from abilities.helpers.text.pieces import WHOLE, Piece, Range, parse_range
 from tests.support.measurements import reached
 from tests.support.secret_samples import BASE64, Sample, draw, draw_block, list_samples
 from tests.support.tier import size

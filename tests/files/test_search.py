@@ -9,8 +9,8 @@ from random import Random
 import pytest
 
 from abilities import Abilities, Settings
-from abilities.declarations.faults import Refused
-from abilities.helpers.files import matching, searcher
+from abilities.declarations.refusals import Refused
+from abilities.helpers.files import searcher
 from abilities.helpers.files.globs import Glob
 from abilities.helpers.files.searcher import SearchRequest, SearchResult
 from abilities.helpers.tokens import TokenFile
@@ -360,7 +360,7 @@ async def test_patterns_made_to_be_slow_are_not(pattern: str, roots: Settings) -
 async def test_a_long_line_is_searched_as_far_as_a_pattern_is_cheap(
     roots: Settings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(matching, "_MAX_PIECE", 100)
+    monkeypatch.setattr(searcher, "_MAX_PIECE", 100)
     write(roots.workspace_dir, a="x" * 90 + "tea\n" + "x" * 110 + "tea\n" + "tea\n" * 60)
 
     result = await search(roots, "t[e]a", is_regex=True)

@@ -15,12 +15,17 @@ from hypothesis import strategies as st
 from abilities import Settings
 from abilities.helpers.files.globs import Glob
 from abilities.helpers.files.lister import FileLister, ListingRequest
-from abilities.helpers.files.matching import MAX_BLOCK, find_needle
 from abilities.helpers.files.reader import FileReader, FileText
-from abilities.helpers.files.redaction import find_secrets, format_mark
+from abilities.helpers.files.redaction import SHAPES, find_secrets, format_mark
 from abilities.helpers.files.roots import Root
-from abilities.helpers.files.searcher import FileSearcher, Hit, SearchRequest, SearchResult
-from abilities.helpers.files.secret_shapes import SHAPES
+from abilities.helpers.files.searcher import (
+    MAX_BLOCK,
+    FileSearcher,
+    Hit,
+    SearchRequest,
+    SearchResult,
+    find_needle,
+)
 from abilities.helpers.text.codec import decode, detect_encoding, replace_markers
 from abilities.helpers.threads.workers import WorkerPool
 from tests.support.secret_samples import HEX, WORD, draw, draw_block

@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 
 from abilities import Abilities, Settings
-from abilities.declarations.faults import Refused
+from abilities.declarations.refusals import Refused
 from abilities.helpers.files.window import read_piece
-from abilities.helpers.text.ranges import WHOLE, Range, parse_range
+from abilities.helpers.text.pieces import WHOLE, Range, parse_range
 from tests.support.tier import size
 
 TRIES = size("ABILITIES_SHRINK_TRIES", quick=40, full=500)

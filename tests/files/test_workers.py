@@ -8,7 +8,7 @@ from contextlib import contextmanager
 
 import pytest
 
-from abilities.declarations.faults import Refused
+from abilities.declarations.refusals import Refused
 from abilities.helpers.threads.circuit_breaker import (
     PAUSE_SECONDS,
     STUCK_CALLS,

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from abilities import Abilities, Settings, parse_text
 from abilities.cli.main import main
-from abilities.helpers.memory.catching_up import (
+from abilities.helpers.memory.overview import (
     MAX_MEMORY_BYTES,
     Finding,
     Findings,

@@ -3,9 +3,8 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from abilities.helpers.search.fusion import DAMPING, EntryName, fuse, join_rankings
-from abilities.helpers.search.ranking import SCORE_ONE
-from abilities.helpers.search.rankings import RankedEntry, Ranking
+from abilities.helpers.memory.meaning import DAMPING, EntryName, fuse, join_rankings
+from abilities.helpers.search.ranking import SCORE_ONE, RankedEntry, Ranking
 
 NAMES = [f"m{number:02}" for number in range(20)]
 

@@ -23,7 +23,6 @@ from abilities.declarations.memories import (
 )
 from abilities.helpers.store import queries
 from abilities.helpers.store.query import Matches, Query, split_search
-from abilities.helpers.store.sqlite import search_plan
 from tests.support.file_cases import Row
 from tests.support.memory_cases import MEMORY_STORE_ROWS, nest
 from tests.support.refusals import check_refusal
@@ -696,9 +695,11 @@ QUERIES: list[dict[str, Any]] = [
 async def test_queries_agree_with_a_plain_list(
     small: int, sort_by: str, roots: Settings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(search_plan, "_SCAN_LIMIT", small)
+    monkeypatch.setattr("abilities.helpers.store.sqlite.search._SCAN_LIMIT", small)
     if small == 1_000:  # only where others have memories too
-        monkeypatch.setattr(search_plan, "_is_only_namespace", lambda *_: False)
+        monkeypatch.setattr(
+            "abilities.helpers.store.sqlite.search._is_only_namespace", lambda *_: False
+        )
     strategies: set[str] = set()
     select = queries._select
 

@@ -11,12 +11,12 @@ import pytest
 from rich.console import Console
 
 from abilities import Abilities, AbilityError, Settings, parse_text, render
-from abilities.cli.page import AnsweredCall
 from abilities.cli.printing import print_answer
+from abilities.cli.records import AnsweredCall
 from abilities.helpers.files.reader import FileReader
 from abilities.helpers.memory import notes
 from abilities.helpers.search.passages import MAX_PART_CHARS, split_sections
-from abilities.server.metrics import CallMetrics
+from abilities.server.telemetry import CallMetrics
 from tests.support.detail_cases import check_schema
 from tests.support.stores import tamper
 

@@ -17,11 +17,9 @@ from abilities.helpers.memory.recalling import RecallResult, check_cursors, pars
 from abilities.helpers.memory.targets import Target
 from abilities.helpers.reply.formats import Format
 from abilities.helpers.search.passages import split_sections
-from abilities.helpers.search.ranking import SCORE_ONE
-from abilities.helpers.search.rankings import RankedEntry, Ranking
+from abilities.helpers.search.ranking import SCORE_ONE, RankedEntry, Ranking
 from abilities.helpers.store.model import Row, StoredMemory
-from abilities.helpers.text.pieces import Piece
-from abilities.helpers.text.ranges import WHOLE
+from abilities.helpers.text.pieces import WHOLE, Piece
 from tests.support.tier import size
 
 many = hypothesis_settings(

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from abilities.helpers.search.rankings import Ranking
+from abilities.helpers.search.ranking import Ranking
 from abilities.helpers.search.recall import Filters, NoteTerms, RecallRequest
 from abilities.helpers.search.terms import Language, split_question, weigh_text
 from tests.support.exhaustive_recall import Expected, rank_exhaustively

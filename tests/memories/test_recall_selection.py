@@ -7,11 +7,15 @@ import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
-from abilities.helpers.search import best, postings
-from abilities.helpers.search.best import Selected
-from abilities.helpers.search.lanes import LaneFilter, spread_weights
+from abilities.helpers.search import postings, selection
 from abilities.helpers.search.ranking import compute_idf, compute_score, compute_weight
-from abilities.helpers.search.selection import BlockPostings, select_best
+from abilities.helpers.search.selection import (
+    BlockPostings,
+    LaneFilter,
+    Selected,
+    select_best,
+    spread_weights,
+)
 from tests.support.recall_index import unpack
 
 at_any_speed = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
@@ -117,7 +121,7 @@ def select_plainly(
     )
     if len(ranked) > most:
         _, last = ranked[most - 1]
-        ranked = [one for one in ranked if one[1] >= last][: most + best.MOST_TIED]
+        ranked = [one for one in ranked if one[1] >= last][: most + selection.MOST_TIED]
 
     return ranked
 
@@ -155,7 +159,7 @@ def test_ties_with_the_last_are_bounded_and_the_lowest_numbers_stay() -> None:
 
     selected = select_best(blocks, [700])
 
-    assert [doc for doc, _ in selected] == list(range(256 + best.MOST_TIED))
+    assert [doc for doc, _ in selected] == list(range(256 + selection.MOST_TIED))
 
 
 def test_a_weight_grows_with_the_count_and_falls_with_the_length() -> None:
@@ -189,6 +193,6 @@ def test_ties_are_kept_whatever_scores_come_later(rows: list[list[tuple[int, int
         blocks.append(BlockPostings(block, {place: held for place, held in docs.items() if held}))
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(best, "MOST_TIED", 3)
+        patch.setattr(selection, "MOST_TIED", 3)
         selected = select_best(blocks, [700, 700], 2)
         assert selected == select_plainly(blocks, [700, 700], 2, None)

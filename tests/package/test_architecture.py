@@ -10,7 +10,7 @@ from typing import get_args
 import pytest
 
 import abilities
-from abilities.declarations.reasons import FAULTS, Reason
+from abilities.declarations.refusals import FAULTS, Reason
 from tests.support.sources import Module, list_modules
 
 ALLOWED_IMPORTS: dict[str, tuple[str, ...]] = {
@@ -18,8 +18,14 @@ ALLOWED_IMPORTS: dict[str, tuple[str, ...]] = {
     "helpers.walk": (),
     "helpers.durable": (),
     "helpers.threads": ("declarations",),
-    "helpers.embedder": ("declarations", "helpers.threads"),
-    "helpers.tokens": ("declarations", "helpers.durable"),
+    "helpers.embedder": (
+        "declarations",
+        "helpers.threads",
+    ),
+    "helpers.tokens": (
+        "declarations",
+        "helpers.durable",
+    ),
     "helpers.text": ("declarations",),
     "helpers.search": (),
     "helpers.files": (
@@ -27,8 +33,16 @@ ALLOWED_IMPORTS: dict[str, tuple[str, ...]] = {
         "helpers.text",
         "helpers.threads",
     ),
-    "helpers.reply": ("declarations", "helpers.text"),
-    "helpers.store": ("declarations", "helpers.durable", "helpers.search", "helpers.walk"),
+    "helpers.reply": (
+        "declarations",
+        "helpers.text",
+    ),
+    "helpers.store": (
+        "declarations",
+        "helpers.durable",
+        "helpers.search",
+        "helpers.walk",
+    ),
     "helpers.store.sqlite": (
         "declarations",
         "helpers.durable",
@@ -56,8 +70,8 @@ ALLOWED_IMPORTS: dict[str, tuple[str, ...]] = {
         "helpers.search",
         "helpers.store",
         "helpers.text",
-        "helpers.walk",
         "helpers.threads",
+        "helpers.walk",
     ),
     "helpers.batch": (
         "declarations",
@@ -69,65 +83,75 @@ ALLOWED_IMPORTS: dict[str, tuple[str, ...]] = {
         "helpers.text",
         "helpers.walk",
     ),
-    "helpers.transfer": ("declarations", "helpers.durable", "helpers.store"),
+    "helpers.transfer": (
+        "declarations",
+        "helpers.durable",
+        "helpers.store",
+    ),
     "errors": ("declarations",),
-    "definition": ("declarations", "helpers.files", "helpers.memory", "helpers.reply"),
+    "definition": (
+        "declarations",
+        "helpers.files",
+        "helpers.memory",
+        "helpers.reply",
+    ),
     "registry": (
         "declarations",
         "definition",
         "errors",
         "helpers.reply",
         "helpers.threads",
-        "validation",
+        "schemas",
     ),
-    "validation": ("declarations", "schemas"),
-    "decorator": ("declarations", "definition", "validation"),
-    "embedders": ("helpers.embedder", "helpers.memory"),
-    "plugins": ("declarations", "definition", "registry", "schemas"),
-    "schemas": ("declarations", "definition"),
-    "origins": ("declarations",),
-    "setting_errors": ("declarations", "origins"),
-    "setting_names": (),
-    "store_settings": (
-        "helpers.search",
-        "helpers.store",
-        "helpers.store.opening",
-        "setting_errors",
+    "schemas": (
+        "declarations",
+        "definition",
+    ),
+    "decorator": (
+        "declarations",
+        "definition",
+        "schemas",
+    ),
+    "plugins": (
+        "declarations",
+        "definition",
+        "helpers.embedder",
+        "helpers.memory",
+        "registry",
+        "schemas",
     ),
     "settings": (
         "declarations",
         "helpers.files",
         "helpers.memory",
+        "helpers.search",
+        "helpers.store",
         "helpers.store.opening",
         "helpers.tokens",
-        "origins",
-        "setting_names",
-        "store_settings",
     ),
     "builtin": (
         "declarations",
         "definition",
-        "helpers.files",
         "helpers.batch",
+        "helpers.files",
         "helpers.memory",
         "helpers.reply",
         "helpers.store",
         "helpers.text",
         "helpers.walk",
-        "validation",
+        "schemas",
     ),
-    "offer": ("builtin", "definition", "plugins", "registry", "settings"),
     "application": (
+        "builtin",
         "declarations",
         "definition",
-        "embedders",
         "helpers.embedder",
         "helpers.files",
         "helpers.memory",
         "helpers.store",
         "helpers.store.opening",
         "helpers.threads",
-        "offer",
+        "plugins",
         "registry",
         "settings",
     ),
@@ -142,32 +166,21 @@ ALLOWED_IMPORTS: dict[str, tuple[str, ...]] = {
         "registry",
         "settings",
     ),
-    "extras": (),
-    "instructions": (),
     "prompts": (
         "application",
         "declarations",
-        "helpers.memory",
-        "registry",
-        "validation",
-    ),
-    "completion": (
-        "application",
-        "declarations",
         "helpers.files",
+        "helpers.memory",
         "helpers.store",
-        "prompts",
         "registry",
+        "schemas",
     ),
     "adapters": (
         "application",
-        "completion",
         "declarations",
         "definition",
         "errors",
-        "extras",
         "helpers.threads",
-        "instructions",
         "prompts",
         "registry",
         "schemas",
@@ -177,14 +190,12 @@ ALLOWED_IMPORTS: dict[str, tuple[str, ...]] = {
         "adapters",
         "declarations",
         "errors",
-        "extras",
     ),
     "adapters.langgraph_store": (
         "adapters",
         "declarations",
         "definition",
         "errors",
-        "extras",
         "helpers.memory",
         "helpers.search",
         "helpers.store",
@@ -204,11 +215,10 @@ ALLOWED_IMPORTS: dict[str, tuple[str, ...]] = {
         "adapters",
         "application",
         "builtin",
-        "completion",
         "declarations",
         "definition",
+        "errors",
         "explorer",
-        "extras",
         "helpers.reply",
         "helpers.threads",
         "helpers.tokens",
@@ -217,7 +227,11 @@ ALLOWED_IMPORTS: dict[str, tuple[str, ...]] = {
         "schemas",
         "settings",
     ),
-    "clients": ("declarations", "helpers.durable", "settings"),
+    "clients": (
+        "declarations",
+        "helpers.durable",
+        "settings",
+    ),
     "cli": (
         "adapters",
         "application",
@@ -225,8 +239,7 @@ ALLOWED_IMPORTS: dict[str, tuple[str, ...]] = {
         "clients",
         "declarations",
         "definition",
-        "embedders",
-        "extras",
+        "errors",
         "helpers.embedder",
         "helpers.files",
         "helpers.memory",
@@ -237,14 +250,11 @@ ALLOWED_IMPORTS: dict[str, tuple[str, ...]] = {
         "helpers.tokens",
         "helpers.transfer",
         "helpers.walk",
-        "instructions",
-        "offer",
-        "origins",
+        "plugins",
         "prompts",
         "registry",
         "schemas",
         "server",
-        "setting_errors",
         "settings",
     ),
     "__main__": ("cli",),
@@ -422,8 +432,7 @@ def test_memory_is_reached_through_its_helper_alone() -> None:
             store_users.add(module.name)
 
     assert helper_users == {
-        "abilities.adapters.langgraph_store.batches",
-        "abilities.adapters.langgraph_store.reading",
+        "abilities.adapters.langgraph_store.store",
         "abilities.adapters.langgraph_store.searching",
         "abilities.application",
         "abilities.builtin.memory_read_bulk",
@@ -431,25 +440,23 @@ def test_memory_is_reached_through_its_helper_alone() -> None:
         "abilities.explorer.views",
         "abilities.helpers.batch.items",
         "abilities.helpers.batch.memories",
-        "abilities.helpers.memory.catching_up",
         "abilities.helpers.memory.overview",
     }
     assert store_users == {
         "abilities.adapters.langgraph_store.items",  # reads what a memory says of its item
-        "abilities.adapters.langgraph_store.reading",  # tells items from damaged memories
-        "abilities.adapters.langgraph_store.searching",  # says what to query
+        "abilities.adapters.langgraph_store.searching",  # tells items from damaged memories
+        # says what to query
         "abilities.application",  # hands the store on
         "abilities.settings",  # asks what lies beside it
-        "abilities.store_settings",  # checks its URL
+        # checks its URL
         "abilities.cli.backups",  # copies it
         "abilities.cli.errors",  # says what is wrong with a copy
-        "abilities.cli.mending",  # tells a store by its beginning
-        "abilities.cli.session",  # opens it for the commands that look after it
+        "abilities.cli.session",  # tells a store by its beginning
+        # opens it for the commands that look after it
         "abilities.cli.completion",  # looks whether it may be read for keys
         "abilities.cli.store",  # looks after the store
-        "abilities.cli.repair",
         "abilities.cli.store_checks",  # asks it whether it answers
-        "abilities.completion",  # tells keys from damaged memories
+        "abilities.prompts",  # tells keys from damaged memories
         "abilities.builtin.memories",  # says what to query
         "abilities.builtin.remember",  # says what to change
     }

@@ -16,8 +16,8 @@ import pytest
 from mcp import Client, StdioServerParameters
 from mcp.client.stdio import stdio_client
 
-from abilities.builtin.catalog import BUILT_IN
-from abilities.instructions import build_instructions
+from abilities.prompts import build_instructions
+from tests.support.catalog import BUILT_IN
 from tests.support.sources import ROOT
 from tools import bundles
 from tools.llms import describe_page, write_llms

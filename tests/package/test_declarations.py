@@ -6,7 +6,7 @@ import pytest
 
 from abilities import Settings, schemas
 from abilities.adapters.langchain import load_tools
-from abilities.builtin.catalog import BUILT_IN
+from tests.support.catalog import BUILT_IN
 from tests.support.sources import ROOT
 
 SCHEMAS = ROOT / "declarations" / "schemas"

@@ -6,7 +6,7 @@ import tomllib
 import pytest
 
 from abilities import Settings
-from abilities.cli import secret_checks
+from abilities.cli import doctor
 from abilities.helpers.files.secret_search import SearchLimits
 from tests.surfaces.test_cli import run
 
@@ -21,7 +21,7 @@ KEY_BLOCK = "\n".join(
 
 def find_exposed(settings: Settings, **limits: int) -> dict[str, str]:
     """Return the states of what `doctor --secrets` says, by its words."""
-    diagnoses = list(secret_checks.check_secrets(settings, SearchLimits(**limits)))
+    diagnoses = list(doctor.check_secrets(settings, SearchLimits(**limits)))
 
     assert not any("CANARY" in part for diagnosis in diagnoses for part in diagnosis)
     return {diagnosis.words: diagnosis.state for diagnosis in diagnoses}
@@ -78,7 +78,7 @@ def test_what_doctor_advises_refuses_the_file(sound: Settings) -> None:
         path.parent.mkdir(exist_ok=True)
         path.write_text("x")
 
-    diagnoses = list(secret_checks.check_secrets(sound))
+    diagnoses = list(doctor.check_secrets(sound))
     advice = [tomllib.loads(d.mend.split(": ", 1)[1])["deny"] for d in diagnoses if d.mend]
     names = tuple(name for names in advice for name in names)
     denies = Settings(deny=names).policy.deny.denies
@@ -107,7 +107,7 @@ def test_a_search_for_secrets_is_bounded_and_says_so(
 
 
 def test_only_so_many_files_are_shown(sound: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(secret_checks, "MAX_SHOWN", 2)
+    monkeypatch.setattr(doctor, "MAX_SHOWN", 2)
     for number in range(4):
         (sound.workspace_dir / f"token-{number}.log").write_text("x")
 

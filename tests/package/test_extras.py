@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from abilities import Settings
-from abilities.extras import EXTRAS, is_installed
+from abilities.errors import EXTRAS, is_installed
 from tests.support.serving import serving
 from tests.support.sources import ROOT
 from tests.support.surfaces import environment

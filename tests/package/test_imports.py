@@ -33,13 +33,12 @@ OPTIONAL = {
 """Libraries of a surface, a store or a format that the commands below do not use."""
 
 MODELS = {
-    "abilities.builtin.catalog",
+    "abilities.builtin.index",
     "abilities.declarations.bulk_read_memory",
     "abilities.declarations.file_list",
     "abilities.declarations.kv_memory",
     "abilities.declarations.memories",
     "abilities.declarations.memory_history",
-    "abilities.declarations.memory_list",
     "abilities.declarations.memory_read_bulk",
     "abilities.declarations.read",
     "abilities.declarations.recall",

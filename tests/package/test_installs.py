@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from abilities.extras import FRAMEWORKS
+from abilities.errors import FRAMEWORKS
 from tools.installs import PAGES, list_commands, list_imports
 
 MODULES = {

@@ -12,10 +12,10 @@ from mcp import Client
 from pydantic import Field
 
 from abilities import Abilities, Ability, AbilityError, Context, Refused, Settings, ability
-from abilities.adapters.functions import load_functions
+from abilities.adapters.host import load_functions
 from abilities.adapters.langchain import load_tools
 from abilities.adapters.mcp import create_server
-from abilities.builtin.profiles import NEED_HISTORY
+from abilities.builtin.index import NEED_HISTORY
 from abilities.helpers.store.protocol import MemoryStore
 from abilities.schemas import build_input_schema, build_output_schema
 from abilities.server.app import create_app

@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from abilities.builtin.catalog import BUILT_IN
 from tests.package.test_publishing import list_licenses
+from tests.support.catalog import BUILT_IN
 from tests.support.sources import ROOT, list_modules, list_sources
 
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())

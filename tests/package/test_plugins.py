@@ -18,11 +18,11 @@ import pytest
 from abilities import Abilities, AbilityError, AbilityRegistry, Settings
 from abilities.adapters.langchain import load_tools
 from abilities.adapters.mcp import create_server
-from abilities.builtin.catalog import BUILT_IN
+from abilities.application import build_registry
 from abilities.helpers.threads import loops
 from abilities.helpers.threads.loops import DaemonExecutor
-from abilities.offer import build_registry
 from abilities.server.app import create_app
+from tests.support.catalog import BUILT_IN
 from tests.support.plugins import TAME, install, read_through_the_context, write_distribution
 from tests.support.surfaces import SURFACES, environment
 from tests.support.waiting import wait_until

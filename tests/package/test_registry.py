@@ -11,16 +11,15 @@ import pytest
 from pydantic import Field
 
 from abilities import Abilities, Ability, AbilityError, AbilityRegistry, Settings, ability, render
-from abilities.builtin.catalog import BUILT_IN
+from abilities.application import build_offer, build_registry
 from abilities.builtin.index import list_built_in
-from abilities.declarations.faults import Refused
 from abilities.declarations.fields import Arguments, Integer
 from abilities.declarations.memories import StoreMemoryInput
-from abilities.declarations.model import Model
-from abilities.declarations.values import JsonObject
+from abilities.declarations.refusals import Refused
+from abilities.declarations.values import JsonObject, Model
 from abilities.definition import Context, LazyAbility
-from abilities.offer import build_offer, build_registry
-from abilities.validation import validate_arguments
+from abilities.schemas import validate_arguments
+from tests.support.catalog import BUILT_IN
 from tests.support.surfaces import SURFACES
 
 NAMES = [built_in.name for built_in in BUILT_IN]

@@ -9,7 +9,7 @@ from pydantic import ValidationError
 from abilities import Abilities, Settings
 from abilities.adapters.langchain import load_tools
 from abilities.helpers.files.secret_names import list_denied
-from abilities.origins import list_unknown_variables
+from abilities.settings import list_unknown_variables
 
 
 def test_defaults_are_the_current_directory_and_the_home(

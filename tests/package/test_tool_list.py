@@ -8,10 +8,10 @@ import pytest
 
 from abilities import Ability, Settings, schemas
 from abilities.adapters.tools import describe_tool
-from abilities.builtin.catalog import BUILT_IN
 from abilities.builtin.read import read
 from abilities.declarations.read import ITEM_SCHEMA, ITEMS, Kind
 from abilities.helpers.files.confinement import SKIPPED_FOLDERS
+from tests.support.catalog import BUILT_IN
 from tests.support.piped import open_piped
 
 SPECIFIED = tuple(ability.name for ability in BUILT_IN[:10])

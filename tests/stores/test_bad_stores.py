@@ -12,8 +12,7 @@ from typing import Any, cast
 import pytest
 
 from abilities import Settings
-from abilities.declarations.faults import Fault
-from abilities.declarations.reasons import Reason
+from abilities.declarations.refusals import Fault, Reason
 from abilities.helpers.store.sqlite import file
 from tests.stores.behaviours import NAMESPACE, put
 from tests.support.permissions import let_others_enter

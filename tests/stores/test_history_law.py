@@ -10,7 +10,7 @@ from unittest.mock import patch
 
 import pytest
 
-from abilities.declarations.faults import Refused
+from abilities.declarations.refusals import Refused
 from abilities.helpers.store import store as store_module
 from abilities.helpers.store.opening import open_store
 from abilities.helpers.store.protocol import ServableStore

@@ -15,12 +15,11 @@ from typing import Any, NamedTuple
 import pytest
 
 from abilities.helpers.store.names import make_id, make_key
-from abilities.helpers.transfer import streams
+from abilities.helpers.transfer import sources
 from abilities.helpers.transfer.adjustment import adjust
 from abilities.helpers.transfer.export_lines import HEADING, format_line
-from abilities.helpers.transfer.foreign import ForeignMemory
-from abilities.helpers.transfer.importing import ImportOptions, import_memories
-from abilities.helpers.transfer.opening import open_source
+from abilities.helpers.transfer.importing import ImportOptions, import_memories, open_source
+from abilities.helpers.transfer.sources import ForeignMemory
 from tests.support.kv_memory import (
     MADE,
     KvLink,
@@ -778,8 +777,8 @@ def test_what_is_no_source_is_refused_in_a_sentence(file: Path, file_place: File
 def test_lines_that_are_no_memories_are_reported_and_the_rest_is_imported(
     file: Path, file_place: FilePlace, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(streams, "MAX_LINE", 2_000)
-    monkeypatch.setattr(streams, "CHUNK", 500)
+    monkeypatch.setattr(sources, "MAX_LINE", 2_000)
+    monkeypatch.setattr(sources, "CHUNK", 500)
     report = file_place.folder / "report.jsonl"
     wrong: list[dict[str, Any]] = [
         {"content": ""},

@@ -7,8 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from abilities.helpers.transfer.importing import ImportOptions, import_memories
-from abilities.helpers.transfer.opening import open_source
+from abilities.helpers.transfer.importing import ImportOptions, import_memories, open_source
 from tests.stores.test_stores import open_store
 from tests.support.measurements import reached
 from tests.support.tier import size

@@ -20,8 +20,8 @@ from abilities.helpers.store import migration
 from abilities.helpers.store.changes import Change
 from abilities.helpers.store.postgres import pool
 from abilities.helpers.store.postgres import schema as postgres_schema
-from abilities.helpers.store.sqlite import migration as sqlite_migration
-from abilities.helpers.store.sqlite import reader, thread
+from abilities.helpers.store.sqlite import schema as sqlite_migration
+from abilities.helpers.store.sqlite import threads
 from abilities.helpers.store.transaction import Transaction
 from tests.stores.behaviours.steps import NAMESPACE, TIME, put
 from tests.stores.test_stores import find_reason
@@ -42,7 +42,7 @@ from functools import partial
 from abilities.helpers.store import migration
 from abilities.helpers.store.opening import open_store
 from abilities.helpers.store.sqlite import copying
-from abilities.helpers.store.sqlite import migration as sqlite_migration
+from abilities.helpers.store.sqlite import schema as sqlite_migration
 from tests.support import made_up_migration
 made_up_migration.announce()
 url, pages, *words = sys.argv[1:]
@@ -319,8 +319,8 @@ def hold_lock(place: StorePlace) -> Iterator[None]:
 async def test_a_call_does_not_wait_for_the_end_of_a_migration(
     filled: StorePlace, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(thread, "WAIT_SECONDS", 0.1)
-    monkeypatch.setattr(reader, "OPEN_SECONDS", 0.1)
+    monkeypatch.setattr(threads, "WAIT_SECONDS", 0.1)
+    monkeypatch.setattr(threads, "OPEN_SECONDS", 0.1)
     monkeypatch.setattr(pool, "WAIT_SECONDS", 2)  # within which the server is reached
     monkeypatch.setattr(pool, "OPEN_SECONDS", 2)
 

@@ -8,7 +8,7 @@ from functools import partial
 import pytest
 
 from abilities import Abilities, Settings, application
-from abilities.declarations.faults import Refused
+from abilities.declarations.refusals import Refused
 from abilities.helpers.store.engine import OPERATOR
 from abilities.helpers.store.past import StoreRules
 from abilities.helpers.store.store import SqlStore

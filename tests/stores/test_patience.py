@@ -15,16 +15,14 @@ from typing_extensions import override
 from abilities.cli import backups
 from abilities.cli import store as commands
 from abilities.cli.main import main
-from abilities.declarations.faults import Refused
-from abilities.declarations.reasons import Reason
+from abilities.declarations.refusals import Reason, Refused
 from abilities.helpers.store.changes import Outcome
 from abilities.helpers.store.model import IncomingMemory
 from abilities.helpers.store.sqlite import file
 from abilities.helpers.store.sqlite.store import SqliteStore
 from abilities.helpers.transfer import patience
 from abilities.helpers.transfer.exporting import ExportOptions, export
-from abilities.helpers.transfer.importing import ImportOptions, import_memories
-from abilities.helpers.transfer.opening import open_source
+from abilities.helpers.transfer.importing import ImportOptions, import_memories, open_source
 
 MEMORIES = 1_200
 

@@ -16,10 +16,9 @@ import psycopg
 import pytest
 
 from abilities import Abilities, Settings
-from abilities.declarations.faults import Refused
-from abilities.declarations.reasons import FAULTS, SHOWN_REASONS, Reason
+from abilities.declarations.refusals import FAULTS, SHOWN_REASONS, Reason, Refused
 from abilities.helpers.store.model import LinkRecord, StoredMemory, hash_values
-from abilities.helpers.store.postgres import pool, schema, write_queue
+from abilities.helpers.store.postgres import pool, schema, server
 from abilities.helpers.store.postgres.errors import translate_postgres_error
 from abilities.helpers.store.postgres.store import PostgresStore
 from abilities.helpers.store.postgres.transaction import lock
@@ -558,7 +557,7 @@ async def test_a_change_that_takes_too_long_fails_alone(url: str) -> None:
 async def test_slow_changes_do_not_share_a_transaction(
     seconds: float, transactions: Sequence[int], url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(write_queue, "BATCH_SECONDS", seconds)
+    monkeypatch.setattr(server, "BATCH_SECONDS", seconds)
 
     async def work(transaction: Transaction) -> str:
         ((number,),) = await transaction.fetch("SELECT CAST(pg_current_xact_id() AS text)")

@@ -9,9 +9,9 @@ from contextlib import asynccontextmanager
 import psycopg
 import pytest
 
-from abilities.declarations.faults import Fault
+from abilities.declarations.refusals import Fault
 from abilities.helpers.store import store as store_module
-from abilities.helpers.store.postgres import engine, pool
+from abilities.helpers.store.postgres import pool
 from abilities.helpers.store.postgres.server import OWN_READS
 from abilities.helpers.store.postgres.store import PostgresStore
 from abilities.helpers.store.query import Query
@@ -196,7 +196,7 @@ async def test_a_change_whose_turn_does_not_come_is_busy_and_never_made(
             begun = asyncio.create_task(find_reason(put(store, "begun")))
             await wait_until(lambda: bool(list_processes(url, WAITING)))
             with monkeypatch.context() as patch:  # the others may take as long as they need
-                patch.setattr(engine, "TURN_SECONDS", 0.5)
+                patch.setattr("abilities.helpers.store.postgres.store.TURN_SECONDS", 0.5)
                 assert await find_reason(put(store, "late")) == "busy"
             assert not begun.done(), "a change that has begun is finished, however long it takes"
 

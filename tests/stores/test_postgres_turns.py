@@ -9,7 +9,6 @@ import pytest
 
 from abilities.helpers.store import model, transaction
 from abilities.helpers.store.model import IncomingMemory, LinkRow, StoredMemory
-from abilities.helpers.store.postgres import engine
 from abilities.helpers.store.postgres import transaction as postgres_transaction
 from abilities.helpers.store.postgres.store import PostgresStore
 from abilities.helpers.store.protocol import IntegrityFinding
@@ -99,7 +98,7 @@ async def test_a_check_is_made_on_a_thread_of_its_own(
         threads.append(threading.get_ident())
         return []
 
-    monkeypatch.setattr(engine, "check_rows", find_thread)
+    monkeypatch.setattr("abilities.helpers.store.postgres.store.check_rows", find_thread)
 
     async with open_store(url) as store:
         await store.engine.loop.run(find_thread)

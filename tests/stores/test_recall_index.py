@@ -11,7 +11,7 @@ import orjson
 import psycopg
 import pytest
 
-from abilities.declarations.faults import Refused
+from abilities.declarations.refusals import Refused
 from abilities.helpers.search import postings
 from abilities.helpers.search.recall import Filters, NoteTerms, RecallRequest
 from abilities.helpers.search.terms import Language, split_question, weigh_terms, weigh_text
@@ -22,8 +22,7 @@ from abilities.helpers.store.postgres.store import PostgresStore
 from abilities.helpers.store.postgres.transaction import PostgresTransaction
 from abilities.helpers.store.protocol import Recalled, ServableStore
 from abilities.helpers.store.query import Query
-from abilities.helpers.store.recall_check import rebuild_index
-from abilities.helpers.store.recall_index import PART_BLOCKS, RecentChange
+from abilities.helpers.store.recall_index import PART_BLOCKS, RecentChange, rebuild_index
 from abilities.helpers.store.transaction import Statement
 from tests.stores.behaviours import NAMESPACE, put
 from tests.stores.behaviours.steps import plan

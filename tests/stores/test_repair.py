@@ -14,7 +14,7 @@ from uuid import uuid4
 import pytest
 
 from abilities import Abilities, AbilityError, Settings
-from abilities.declarations.faults import Refused
+from abilities.declarations.refusals import Refused
 from abilities.helpers.store.changes import Change
 from abilities.helpers.store.model import IncomingMemory, StoredMemory
 from abilities.helpers.store.query import Query

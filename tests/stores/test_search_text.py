@@ -19,10 +19,10 @@ from abilities.helpers.store.query import (
     fold_searchable,
     split_search,
 )
-from abilities.helpers.store.sqlite import search_plan
+from abilities.helpers.store.sqlite import search
 from abilities.helpers.store.sqlite.search import has_terms
 from abilities.helpers.store.sqlite.store import SqliteStore
-from abilities.helpers.store.sqlite.thread import connect
+from abilities.helpers.store.sqlite.threads import connect
 from abilities.helpers.store.sqlite.transaction import run
 
 words = st.text(st.characters(exclude_categories=["Cs"], exclude_characters=' "'), min_size=1)
@@ -120,7 +120,7 @@ def make_row() -> Row:
 async def test_a_search_costs_no_more_if_others_have_many_matches(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(search_plan, "_SCAN_LIMIT", 10)
+    monkeypatch.setattr(search, "_SCAN_LIMIT", 10)
     few, many = [await count_steps(tmp_path / f"{others}.db", others) for others in (100, 1_000)]
 
     assert many <= few + 1

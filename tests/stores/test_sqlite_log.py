@@ -28,7 +28,7 @@ ROUNDS = size("ABILITIES_ROUNDS", quick=1, full=3)
 SERVANT = """
 import asyncio, sys
 from pathlib import Path
-from abilities.declarations.faults import Refused
+from abilities.declarations.refusals import Refused
 from tests.stores.behaviours import NAMESPACE, put
 from abilities.helpers.store.sqlite import log
 from abilities.helpers.store.sqlite.store import SqliteStore

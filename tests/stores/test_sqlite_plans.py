@@ -24,7 +24,7 @@ from abilities.helpers.store.sqlite.file import StoreFile
 from abilities.helpers.store.sqlite.log import StoreConnection
 from abilities.helpers.store.sqlite.repair import repair
 from abilities.helpers.store.sqlite.store import SqliteStore
-from abilities.helpers.store.sqlite.thread import connect
+from abilities.helpers.store.sqlite.threads import connect
 from tests.stores import behaviours
 from tests.stores.behaviours.steps import TIME, plan
 

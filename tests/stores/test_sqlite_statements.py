@@ -13,8 +13,8 @@ from typing import Any
 import pytest
 
 from abilities import Abilities, AbilityError, Settings
-from abilities.declarations.faults import Refused
-from abilities.helpers.memory import writer
+from abilities.declarations.refusals import Refused
+from abilities.helpers.memory import helper
 from abilities.helpers.store.history import MemoryName
 from abilities.helpers.store.sqlite.store import SqliteStore
 from tests.stores.behaviours import NAMESPACE, put
@@ -86,7 +86,7 @@ async def test_who_is_refused_holds_up_nobody(
     name, arguments = REFUSED[case]
     if case == "a clock that was wrong":
         with monkeypatch.context() as patch:
-            patch.setattr(writer, "utc_now", lambda: "2036-01-01T00:00:00.000Z")
+            patch.setattr(helper, "utc_now", lambda: "2036-01-01T00:00:00.000Z")
             await store(app, "k")
         for content in ("Cup.", "Pot.", "Jar."):
             await app.call("store_memory", {"type": "core", "key": "k", "content": content})

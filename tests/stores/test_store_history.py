@@ -23,7 +23,7 @@ from abilities.helpers.store.changes import Change
 from abilities.helpers.store.history import HistoryLimits, MemoryName
 from abilities.helpers.store.model import StoredMemory
 from abilities.helpers.store.past import StoreRules
-from abilities.helpers.store.postgres import engine
+from abilities.helpers.store.postgres.store import CLEANED_TABLES
 from abilities.helpers.store.protocol import ServableStore, WriteResult
 from abilities.helpers.store.query import Query
 from abilities.helpers.store.sqlite.store import SqliteStore
@@ -400,7 +400,7 @@ async def test_nothing_that_a_query_reads_holds_what_was_purged(url: str) -> Non
         rows = connection.execute(
             "SELECT relname FROM pg_stat_user_tables WHERE vacuum_count > 0"
         ).fetchall()
-    assert {table for (table,) in rows} >= set(engine.CLEANED_TABLES)
+    assert {table for (table,) in rows} >= set(CLEANED_TABLES)
 
 
 def find_texts(url: str, texts: Sequence[str]) -> list[tuple[str, str]]:

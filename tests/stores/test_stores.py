@@ -18,16 +18,16 @@ from uuid import UUID, uuid4
 
 import pytest
 
-from abilities.declarations.faults import Fault, Refused
 from abilities.declarations.limits import MAX_ACCESS_COUNT
 from abilities.declarations.memory import Direction
+from abilities.declarations.refusals import Fault, Refused
 from abilities.helpers.store import store as store_module
 from abilities.helpers.store.changes import Change, Kind, create_row, merge_change
 from abilities.helpers.store.model import IncomingMemory, StoredMemory
 from abilities.helpers.store.protocol import ServableStore, WriteResult
 from abilities.helpers.store.query import Query
 from abilities.helpers.store.ranking import SIDES, BestLinks, Side
-from abilities.helpers.store.sqlite import file, reader, search_plan
+from abilities.helpers.store.sqlite import file, search
 from abilities.helpers.store.sqlite.store import SqliteStore
 from abilities.helpers.store.sqlite.transaction import run
 from abilities.helpers.transfer.export_lines import format_line, parse_fields
@@ -69,7 +69,7 @@ async def test_a_store_behaves(
 async def test_the_search_index_finds_what_a_scan_finds(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(search_plan, "_SCAN_LIMIT", 0)
+    monkeypatch.setattr(search, "_SCAN_LIMIT", 0)
     numbers = iter(range(100))
 
     await behaviours.check(
@@ -379,7 +379,7 @@ async def test_a_read_ends_in_time_and_others_go_on_meanwhile(
     file_place: FilePlace, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(store_module, "READ_SECONDS", 5.0)
-    monkeypatch.setattr(reader, "OWN_TURN_SECONDS", 0.2)
+    monkeypatch.setattr("abilities.helpers.store.sqlite.threads.OWN_TURN_SECONDS", 0.2)
 
     def read_for_ever(connection: sqlite3.Connection) -> object:
         return connection.execute(ENDLESS).fetchone()
@@ -408,7 +408,7 @@ async def test_a_read_that_takes_longer_than_its_turn_is_answered_all_the_same(
     file_place: FilePlace, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It takes no new thread and no new descriptor: a process has them since its first read."""
-    monkeypatch.setattr(reader, "TURN_SECONDS", 0.0)
+    monkeypatch.setattr("abilities.helpers.store.sqlite.threads.TURN_SECONDS", 0.0)
     threads: list[str] = []
 
     def read_slowly_at_first(connection: sqlite3.Connection) -> object:

@@ -25,7 +25,7 @@ from abilities.helpers.store.model import IncomingMemory
 from abilities.helpers.store.names import make_key, to_storable
 from abilities.helpers.transfer.adjustment import adjust, adjust_item
 from abilities.helpers.transfer.export_lines import format_line, parse_fields
-from abilities.helpers.transfer.foreign import ForeignLink, ForeignMemory
+from abilities.helpers.transfer.sources import ForeignLink, ForeignMemory
 from benchmarks.generate import generate
 from tests.stores.behaviours import NAMESPACE, put
 from tests.stores.test_imports import entity, relation, write_lines

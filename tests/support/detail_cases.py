@@ -5,7 +5,7 @@ from typing import Any, NamedTuple
 import jsonschema_rs
 
 from abilities import Abilities, Settings, schemas
-from abilities.builtin.catalog import BUILT_IN
+from tests.support.catalog import BUILT_IN
 
 Payload = dict[str, Any]
 

@@ -10,7 +10,7 @@ import os
 from dataclasses import dataclass, field
 from typing import Any
 
-from abilities.declarations.reasons import Reason
+from abilities.declarations.refusals import Reason
 from tests.support.sample_files import EMOJI, FORGED, NAMES, WITH_SECRETS
 
 

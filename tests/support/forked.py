@@ -29,8 +29,8 @@ IMPORTED = (
     "abilities.adapters.mcp",
     "abilities.adapters.stdio",
     "abilities.server.app",
-    "abilities.server.logs",
-    "abilities.server.shutdown",
+    "abilities.server.telemetry",
+    "abilities.server.connections",
     "uvicorn",
     "tests.support.forked",
 )

@@ -14,7 +14,7 @@ import pytest
 
 from abilities import registry
 from abilities.cli import backups
-from abilities.declarations.faults import Refused
+from abilities.declarations.refusals import Refused
 from abilities.helpers.store import changing, saving
 from abilities.helpers.store.changes import Change
 from abilities.helpers.store.history import ChangePage
@@ -27,7 +27,7 @@ from abilities.helpers.store.sqlite.copying import Progress
 from abilities.helpers.store.sqlite.search import add_text
 from abilities.helpers.store.sqlite.store import SqliteStore
 from abilities.helpers.store.transaction import Transaction
-from abilities.validation import validate_arguments
+from abilities.schemas import validate_arguments
 
 Offense = Callable[[pytest.MonkeyPatch], None]
 

@@ -20,8 +20,8 @@ from click.testing import CliRunner, Result
 from abilities import Abilities, Settings
 from abilities.cli.main import main
 from abilities.declarations.values import JsonObject
-from abilities.helpers.memory import helper, writer
-from abilities.helpers.store.sqlite import search_plan
+from abilities.helpers.memory import helper
+from abilities.helpers.store.sqlite import search
 from tests.support.law_model import Moment
 from tests.support.surfaces import environment
 
@@ -105,8 +105,8 @@ class LocalApplication:
     def call(self, wave: Wave) -> list[JsonObject]:
         """Return the payloads of the replies."""
         with (
-            patch.object(writer, "utc_now", lambda: _moment.get().now),
-            patch.object(writer, "uuid4", lambda: next(_ids.get())),
+            patch.object(helper, "utc_now", lambda: _moment.get().now),
+            patch.object(helper, "uuid4", lambda: next(_ids.get())),
             patch.object(helper.MemoryHelper, "today", _TODAY),
         ):
             return self._runner.get_loop().run_until_complete(self._reply_to_all(wave))
@@ -258,5 +258,5 @@ def serve(requests: BinaryIO, answers: BinaryIO) -> None:
 
 
 if __name__ == "__main__":
-    search_plan._SCAN_LIMIT = 0  # stores as small as these would never ask their search index
+    search._SCAN_LIMIT = 0  # stores as small as these would never ask their search index
     serve(sys.stdin.buffer, sys.stdout.buffer)

@@ -2,7 +2,7 @@
 
 from typing import NamedTuple, get_args
 
-from abilities.declarations.reasons import Code
+from abilities.declarations.refusals import Code
 from abilities.declarations.values import JsonObject
 from tests.support.law_model import Moment
 from tests.support.law_places import Call, Place

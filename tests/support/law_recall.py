@@ -18,7 +18,7 @@ from abilities.helpers.memory.recall_answers import (
 )
 from abilities.helpers.memory.recalling import hash_ranking
 from abilities.helpers.reply.envelope import MAX_ITEMS_BYTES
-from abilities.helpers.search.rankings import RankedEntry, Ranking
+from abilities.helpers.search.ranking import RankedEntry, Ranking
 from abilities.helpers.search.recall import Filters, RecallRequest
 from abilities.helpers.search.terms import Language, split_question
 from tests.support.exhaustive_recall import rank_exhaustively

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from abilities.declarations.reasons import Reason
+from abilities.declarations.refusals import Reason
 from tests.support.file_cases import Row, refused
 
 UNKNOWN = "00000000-0000-4000-8000-000000000000"

@@ -5,8 +5,7 @@ from itertools import cycle
 from typing import Any, NamedTuple
 
 from abilities import Abilities
-from abilities.declarations.faults import Fault
-from abilities.declarations.reasons import Reason
+from abilities.declarations.refusals import Fault, Reason
 
 FAILURES_PER_BATCH = 11
 """Different failures of one batch; the first of them is asked for twice."""

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 from uuid import UUID
 
-from abilities.declarations.faults import Refused
+from abilities.declarations.refusals import Refused
 from abilities.declarations.values import JsonObject
 from abilities.helpers.store.changes import Change
 from abilities.helpers.store.history import MemoryName
@@ -14,8 +14,7 @@ from abilities.helpers.store.model import LinkRow, Row, StoredMemory, dump_sorte
 from abilities.helpers.store.protocol import ServableStore, WriteResult
 from abilities.helpers.store.query import MemoryLine
 from abilities.helpers.transfer.exporting import ExportOptions, export
-from abilities.helpers.transfer.importing import ImportOptions, import_memories
-from abilities.helpers.transfer.opening import open_source
+from abilities.helpers.transfer.importing import ImportOptions, import_memories, open_source
 from tests.support.past_followers import NAMESPACE, Follower, read_all
 from tests.support.past_model import Event, PastModel, State
 from tests.support.past_steps import Step, Wish

@@ -11,10 +11,9 @@ import orjson
 
 from abilities import Abilities, Ability, AbilityRegistry, Settings
 from abilities.adapters.stdio import serve_pipes
-from abilities.application import Resources
-from abilities.builtin.catalog import BUILT_IN
+from abilities.application import Offer, Resources
 from abilities.helpers.store.opening import open_store
-from abilities.offer import Offer
+from tests.support.catalog import BUILT_IN
 
 GIVE_UP_SECONDS = 60.0
 """Only a test that fails waits as long."""

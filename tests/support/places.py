@@ -19,9 +19,9 @@ from click.testing import CliRunner, Result
 from typing_extensions import override
 
 from abilities.cli.main import main
-from abilities.declarations.faults import Refused
+from abilities.declarations.refusals import Refused
+from abilities.helpers.store.mending import RepairReport
 from abilities.helpers.store.opening import open_store, repair_store
-from abilities.helpers.store.originals import RepairReport
 from abilities.helpers.store.postgres.store import PostgresStore
 from abilities.helpers.store.protocol import ServableStore
 from abilities.helpers.store.sqlite.store import SqliteStore

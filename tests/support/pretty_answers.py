@@ -3,7 +3,7 @@
 from typing import Any
 
 from abilities import Abilities, AbilityError, Settings
-from abilities.cli.page import AnsweredCall
+from abilities.cli.records import AnsweredCall
 
 Arguments = dict[str, Any]
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
 from abilities.helpers.search import postings
-from abilities.helpers.search.rankings import Ranking
+from abilities.helpers.search.ranking import Ranking
 from abilities.helpers.search.recall import (
     Conversation,
     FetchBlocks,

@@ -2,8 +2,7 @@
 
 from typing import Any
 
-from abilities.declarations.faults import Fault
-from abilities.declarations.reasons import FAULTS, SHOWN_REASONS
+from abilities.declarations.refusals import FAULTS, SHOWN_REASONS, Fault
 from tests.support.file_cases import Row, Wrong
 
 RULED = {

@@ -20,7 +20,7 @@ from mcp.client.stdio import get_default_environment
 
 from abilities import Abilities, Settings
 from abilities.server.app import create_app
-from abilities.server.shutdown import GracefulServer
+from abilities.server.connections import GracefulServer
 from tests.support.forked import COMMAND_LINE, Forked
 from tests.support.surfaces import environment
 

@@ -7,8 +7,8 @@ from typing import get_args
 
 import pytest
 
-from abilities.declarations.faults import Refused
 from abilities.declarations.memory import Direction
+from abilities.declarations.refusals import Refused
 from abilities.helpers.store import ranking
 from abilities.helpers.store.protocol import ServableStore
 from abilities.helpers.walk import WalkLimits

@@ -23,12 +23,12 @@ from abilities import Abilities, AbilityError, Settings, parse_text, render
 from abilities.adapters.http import get_status
 from abilities.adapters.langchain import load_tools
 from abilities.adapters.mcp import create_server
-from abilities.builtin.catalog import BUILT_IN
 from abilities.cli.main import main
-from abilities.declarations.faults import Fault
+from abilities.declarations.refusals import Fault
 from abilities.helpers.reply.formats import Format
 from abilities.server.app import create_app
-from abilities.server.bodies import MAX_BODY
+from abilities.server.guard import MAX_BODY
+from tests.support.catalog import BUILT_IN
 
 Call = Callable[..., Awaitable[dict[str, Any]]]
 Through = Callable[[Settings], Call]

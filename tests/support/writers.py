@@ -8,7 +8,7 @@ import json
 import time
 from collections.abc import Awaitable, Callable
 
-from abilities.declarations.faults import Refused
+from abilities.declarations.refusals import Refused
 from abilities.helpers.store.model import StoredMemory
 from abilities.helpers.store.opening import open_store
 from abilities.helpers.store.protocol import ServableStore

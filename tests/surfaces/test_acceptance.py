@@ -8,11 +8,10 @@ import pytest
 
 from abilities import Settings
 from abilities.cli.main import main
-from abilities.declarations.faults import Fault
 from abilities.declarations.file_read_bulk import FileReadBulkAnswer
 from abilities.declarations.memory_read_bulk import MemoryReadBulkAnswer
-from abilities.declarations.reasons import FAULTS, Reason
 from abilities.declarations.records import ReplyOf
+from abilities.declarations.refusals import FAULTS, Fault, Reason
 from tests.support.file_cases import ROWS, Ok, Row, Wrong
 from tests.support.measurements import reached
 from tests.support.refusals import check_refusal, check_wrong_item

@@ -14,9 +14,9 @@ import pytest
 from click.testing import CliRunner, Result
 
 from abilities import Settings, parse_text, plugins
-from abilities.builtin.catalog import BUILT_IN
 from abilities.cli.main import main
 from abilities.helpers.store.sqlite.store import SqliteStore
+from tests.support.catalog import BUILT_IN
 from tests.support.surfaces import environment
 
 

@@ -8,11 +8,11 @@ import pytest
 from rich.console import Console
 
 from abilities import Abilities, Settings, render
-from abilities.builtin.catalog import BUILT_IN
-from abilities.cli.page import AnsweredCall
 from abilities.cli.printing import print_answer
+from abilities.cli.records import AnsweredCall
 from abilities.server.app import create_app
-from abilities.server.metrics import CallMetrics
+from abilities.server.telemetry import CallMetrics
+from tests.support.catalog import BUILT_IN
 from tests.support.detail_cases import CASES, Case, check_schema, fill, without_changing_values
 from tests.support.file_cases import ROWS, Row
 from tests.support.sample_files import SampleFiles

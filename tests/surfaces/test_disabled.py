@@ -11,7 +11,7 @@ from abilities import Abilities, AbilityError, Settings
 from abilities.adapters.langchain import load_tools
 from abilities.adapters.mcp import create_server
 from abilities.cli.main import main
-from abilities.declarations.faults import Fault
+from abilities.declarations.refusals import Fault
 from abilities.server.app import create_app
 from tests.support.surfaces import SURFACES, environment
 

@@ -16,9 +16,7 @@ from abilities import Abilities, Settings
 from abilities.adapters import http as adapter
 from abilities.server.app import create_app
 from abilities.server.callers import Callers
-from abilities.server.connections import Connections
-from abilities.server.http_connection import HttpConnection
-from abilities.server.shutdown import GracefulServer
+from abilities.server.connections import Connections, GracefulServer, HttpConnection
 
 REQUEST: dict[str, Any] = {
     "type": "http",

@@ -6,7 +6,7 @@ import httpx
 import pytest
 
 from abilities import Abilities, Settings
-from abilities.declarations.faults import Fault
+from abilities.declarations.refusals import Fault
 from abilities.explorer.pages import PAGES
 from abilities.helpers.tokens import TokenFile
 from abilities.registry import AbilityRegistry

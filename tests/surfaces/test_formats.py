@@ -9,7 +9,6 @@ from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 
 from abilities import Abilities, Settings, parse_text, render
-from abilities.builtin.catalog import BUILT_IN
 from abilities.declarations.fields import OutputFormat
 from abilities.declarations.values import JsonObject
 from abilities.helpers.batch.items import ItemOffer, Leaf
@@ -17,6 +16,7 @@ from abilities.helpers.batch.sharing import fill_reply
 from abilities.helpers.reply.budget import Bound, Counting
 from abilities.helpers.reply.envelope import BulkRequest, FoundItem
 from abilities.helpers.text.pieces import Piece
+from tests.support.catalog import BUILT_IN
 from tests.support.surfaces import FORMATTED, SURFACES, python
 from tests.support.tier import size
 

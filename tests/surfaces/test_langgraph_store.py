@@ -29,11 +29,11 @@ from langgraph.store.memory import InMemoryStore
 
 from abilities import Abilities, AbilityError, Settings
 from abilities.adapters.langgraph_store import AbilitiesStore
-from abilities.adapters.langgraph_store.filters import passes
-from abilities.adapters.langgraph_store.names import ItemName, find_tag, parse_memory_key
+from abilities.adapters.langgraph_store.items import ItemName, find_tag, parse_memory_key
+from abilities.adapters.langgraph_store.searching import passes
 from abilities.declarations.limits import MAX_LONG_CONTENT_CHARS
 from abilities.declarations.memory import is_key
-from abilities.helpers.store.sqlite.engine import SqliteEngine
+from abilities.helpers.store.sqlite.store import SqliteEngine
 from tests.support import postgres
 from tests.support.tier import size
 from tests.support.trips import count_trips

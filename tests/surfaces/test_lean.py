@@ -9,9 +9,8 @@ from mcp import Client
 
 from abilities import Abilities, Settings, schemas
 from abilities.adapters.mcp import create_server
-from abilities.builtin.index import NAMES, load_built_in
-from abilities.builtin.profiles import PROFILES
-from abilities.declarations.reasons import FAULTS
+from abilities.builtin.index import NAMES, PROFILES, load_built_in
+from abilities.declarations.refusals import FAULTS
 from tests.support.surfaces import read_tool_result
 
 Payload = dict[str, Any]

@@ -14,12 +14,12 @@ from click.testing import CliRunner
 
 from abilities import Abilities, Settings
 from abilities.cli.main import main
-from abilities.declarations.faults import Fault
+from abilities.declarations.refusals import Fault
 from abilities.helpers.store.postgres import pool
 from abilities.helpers.tokens import MAX_FILE_BYTES, TokenFile, TokenSet
-from abilities.server import token_memory, token_watch
-from abilities.server.refusals import RefusedRequest
-from abilities.server.token_watch import FRESH_SECONDS, TokenWatch
+from abilities.server import callers
+from abilities.server.callers import FRESH_SECONDS, TokenWatch
+from abilities.server.headers import RefusedRequest
 from tests.support import postgres
 from tests.support.serving import Server, serving
 from tests.support.surfaces import environment, mcp_current
@@ -198,7 +198,7 @@ async def test_a_store_that_does_not_answer_leaves_the_server_locked_for_now(
 async def test_a_store_hears_of_tokens_when_it_answers_again(
     private: Settings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(token_memory, "RETRY_SECONDS", 0.01)
+    monkeypatch.setattr(callers, "RETRY_SECONDS", 0.01)
     told: list[bool] = []
     remember = Abilities.set_token_mark
 
@@ -371,7 +371,7 @@ async def test_a_look_serves_requests_for_half_a_second() -> None:
 async def test_a_stuck_look_refuses_at_once_and_never_stops_the_loop(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(token_watch, "LOOK_SECONDS", 0.1)
+    monkeypatch.setattr(callers, "LOOK_SECONDS", 0.1)
     clock, looks, stuck = Clock(), list[TokenSet](), threading.Event()
 
     def load() -> TokenSet:

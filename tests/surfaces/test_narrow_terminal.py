@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from abilities import Abilities, Settings
-from abilities.cli.text import wrap_text
+from abilities.cli.terminal import wrap_text
 from tests.support.surfaces import environment
 from tests.support.terminals import Terminal, run_on_terminal
 

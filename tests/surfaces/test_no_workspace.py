@@ -13,7 +13,7 @@ from mcp.client.stdio import StdioServerParameters, stdio_client
 
 from abilities import Abilities, Settings
 from abilities.cli.main import main
-from abilities.declarations.reasons import FAULTS
+from abilities.declarations.refusals import FAULTS
 from tests.support.surfaces import SURFACES
 
 MEMORY = {"type": "core", "key": "tea", "content": "Ada drinks tea."}

@@ -7,7 +7,7 @@ from pathlib import Path
 from hypothesis import given
 from hypothesis import strategies as st
 
-from abilities.adapters.pipes import MAX_LINE, TOO_LONG, LineReader, LineSplitter, LineWriter
+from abilities.adapters.stdio import MAX_LINE, TOO_LONG, LineReader, LineSplitter, LineWriter
 
 SIZES = [1, 100_000, 5, 3_000, 70_000, 1, 1, 300_000, 2]
 """Lines that an empty pipe of 64 KiB has room for, and others."""

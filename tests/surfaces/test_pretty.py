@@ -17,11 +17,11 @@ from hypothesis import strategies as st
 from rich.console import Console
 
 from abilities import Settings
-from abilities.builtin.catalog import BUILT_IN
 from abilities.cli.main import main
-from abilities.cli.page import AnsweredCall
 from abilities.cli.printing import PRINTERS, print_answer
+from abilities.cli.records import AnsweredCall
 from abilities.declarations.values import escape_unseen
+from tests.support.catalog import BUILT_IN
 from tests.support.pretty_answers import record_answers
 from tests.support.sample_files import make_roots
 from tests.support.surfaces import environment

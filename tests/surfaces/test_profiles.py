@@ -17,10 +17,9 @@ from pydantic import ValidationError
 
 from abilities import Abilities, AbilityError, Settings
 from abilities.adapters.langchain import load_tools
-from abilities.builtin.catalog import BUILT_IN
-from abilities.builtin.profiles import PROFILES
+from abilities.builtin.index import BUILT_IN, PROFILES
 from abilities.cli.main import main
-from abilities.declarations.faults import Fault
+from abilities.declarations.refusals import Fault
 from abilities.helpers.tokens import TokenFile
 from abilities.server.app import create_app
 from tests.support.piped import open_piped

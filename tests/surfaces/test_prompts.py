@@ -14,13 +14,12 @@ from mcp.client.stdio import stdio_client
 from mcp.client.streamable_http import streamable_http_client
 from mcp.types import PromptReference, ResourceTemplateReference, TextContent
 
-from abilities import Abilities, Settings, completion, parse_text, prompts
-from abilities.builtin.catalog import BUILT_IN
+from abilities import Abilities, Settings, parse_text, prompts
 from abilities.helpers.memory.helper import MemoryHelper
 from abilities.helpers.memory.versions import Versions
 from abilities.helpers.tokens import TokenFile
-from abilities.instructions import MAX_INSTRUCTIONS_BYTES, build_instructions
-from abilities.prompts import CATCH_UP_BYTES
+from abilities.prompts import CATCH_UP_BYTES, MAX_INSTRUCTIONS_BYTES, build_instructions
+from tests.support.catalog import BUILT_IN
 from tests.support.serving import serving_locally, serving_stdio
 
 Connect = Callable[[Settings], AbstractAsyncContextManager[Client]]
@@ -498,16 +497,16 @@ async def test_prompts_and_completions_are_logged_as_calls(
 async def test_what_takes_too_long_ends_with_a_fault(
     roots: Settings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(prompts, "_SECONDS", 0.01)
-    monkeypatch.setattr(completion, "_SECONDS", 0.01)
+    monkeypatch.setattr(prompts, "_COMPLETION_SECONDS", 0.01)
+    monkeypatch.setattr(prompts, "_COMPLETION_SECONDS", 0.01)
 
     async with Abilities.open(roots) as abilities:
         monkeypatch.setattr(MemoryHelper, "read", wait_forever)
         monkeypatch.setattr(Versions, "list_memories", wait_forever)
         replies = [
             await prompts.fill_prompt(abilities, "catch_up", None),
-            await completion.complete(
-                abilities, completion.Asked("resource", "memory://{key}", "key", "a")
+            await prompts.complete(
+                abilities, prompts.Asked("resource", "memory://{key}", "key", "a")
             ),
         ]
 

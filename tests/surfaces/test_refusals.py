@@ -10,12 +10,11 @@ from mcp.shared.exceptions import MCPError
 from pydantic import Field
 
 from abilities import Abilities, AbilityRegistry, Arguments, Context, Model, Settings, ability
-from abilities import validation as validation_module
+from abilities import schemas as validation_module
 from abilities.adapters.langchain import load_tools
 from abilities.adapters.mcp import create_server
-from abilities.builtin.catalog import BUILT_IN
 from abilities.cli.main import main
-from abilities.declarations.faults import MAX_MISTAKES, Mistake, describe_mistake
+from abilities.declarations.refusals import MAX_MISTAKES, Mistake, describe_mistake
 from abilities.declarations.suggestions import (
     ABILITIES,
     ARGUMENTS,
@@ -26,6 +25,7 @@ from abilities.declarations.suggestions import (
 )
 from abilities.schemas import build_full_schema
 from abilities.server.app import create_app
+from tests.support.catalog import BUILT_IN
 from tests.support.sources import ROOT
 from tests.support.surfaces import SURFACES, environment, python
 from tests.support.trials import format_table, try_calls, write_samples

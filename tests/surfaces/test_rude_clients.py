@@ -14,10 +14,10 @@ from starlette.responses import Response
 from abilities import Abilities, Settings
 from abilities.adapters import http as adapter
 from abilities.helpers.tokens import TokenFile
-from abilities.server import guard, shutdown, timeouts
+from abilities.server import connections, guard
 from abilities.server.app import create_app
 from abilities.server.headers import MAX_REQUEST_LINE
-from abilities.server.logs import MAX_REPEATS
+from abilities.server.telemetry import MAX_REPEATS
 from tests.support.measurements import reached
 from tests.support.rude import build_request, count_answered, exchange, open_sockets
 from tests.support.sample_files import make_roots
@@ -198,7 +198,7 @@ async def local(roots: Settings) -> AsyncIterator[LocalServer]:
 async def test_h7_an_answer_that_nobody_reads_is_aborted(
     local: LocalServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(timeouts, "UNREAD_SECONDS", 0.2)
+    monkeypatch.setattr(connections, "UNREAD_SECONDS", 0.2)
 
     async with open_sockets(local.address, 1, build_request("GET", LARGE) * 100):
         async with asyncio.timeout(60):
@@ -220,7 +220,7 @@ async def test_a_server_stops_in_time_whatever_its_calls_do(
         await never.wait()
 
     monkeypatch.setattr(adapter, "call_ability", hang)
-    monkeypatch.setattr(shutdown, "STOP_SECONDS", 0.5)
+    monkeypatch.setattr(connections, "STOP_SECONDS", 0.5)
     call = asyncio.create_task(count_answered(local.address, 1))
     await began.wait()
     local.server.should_exit = True

@@ -18,7 +18,7 @@ from abilities import Abilities, Settings, parse_text, render
 from abilities.adapters import http as adapter
 from abilities.cli.main import main
 from abilities.helpers.tokens import Scope, TokenFile
-from abilities.server import bodies, guard, timeouts
+from abilities.server import connections, guard
 from abilities.server.app import create_app
 from tests.support.measurements import reached
 from tests.support.memory_cases import nest
@@ -268,11 +268,11 @@ async def test_h3_a_large_body_is_refused_before_it_is_taken(local: str) -> None
     async with httpx.AsyncClient(base_url=local) as client:
         headers = {"Content-Type": "application/json"}
         for path in ("/api/abilities/file_read_bulk", "/mcp"):
-            for content in (b" " * (bodies.MAX_BODY + 1), chunks()):
+            for content in (b" " * (guard.MAX_BODY + 1), chunks()):
                 refused = await client.post(path, content=content, headers=headers)
                 assert refused.status_code == 413
 
-        largest = b"{}" + b" " * (bodies.MAX_BODY - 2)
+        largest = b"{}" + b" " * (guard.MAX_BODY - 2)
         fits = await client.post(
             "/api/abilities/get_memory_stats", content=largest, headers=headers
         )
@@ -280,7 +280,7 @@ async def test_h3_a_large_body_is_refused_before_it_is_taken(local: str) -> None
 
 
 async def test_h4_a_slow_body_is_given_up(monkeypatch: pytest.MonkeyPatch, roots: Settings) -> None:
-    monkeypatch.setattr(bodies, "BODY_SECONDS", 0.1)
+    monkeypatch.setattr(guard, "BODY_SECONDS", 0.1)
     sent: list[Any] = []
 
     async def receive_nothing() -> Any:
@@ -306,7 +306,7 @@ async def impatient(
     roots: Settings, monkeypatch: pytest.MonkeyPatch
 ) -> AsyncIterator[tuple[str, int]]:
     """The address of a server in this process that waits half a second for a request."""
-    monkeypatch.setattr(timeouts, "RECEIVE_SECONDS", 0.5)
+    monkeypatch.setattr(connections, "RECEIVE_SECONDS", 0.5)
     async with serving_locally(roots) as server:
         url = httpx.URL(server.address)
         assert url.port is not None
@@ -362,14 +362,14 @@ async def test_small_answers_are_sent_at_once(
     impatient: tuple[str, int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     no_delay_options: list[int] = []
-    complete = timeouts.TimeoutProtocol.on_message_complete
+    complete = connections.TimeoutProtocol.on_message_complete
 
-    def read_option(self: timeouts.TimeoutProtocol) -> None:
+    def read_option(self: connections.TimeoutProtocol) -> None:
         connection = self.transport.get_extra_info("socket")
         no_delay_options.append(connection.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY))
         complete(self)
 
-    monkeypatch.setattr(timeouts.TimeoutProtocol, "on_message_complete", read_option)
+    monkeypatch.setattr(connections.TimeoutProtocol, "on_message_complete", read_option)
     async with httpx.AsyncClient() as client:
         assert (await client.get(f"http://127.0.0.1:{impatient[1]}/healthz")).status_code == 200
 

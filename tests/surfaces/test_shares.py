@@ -13,10 +13,9 @@ from abilities import Abilities, Settings
 from abilities.helpers.threads.turns import TurnQueue, turn_owner
 from abilities.helpers.tokens import TokenFile
 from abilities.server.app import create_app
-from abilities.server.connections import Connections
-from abilities.server.crowd import Crowd
-from abilities.server.logs import MAX_REPEATS, LineLimit
-from abilities.server.shares import MEMORY_SECONDS, Shares
+from abilities.server.connections import Connections, Crowd
+from abilities.server.guard import MEMORY_SECONDS, Shares
+from abilities.server.telemetry import MAX_REPEATS, LineLimit
 
 TURNS: dict[str, dict[str, object]] = {
     "store_memory": {"key": "k", "type": "core", "content": "x"},

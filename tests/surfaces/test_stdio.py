@@ -13,7 +13,7 @@ from mcp import Client, MCPError, StdioServerParameters
 from mcp.client.stdio import stdio_client
 
 from abilities import Settings
-from abilities.builtin.catalog import BUILT_IN
+from tests.support.catalog import BUILT_IN
 from tests.support.file_cases import ROWS, Row
 from tests.support.piped import HELLO, build_request
 from tests.support.surfaces import (

@@ -15,8 +15,7 @@ from hypothesis import settings as trying
 from hypothesis import strategies as st
 
 from abilities import Abilities, Settings
-from abilities.adapters.pipes import MAX_LINE
-from abilities.adapters.stdio import serve_pipes
+from abilities.adapters.stdio import MAX_LINE, serve_pipes
 from tests.support.jsonrpc import INVALID_REQUEST, MESSAGES, check_answer, judge
 from tests.support.piped import ENVELOPE, HELLO, build_line, build_request
 from tests.support.surfaces import environment

@@ -18,7 +18,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from abilities import Abilities, Settings
 from abilities.helpers.tokens import TokenFile
 from abilities.server.app import create_app
-from abilities.server.metrics import MAX_NAMESPACES, OTHERS, CallMetrics, ServerMetrics
+from abilities.server.telemetry import MAX_NAMESPACES, OTHERS, CallMetrics, ServerMetrics
 from tests.support.serving import serving
 from tests.support.surfaces import run_lifespan
 from tests.surfaces.test_tokens import serve
@@ -130,7 +130,7 @@ async def test_metrics_and_spans_count_what_calls_did(
 
 LOGGING = """
 import logging
-from abilities.server.logs import log_to_stderr
+from abilities.server.telemetry import log_to_stderr
 
 log_to_stderr()
 try:

@@ -11,7 +11,7 @@ from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 
 from abilities import parse_text, render
-from abilities.declarations.faults import Fault
+from abilities.declarations.refusals import Fault
 from abilities.helpers.reply.budget import Bound
 from abilities.helpers.reply.envelope import format_item
 from abilities.helpers.reply.formats import choose_boundary

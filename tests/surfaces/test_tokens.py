@@ -21,13 +21,13 @@ from mcp import Client
 from mcp.client.streamable_http import streamable_http_client
 
 from abilities import Abilities, Settings
-from abilities.builtin.catalog import BUILT_IN
 from abilities.cli.main import main
-from abilities.declarations.faults import Fault
+from abilities.declarations.refusals import Fault
 from abilities.explorer.pages import PAGES
 from abilities.helpers.tokens import TokenFile
-from abilities.server import token_watch
+from abilities.server import callers
 from abilities.server.app import create_app
+from tests.support.catalog import BUILT_IN
 from tests.support.surfaces import environment, run_lifespan
 from tests.support.tier import size
 from tests.support.waiting import GIVE_UP_SECONDS, POLL_SECONDS
@@ -236,7 +236,7 @@ async def test_a_token_sees_its_own_namespace_on_every_route(apart: Settings) ->
 async def test_tokens_take_effect_soon_and_a_lost_file_locks_out(
     apart: Settings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(token_watch, "FRESH_SECONDS", 0.05)
+    monkeypatch.setattr(callers, "FRESH_SECONDS", 0.05)
     file = TokenFile(apart.tokens_file)
     async with serve(apart) as server:
         assert (await server.ask("GET", "/api/stats", None)).status_code == 200

@@ -1,10 +1,9 @@
 """Backends of deepagents: files of both roots to read, and memories as files to write."""
 
-from abilities.extras import Needs
+from abilities.errors import Needs
 
 with Needs("deepagents"):
-    from abilities.adapters.deepagents.backend import create_backend
-    from abilities.adapters.deepagents.files import FileBackend
+    from abilities.adapters.deepagents.backend import FileBackend, create_backend
     from abilities.adapters.deepagents.memories import MemoryBackend
 
 __all__ = ["FileBackend", "MemoryBackend", "create_backend"]

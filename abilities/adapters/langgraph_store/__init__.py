@@ -1,6 +1,6 @@
 """The long-term memory of LangGraph: `AbilitiesStore`, a `BaseStore` over stored memories."""
 
-from abilities.extras import Needs
+from abilities.errors import Needs
 
 with Needs("langgraph_store"):
     from abilities.adapters.langgraph_store.store import AbilitiesStore

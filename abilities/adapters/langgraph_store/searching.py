@@ -1,28 +1,197 @@
-"""Searches: the items beneath a namespace, ranked by the words of a question or newest first."""
+"""Searches: the items beneath a namespace, ranked by the words of a question or newest first.
 
-from collections.abc import Iterable, Sequence
-from typing import NamedTuple
+Which items pass the filter of a search, and which namespaces match conditions.
 
-from langgraph.store.base import ListNamespacesOp, SearchOp
+Reading items: any number of them in one read for each 10,000.
+"""
 
-from abilities.adapters.langgraph_store.filters import matches, passes
-from abilities.adapters.langgraph_store.items import StoredItem, find_name
-from abilities.adapters.langgraph_store.names import (
+import logging
+from collections.abc import Iterable, Mapping, Sequence
+from math import isnan
+from typing import NamedTuple, cast
+
+from langgraph.store.base import ListNamespacesOp, MatchCondition, SearchOp
+
+from abilities.adapters.langgraph_store.items import (
     ItemName,
+    StoredItem,
     find_beginning,
     find_end,
     find_first_part,
+    find_name,
     find_tag,
+    parse_item,
     parse_memory_key,
 )
-from abilities.adapters.langgraph_store.reading import load_items, read_memories, select_sound
 from abilities.declarations.limits import MAX_QUESTION_CHARS
 from abilities.declarations.recall import RecallInput
+from abilities.declarations.refusals import Refused
 from abilities.helpers.memory.helper import MemoryHelper
 from abilities.helpers.search.ranking import SCORE_ONE
 from abilities.helpers.store.model import DamagedMemory, StoredMemory
 from abilities.helpers.store.names import to_storable
 from abilities.helpers.store.query import MemoryLine, Query
+
+_ORDERS: Mapping[str, tuple[int, ...]] = {
+    "$gt": (1,),
+    "$gte": (0, 1),
+    "$lt": (-1,),
+    "$lte": (-1, 0),
+}
+"""What an operator accepts: a value that is less than the bound (-1), equal (0) or greater (1)."""
+
+
+def passes(value: Mapping[str, object], conditions: Mapping[str, object] | None) -> bool:
+    """Return whether a value has what each condition asks of one of its fields.
+
+    A condition is a value, an object of operators such as ``{"$gt": 3}``, an object of conditions
+    for fields within the field, or a list of conditions for each element. Raises ValueError for an
+    operator that is not known.
+    """
+    for field, condition in (conditions or {}).items():
+        if not _fits(value.get(field), condition):
+            return False
+
+    return True
+
+
+def _fits(value: object, condition: object) -> bool:
+    if isinstance(condition, Mapping):
+        conditions = cast(Mapping[str, object], condition)
+        if any(name.startswith("$") for name in conditions):
+            return all(_compare(value, name, bound) for name, bound in conditions.items())
+
+        return isinstance(value, dict) and passes(cast(dict[str, object], value), conditions)
+
+    if isinstance(condition, list | tuple):
+        return _fit_all(value, cast(Sequence[object], condition))
+
+    return value == condition
+
+
+def _fit_all(value: object, conditions: Sequence[object]) -> bool:
+    if not isinstance(value, list):
+        return False
+
+    elements = cast(list[object], value)
+    return len(elements) == len(conditions) and all(map(_fits, elements, conditions))
+
+
+def _compare(value: object, operator: str, bound: object) -> bool:
+    """Apply an operator. Raises ValueError for one that is not known."""
+    if operator == "$eq":
+        return value == bound
+    if operator == "$ne":
+        return value != bound
+
+    accepted = _ORDERS.get(operator)
+    if accepted is None:
+        raise ValueError(f"Unsupported operator: {operator}")
+
+    return _find_order(value, bound) in accepted
+
+
+def _find_order(value: object, bound: object) -> int | None:
+    """Return whether a value is less than (-1), equal to (0) or greater than (1) a bound."""
+    number, limit = _to_number(value), _to_number(bound)
+    if number is not None and limit is not None:
+        return (number > limit) - (number < limit)
+
+    # Such as dates, whose texts have their order.
+    if isinstance(value, str) and isinstance(bound, str):
+        return (value > bound) - (value < bound)
+
+    return None
+
+
+def _to_number(value: object) -> float | None:
+    """Return a number, or the one that a text tells; None for anything else."""
+    if not isinstance(value, int | float | str):
+        return None
+
+    try:
+        number = float(value)
+    except (ValueError, OverflowError):
+        return None
+
+    return None if isnan(number) else number
+
+
+def matches(namespace: Sequence[str], condition: MatchCondition) -> bool:
+    """Return whether a namespace begins or ends with a path, in which ``*`` is any label.
+
+    Raises ValueError for another kind of match.
+    """
+    path = condition.path
+    if condition.match_type not in ("prefix", "suffix"):
+        raise ValueError(f"Unsupported match type: {condition.match_type}")
+    if len(namespace) < len(path):
+        return False
+
+    labels = namespace[: len(path)]
+    if condition.match_type == "suffix":
+        labels = namespace[len(namespace) - len(path) :]
+
+    return all(wanted in ("*", label) for label, wanted in zip(labels, path, strict=True))
+
+
+_log = logging.getLogger("abilities")
+
+_KEYS_AT_ONCE = 10_000
+
+Outcome = StoredItem | Exception | None
+"""An item, why it cannot be read, or None if there is none."""
+
+
+async def read_memories(
+    memory: MemoryHelper, keys: Iterable[str]
+) -> dict[str, StoredMemory | Exception]:
+    """Return the memories with these keys, in one read for each 10,000. Raises Refused."""
+    wanted = list(dict.fromkeys(keys))
+    memories: dict[str, StoredMemory | Exception] = {}
+
+    for start in range(0, len(wanted), _KEYS_AT_ONCE):
+        portion = wanted[start : start + _KEYS_AT_ONCE]
+        found = await memory.read_memories(portion)
+        memories.update(zip(portion, found, strict=True))
+
+    return memories
+
+
+def load_items(memories: Mapping[str, StoredMemory | Exception]) -> dict[str, Outcome]:
+    """Return the items of memories, by the memories' keys and in their order.
+
+    Archived and missing memories are no items.
+    """
+    return {key: _parse(memory) for key, memory in memories.items()}
+
+
+def _parse(memory: StoredMemory | Exception) -> Outcome:
+    if isinstance(memory, Refused) and memory.reason == "memory_not_found":
+        return None
+    if isinstance(memory, Exception):
+        return memory
+    if memory.row.archived:
+        return None
+
+    try:
+        return parse_item(memory.row)
+    except Refused as error:
+        return error
+
+
+def select_sound(outcomes: Mapping[str, Outcome]) -> dict[str, StoredItem]:
+    """Return the items that can be read; the log tells of the others."""
+    sound: dict[str, StoredItem] = {}
+
+    for key, outcome in outcomes.items():
+        if isinstance(outcome, StoredItem):
+            sound[key] = outcome
+        elif outcome is not None:
+            _log.warning("a search of a LangGraph store left out a damaged item: %s", outcome)
+
+    return sound
+
 
 _FIRST_LOOK = 256
 """Memories that a search looks at before it looks at as many as it may."""

@@ -6,8 +6,7 @@ import re
 import psycopg
 from psycopg_pool import PoolClosed, PoolTimeout
 
-from abilities.declarations.faults import Refused
-from abilities.declarations.reasons import Reason
+from abilities.declarations.refusals import Reason, Refused
 
 _log = logging.getLogger("abilities")
 

@@ -9,7 +9,7 @@ import psycopg
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
 from psycopg_pool import AsyncConnectionPool, PoolTimeout
 
-from abilities.declarations.faults import Refused
+from abilities.declarations.refusals import Refused
 from abilities.helpers.search.terms import Language
 from abilities.helpers.store.postgres.errors import translate_postgres_error
 from abilities.helpers.store.postgres.schema import prepare_schema

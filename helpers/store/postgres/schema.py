@@ -5,7 +5,7 @@ from importlib.resources import files
 
 import psycopg
 
-from abilities.declarations.faults import Refused
+from abilities.declarations.refusals import Refused
 from abilities.helpers.search.terms import Language
 from abilities.helpers.store import migration
 from abilities.helpers.store.postgres.transaction import Connection, PostgresTransaction, lock

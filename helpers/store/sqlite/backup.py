@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import NamedTuple
 
-from abilities.declarations.faults import AbilitiesError, Refused
+from abilities.declarations.refusals import AbilitiesError, Refused
 from abilities.helpers.durable import sync_folder
 from abilities.helpers.store.protocol import IntegrityFinding
 from abilities.helpers.store.sqlite.copying import (

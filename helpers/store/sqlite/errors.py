@@ -9,8 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TypeVar
 
-from abilities.declarations.faults import Refused
-from abilities.declarations.reasons import Reason
+from abilities.declarations.refusals import Reason, Refused
 
 Result = TypeVar("Result")
 

@@ -11,7 +11,7 @@ from contextlib import closing, contextmanager
 from functools import partial
 from pathlib import Path
 
-from abilities.declarations.faults import Refused
+from abilities.declarations.refusals import Refused
 from abilities.helpers.durable import sync_folder
 from abilities.helpers.store.protocol import IntegrityFinding
 from abilities.helpers.store.sqlite import schema
@@ -30,7 +30,7 @@ from abilities.helpers.store.sqlite.log import (
     save_log,
     shrink_log,
 )
-from abilities.helpers.store.sqlite.migration import migrate
+from abilities.helpers.store.sqlite.schema import migrate
 
 BUSY_SECONDS = 5.0
 """How long to wait for a lock that another process holds."""

@@ -11,7 +11,7 @@ import time
 from pathlib import Path
 from typing import NamedTuple
 
-from abilities.declarations.faults import Refused
+from abilities.declarations.refusals import Refused
 
 IN_USE_SECONDS = 5.0
 """How long another process may take to open or to check a database before it counts as in use."""

@@ -1,11 +1,175 @@
-"""The embedded store."""
+"""The embedded store.
 
+The engine of the embedded store: one SQLite file, a writer thread and reader threads.
+
+The writer commits all waiting changes together; a reader serves all waiting reads from one
+snapshot.
+"""
+
+import asyncio
+import logging
+import sqlite3
+from collections.abc import Callable
+from contextlib import closing
+from functools import partial
 from pathlib import Path
+from typing import TypeVar
 
+from typing_extensions import override
+
+from abilities.declarations.refusals import Refused
+from abilities.helpers.store.changing import has_due
+from abilities.helpers.store.engine import OPERATOR, Engine, MemoriesDue, Work, read_mark
 from abilities.helpers.store.history import HistoryLimits
 from abilities.helpers.store.past import StoreRules
-from abilities.helpers.store.sqlite.engine import SqliteEngine
+from abilities.helpers.store.protocol import IntegrityFinding, Mark
+from abilities.helpers.store.sqlite.errors import (
+    translate_for_read,
+    translate_os_error,
+    translate_sqlite_error,
+)
+from abilities.helpers.store.sqlite.file import StoreFile, connect_to_file, has_traces
+from abilities.helpers.store.sqlite.integrity import check_search_index, check_store
+from abilities.helpers.store.sqlite.schema import read_version
+from abilities.helpers.store.sqlite.search import begin_merging, go_on_merging
+from abilities.helpers.store.sqlite.threads import StoreReader, StoreWriter, connect
+from abilities.helpers.store.sqlite.transaction import run
 from abilities.helpers.store.store import SqlStore
+
+ResultT = TypeVar("ResultT")
+
+_log = logging.getLogger("abilities.store")
+
+
+class SqliteEngine(Engine):
+    """A store in one file, which is opened when first needed, and created if there never was one.
+
+    ``language`` is that of the recall index, if the store has none yet.
+    """
+
+    def __init__(self, path: Path, language: str) -> None:
+        self.file = StoreFile(path, language)
+        self.reader = StoreReader(self.file)
+        self.writer = StoreWriter(self.file)
+
+    @property
+    @override
+    def queue_size(self) -> int:
+        return self.reader.queue_size + self.writer.queue_size
+
+    @override
+    async def prepare(self) -> None:
+        await self.reader.prepare()
+
+    @override
+    async def read(
+        self,
+        whose: str,
+        work: Work[ResultT],
+        seconds: float,
+        *,
+        now: str | None = None,
+    ) -> ResultT:
+        def find(connection: sqlite3.Connection) -> ResultT:
+            if now is not None and run(connection, has_due, whose, now):
+                raise MemoriesDue
+            return run(connection, work)
+
+        try:
+            return await self.reader.run(whose, find, seconds)
+        except Refused as error:
+            self.writer.note_damage(error)
+            raise translate_for_read(error) from error.__cause__
+
+    @override
+    async def write(
+        self, namespace: str, work: Work[ResultT], *, size: int = 1, is_patient: bool = False
+    ) -> ResultT:
+        # What is patient is the operator's, and takes no turn of a namespace.
+        whose = OPERATOR if is_patient else namespace
+        return await self.writer.run(whose, partial(run, function=work), is_patient=is_patient)
+
+    @override
+    def count_access(self, namespace: str, key: str, now: str) -> None:
+        self.writer.count_access(namespace, key, now)
+
+    @override
+    async def flush_accesses(self) -> None:
+        """Do nothing: each transaction of the writer begins with the accesses counted so far."""
+
+    @override
+    async def clean(self) -> None:
+        try:
+            await self._remove_words()
+        except Refused as error:
+            _log.warning(
+                "Words of purged memories remain in the search index until the next purge: %s",
+                error.reason,
+            )
+
+    async def _remove_words(self) -> None:
+        """Remove what is left of deleted memories in the search index and in the log."""
+        await self.writer.run(OPERATOR, begin_merging, is_patient=True)
+
+        # In several transactions, so that other writes need not wait for all of it.
+        is_unfinished = True
+        while is_unfinished:
+            is_unfinished = await self.writer.run(OPERATOR, go_on_merging, is_patient=True)
+
+        await self.writer.run(OPERATOR, self.writer.cut_log_after, is_patient=True)
+
+    @override
+    async def has_mark(self, mark: Mark) -> bool:
+        # Not on the reader, which may be busy with a migration for minutes.
+        return await asyncio.to_thread(self._has_mark, mark)
+
+    def _has_mark(self, mark: Mark) -> bool:
+        """Look at the store as it is: nothing is created, and nothing migrated."""
+        path = self.file.path
+        try:
+            if not path.exists():
+                if has_traces(path):
+                    raise Refused("storage_moved")
+                return False
+
+            with closing(connect_to_file(path, "ro")) as connection:
+                read_version(connection)
+                return run(connection, read_mark, mark)
+        except (sqlite3.Error, UnicodeDecodeError) as error:
+            raise translate_sqlite_error(error) from error
+        except OSError as error:
+            raise translate_os_error(error) from error
+
+    @override
+    async def ping(self) -> None:
+        try:
+            await self.reader.ping()
+        except Refused as error:
+            raise translate_for_read(error) from error.__cause__
+
+    @override
+    async def check(self, progress: Callable[[int], None], *, full: bool) -> list[IntegrityFinding]:
+        # On a thread and a connection of its own, so that reads go on.
+        return await asyncio.to_thread(self._check, progress, full)
+
+    def _check(self, progress: Callable[[int], None], full: bool) -> list[IntegrityFinding]:
+        with closing(connect(self.file, writing=False)) as connection:
+            version, *findings = check_store(connection, progress)
+            findings = [version, *self.file.check_side_files(), *findings]
+
+        if full:
+            with self.file.lock(), closing(connect(self.file, writing=True)) as connection:
+                findings.append(check_search_index(connection))
+
+        return findings
+
+    @override
+    async def close(self) -> None:
+        self.file.interrupt()
+        await self.reader.close()
+        await self.writer.close()
+        self.file.close()
+
 
 DEFAULT_LIMITS = HistoryLimits()
 

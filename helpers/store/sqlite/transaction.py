@@ -17,11 +17,11 @@ from abilities.helpers.store.sqlite.errors import release_statements, translate_
 from abilities.helpers.store.sqlite.search import (
     add_text,
     list_postponed,
+    plan_search,
     postpone,
     remove_indexed_text,
     remove_text,
 )
-from abilities.helpers.store.sqlite.search_plan import plan_search
 from abilities.helpers.store.transaction import Columns, Transaction
 
 Parameters = ParamSpec("Parameters")

@@ -5,8 +5,8 @@ For `tests.stores.behaviours`.
 
 from collections.abc import Sequence
 
-from abilities.declarations.faults import Refused
 from abilities.declarations.limits import MAX_LONG_CONTENT_CHARS
+from abilities.declarations.refusals import Refused
 from abilities.helpers.search.recall import RecallRequest
 from abilities.helpers.search.terms import split_question
 from abilities.helpers.store.changes import Change

@@ -3,7 +3,7 @@
 For `tests.stores.behaviours`.
 """
 
-from abilities.declarations.reasons import Reason
+from abilities.declarations.refusals import Reason
 from abilities.helpers.store.history import Entry, MemoryName, seal, verify_entry
 from abilities.helpers.store.model import IncomingMemory, LinkRow, StoredMemory
 from abilities.helpers.store.protocol import HistoryStore, ServableStore

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from abilities.declarations.reasons import Reason
+from abilities.declarations.refusals import Reason
 from abilities.helpers.store.history import MemoryName, list_changed
 from abilities.helpers.store.model import LinkRow, Row
 from abilities.helpers.store.protocol import HistoryStore

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from abilities.helpers.search.rankings import RankedEntry, Ranking
+from abilities.helpers.search.ranking import RankedEntry, Ranking
 from abilities.helpers.search.recall import Filters, RecallRequest
 from abilities.helpers.search.terms import split_question
 from abilities.helpers.store.changes import Change

@@ -4,9 +4,8 @@ from collections.abc import Awaitable, Iterable, Sequence
 from typing import Any
 from uuid import uuid4
 
-from abilities.declarations.faults import Refused
 from abilities.declarations.memory import Direction
-from abilities.declarations.reasons import Reason
+from abilities.declarations.refusals import Reason, Refused
 from abilities.declarations.values import JsonObject
 from abilities.helpers.store.changes import Change, Kind
 from abilities.helpers.store.model import LinkRow, StoredMemory

@@ -1,0 +1,242 @@
+"""The command `catch-up`: what an agent should know from earlier sessions.
+
+The commands that forget: `compact`, what the limits no longer allow, and `purge`, one memory.
+
+The command that draws what a bulk read would return.
+"""
+
+import asyncio
+import sys
+from pathlib import Path
+from typing import TextIO, get_args
+
+import click
+
+from abilities.cli.completion import complete_any_key, complete_key
+from abilities.cli.drawing import Drawing, as_mermaid, as_svg, draw_walk
+from abilities.cli.errors import explain_errors, explain_stop
+from abilities.cli.options import take_namespace, whole_store
+from abilities.cli.session import Session, pass_session
+from abilities.cli.terminal import echo, echo_payload, format_count
+from abilities.declarations.limits import TOKEN_BYTES
+from abilities.declarations.memory import Direction
+from abilities.declarations.values import utc_now
+from abilities.helpers.memory.helper import Writer
+from abilities.helpers.transfer.patience import Patience
+from abilities.helpers.walk import WalkLimits, WalkOutcome
+from abilities.prompts import write_catch_up
+
+_DEFAULT_TOKENS = 2_000
+_MIN_TOKENS = 500
+_MAX_TOKENS = 16_000
+
+# \b keeps click from joining the lines of a paragraph.
+_EXAMPLE = """\b
+Example:
+  abilities catch-up --max-tokens 1000
+"""
+
+
+@click.command("catch-up", epilog=_EXAMPLE)
+@click.option(
+    "--max-tokens",
+    type=click.IntRange(_MIN_TOKENS, _MAX_TOKENS),
+    default=_DEFAULT_TOKENS,
+    show_default=True,
+    help="Print no more than so many tokens, of 4 bytes each.",
+)
+@pass_session
+def catch_up(session: Session, max_tokens: int) -> None:
+    """Print what an agent should know from earlier sessions.
+
+    These are the long-term notes, the notes of the last seven days, and the memories that are
+    important or changed last, each with a label, as the MCP prompt 'catch_up' returns them. Let a
+    client print it at the start of a session, for example by a hook.
+    """
+    stdout = session.stdout
+
+    with explain_errors():
+        text = asyncio.run(_write(session, max_tokens * TOKEN_BYTES))
+
+    echo_payload(text, stdout, nl=not text.endswith("\n"))
+
+
+async def _write(session: Session, max_bytes: int) -> str:
+    async with session.open_application() as abilities:
+        return await write_catch_up(abilities, max_bytes)
+
+
+_UNREACHED = (
+    "Copies elsewhere still have it: backups, exports, replicas, and what was printed or logged."
+)
+
+
+_COMPACT_EXAMPLE = """\b
+Example:
+  ABILITIES_HISTORY_DAYS=30 abilities compact
+"""
+
+_PURGE_EXAMPLES = """\b
+Examples:
+  abilities purge old/address
+  abilities purge old/address --namespace team --yes
+"""
+
+
+@click.command(epilog=_COMPACT_EXAMPLE)
+@whole_store
+@pass_session
+def compact(session: Session) -> None:
+    """Forget the changes for which the settings have no room.
+
+    Those are older than history_days, or larger than history_max_mb in all. Stores forget a little
+    with every few hundred changes; this does all of it at once, for example after the settings were
+    lowered. What it forgets cannot be undone any more; the memories stay as they are.
+    """
+    with explain_errors(), explain_stop(lambda: "Stopped. To go on, run the same command again."):
+        forgotten = asyncio.run(_compact(session))
+
+    echo(f"Forgot {format_count(forgotten, 'change', 'changes')}.", err=True)
+
+
+async def _compact(session: Session) -> int:
+    async with session.open_store() as store:
+        now = utc_now()
+        return await Patience().call(lambda: store.compact(now))
+
+
+@click.command(epilog=_PURGE_EXAMPLES)
+@click.argument("key", shell_complete=complete_any_key)
+@take_namespace("The namespace of the memory (default: the configured one).")
+@click.option("--yes", is_flag=True, help="Do not ask for a confirmation.")
+@pass_session
+def purge(session: Session, key: str, yes: bool) -> None:
+    """Delete a memory for good, together with its history.
+
+    It is the one with KEY. Nothing brings it back, and no import does.
+    """
+    if not yes:
+        click.confirm(f"Delete {key!r} and its history for good?", abort=True, err=True)
+
+    with explain_errors():
+        asyncio.run(_purge(session, key))
+
+    echo(f"Purged it. {_UNREACHED}", err=True)
+
+
+async def _purge(session: Session, key: str) -> None:
+    namespace = session.settings.namespace
+
+    async with session.open_store() as store:
+        await Writer(namespace, store, "cli").change("purge", {"key": key})
+
+
+_EXAMPLES = """\b
+Examples:
+  abilities graph goals
+  abilities graph goals -o walk.svg
+  abilities graph goals --depth 2 --format mermaid
+"""
+
+
+@click.command(epilog=_EXAMPLES)
+@click.argument("key", shell_complete=complete_key)
+@click.option(
+    "--depth",
+    type=click.IntRange(1, 6),
+    default=3,
+    show_default=True,
+    help="Follow at most this many links in a row.",
+)
+@click.option(
+    "--breadth",
+    type=click.IntRange(1, 20),
+    default=5,
+    show_default=True,
+    help="Take at most this many memories from each memory's links.",
+)
+@click.option(
+    "--total",
+    type=click.IntRange(1, 50),
+    default=20,
+    show_default=True,
+    help="Retrieve at most this many memories, KEY included.",
+)
+@click.option(
+    "--direction",
+    type=click.Choice(get_args(Direction)),
+    default="out",
+    show_default=True,
+    help="Follow the links of each memory, those that lead to it, or both.",
+)
+@click.option(
+    "--format",
+    "form",
+    type=click.Choice(["tree", "svg", "mermaid"]),
+    help="A tree for people, a picture, or text for Markdown pages (default: tree on a terminal, "
+    "else svg).",
+)
+@click.option(
+    "-o",
+    "--output",
+    type=click.Path(path_type=Path, dir_okay=False),
+    help="Write to this file instead of stdout.",
+)
+@pass_session
+def graph(
+    session: Session,
+    key: str,
+    depth: int,
+    breadth: int,
+    total: int,
+    direction: Direction,
+    form: str | None,
+    output: Path | None,
+) -> None:
+    """Draw what a bulk read of the memory KEY returns.
+
+    Memories are numbered in the order of retrieval, and links carry their weights. The best
+    memories that a limit left out are drawn pale, with the name of the limit.
+    """
+    limits = WalkLimits(depth, breadth, total)
+
+    with explain_errors():
+        drawing = draw_walk(asyncio.run(_walk(session, key, limits, direction)))
+
+    if form is None:
+        form = "tree" if output is None and sys.stdout.isatty() else "svg"
+
+    if output is None:
+        _print(drawing, form, sys.stdout)
+        return
+
+    with explain_errors(), output.open("w", encoding="utf-8") as file:
+        _print(drawing, form, file)
+
+    echo(f"Wrote {output}.", err=True)
+
+
+def _print(drawing: Drawing, form: str, file: TextIO) -> None:
+    if form == "svg":
+        echo_payload(as_svg(drawing), file, nl=False)
+    elif form == "mermaid":
+        echo_payload(as_mermaid(drawing), file, nl=False)
+    else:
+        # Pictures do not need what prints for people.
+        from rich.console import Console
+
+        from abilities.cli.printing import print_tree
+
+        print_tree(drawing, Console(file=file))
+
+
+async def _walk(
+    session: Session, key: str, limits: WalkLimits, direction: Direction
+) -> WalkOutcome:
+    async with session.open_application() as abilities:
+        result = await abilities.context.memory.walk(key, limits, direction)
+
+    return result.outcome
+
+
+COMMANDS = (catch_up, compact, graph, purge)
