@@ -432,27 +432,28 @@ def test_memory_is_reached_through_its_helper_alone() -> None:
             store_users.add(module.name)
 
     assert helper_users == {
-        "abilities.adapters.langgraph_store.store",
+        "abilities.adapters.langgraph_store.items",
         "abilities.adapters.langgraph_store.searching",
+        "abilities.adapters.langgraph_store.store",
         "abilities.application",
         "abilities.builtin.memory_read_bulk",
+        "abilities.builtin.remember",
+        "abilities.cli.memory",
         "abilities.definition",
         "abilities.explorer.views",
         "abilities.helpers.batch.items",
         "abilities.helpers.batch.memories",
+        "abilities.helpers.memory.answers",
         "abilities.helpers.memory.overview",
     }
     assert store_users == {
         "abilities.adapters.langgraph_store.items",  # reads what a memory says of its item
-        "abilities.adapters.langgraph_store.searching",  # tells items from damaged memories
-        # says what to query
+        "abilities.adapters.langgraph_store.searching",  # says what to query
         "abilities.application",  # hands the store on
-        "abilities.settings",  # asks what lies beside it
-        # checks its URL
+        "abilities.settings",  # asks what lies beside it, and checks its URL
         "abilities.cli.backups",  # copies it
         "abilities.cli.errors",  # says what is wrong with a copy
-        "abilities.cli.session",  # tells a store by its beginning
-        # opens it for the commands that look after it
+        "abilities.cli.session",  # opens it for the commands that look after it
         "abilities.cli.completion",  # looks whether it may be read for keys
         "abilities.cli.store",  # looks after the store
         "abilities.cli.store_checks",  # asks it whether it answers

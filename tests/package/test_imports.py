@@ -33,7 +33,6 @@ OPTIONAL = {
 """Libraries of a surface, a store or a format that the commands below do not use."""
 
 MODELS = {
-    "abilities.builtin.index",
     "abilities.declarations.bulk_read_memory",
     "abilities.declarations.file_list",
     "abilities.declarations.kv_memory",

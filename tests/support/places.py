@@ -10,6 +10,7 @@ import sqlite3
 from abc import ABC, abstractmethod
 from collections.abc import AsyncGenerator, Awaitable, Iterable, Iterator
 from contextlib import asynccontextmanager, closing, contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -23,8 +24,9 @@ from abilities.declarations.refusals import Refused
 from abilities.helpers.store.mending import RepairReport
 from abilities.helpers.store.opening import open_store, repair_store
 from abilities.helpers.store.postgres.store import PostgresStore
-from abilities.helpers.store.protocol import ServableStore
+from abilities.helpers.store.protocol import MemoryStore, ServableStore
 from abilities.helpers.store.sqlite.store import SqliteStore
+from abilities.helpers.transfer.patience import Patience
 from tests.stores.behaviours import put
 from tests.support.waiting import gather_in_groups
 
@@ -70,14 +72,20 @@ class StorePlace(ABC):
         return CliRunner().invoke(main, [str(a) for a in arguments], input=stdin, env=environment)
 
     def fill(self, count: int, **fields: Any) -> None:
-        """Store memories k0000, k0001, ..., each with a tag and a link to the next one."""
+        """Store memories k0000, k0001, ..., each with a tag and a link to the next one.
+
+        A machine with other work to do may let a write wait until the store refuses it as busy.
+        """
 
         async def store_all() -> None:
             async with self.open() as store:
                 await gather_in_groups(
-                    put(store, f"k{n:04}", links=[(f"k{n + 1:04}", 0.5)], tags=["t"], **fields)
-                    for n in range(count)
+                    Patience().call(partial(fill_one, store, n)) for n in range(count)
                 )
+
+        async def fill_one(store: MemoryStore, n: int) -> None:
+            links = [(f"k{n + 1:04}", 0.5)]
+            await put(store, f"k{n:04}", links=links, tags=["t"], **fields)
 
         asyncio.run(store_all())
 

@@ -17,11 +17,12 @@ from pydantic import ValidationError
 
 from abilities import Abilities, AbilityError, Settings
 from abilities.adapters.langchain import load_tools
-from abilities.builtin.index import BUILT_IN, PROFILES
+from abilities.builtin.index import PROFILES
 from abilities.cli.main import main
 from abilities.declarations.refusals import Fault
 from abilities.helpers.tokens import TokenFile
 from abilities.server.app import create_app
+from tests.support.catalog import BUILT_IN
 from tests.support.piped import open_piped
 from tests.support.serving import serving
 from tests.support.surfaces import SURFACES, environment, run_lifespan
