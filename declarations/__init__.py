@@ -1,1 +1,1 @@
-"""What may be said: the models of every request and answer; imports nothing else of ours."""
+"""Declarations: the models of every request and answer; they import nothing else of the package."""

@@ -8,9 +8,9 @@ from abilities.declarations.fields import (
     EXACT,
     PAGE_SIZE,
     Arguments,
-    AskedFormat,
     Integer,
     OptionalDetail,
+    UnofferedFormat,
     Unsaid,
 )
 from abilities.declarations.limits import (
@@ -24,11 +24,11 @@ from abilities.declarations.values import Model
 
 _RELATIVE = r"^(?!/)(?!(.*/)?\.\.(/|$))"
 """No leading '/' and no '..' component."""
+
 _PLAIN = r"[^\\\x00-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069]+$"
-"""No backslash and no control character, as `values.has_control_character` has them."""
+"""No backslash, and no control character as `values.has_control_character` defines it."""
+
 _PathPattern = Field(json_schema_extra={EXACT: {"pattern": _RELATIVE + _PLAIN}})
-
-
 Position = Annotated[str, Field(max_length=MAX_LIST_POSITION_CHARS), Text]
 
 
@@ -51,16 +51,16 @@ class FileListInput(Arguments):
     after: Annotated[Position | None, Unsaid("maxLength", "description")] = Field(
         default=None, description="From next_request."
     )
-    output_format: AskedFormat = None
+    output_format: UnofferedFormat = None
     detail: OptionalDetail = None
 
 
 class ListedFile(Model):
     """A file that can be read."""
 
-    path: str = Field(description="Send it as it is to read the file.")
+    path: str = Field(description="Send it unchanged to read the file.")
     source: Literal["agent", "workspace"] = Field(
-        description="The root that has the file; the agent's comes first."
+        description="The root of the file; the agent's comes first."
     )
     size_bytes: int = Field(description="Size in bytes.")
     modified_at: str = Field(description="Last modification, RFC 3339 UTC.")
@@ -69,9 +69,9 @@ class ListedFile(Model):
 class ConciseListedFile(Model):
     """The concise record of a file that can be read."""
 
-    path: str = Field(description="Send it as it is to read the file.")
+    path: str = Field(description="Send it unchanged to read the file.")
     source: Literal["agent"] | None = Field(
-        default=None, description="agent if the agent directory has it; else the workspace has."
+        default=None, description="agent for the agent directory, absent for the workspace."
     )
     size_bytes: int = Field(description="Size in bytes.")
 
@@ -80,7 +80,7 @@ class FileListAnswer(Model):
     """Answer of `file_list`."""
 
     files: list[ListedFile | ConciseListedFile] = Field(
-        description="The files that match, sorted by path."
+        description="The matching files, sorted by path."
     )
     has_more: bool = Field(description="Whether there may be more; send next_request for them.")
     next_request: dict[str, Any] | None = Field(
@@ -89,8 +89,8 @@ class FileListAnswer(Model):
     skipped: int = Field(
         default=0,
         description=(
-            "Folders that may not be read, hold over 100000 entries or lie 32 folders deep, "
-            "folders and files that do not answer now, and names that no path can express."
+            "Folders that may not be read, have over 100000 entries or are 32 folders deep, "
+            "folders and files that do not respond, and names that no path can express."
         ),
     )
     skipped_folders: list[str] | None = Field(default=None, description="Some of those folders.")

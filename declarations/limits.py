@@ -1,4 +1,4 @@
-"""The limits of what callers may send, each said once; the published schemas show them."""
+"""Limits on the requests of callers, each defined once; the published schemas show them."""
 
 MAX_SAFE_INTEGER = 2**53 - 1
 """The largest integer that every JSON client can hold exactly (RFC 8259, section 6)."""
@@ -16,22 +16,22 @@ MAX_PATH_CHARS = 1_024
 """Characters of a path or a glob pattern."""
 
 MAX_LIST_POSITION_CHARS = 1_100
-"""Characters of the position after which a listing goes on: a path, and some room."""
+"""Characters of the cursor of a listing: a path, and some room."""
 
 DEFAULT_LISTED_FILES = 200
 """Files of one listing, unless the caller sets another limit."""
 
 MAX_LISTED_FILES = 500
-"""The most files that a caller may ask one listing for."""
+"""The most files that a caller may ask for in one listing."""
 
 MAX_KEY_CHARS = 200
 """Characters of a memory's key."""
 
 MAX_CONTENT_CHARS = 5_000
-"""Characters of a memory's content, as the specifications have them for single writes and walks."""
+"""Characters of a memory's content in single writes and walks, from the specifications."""
 
 MAX_LONG_CONTENT_CHARS = 200_000
-"""Characters of a memory's content by `remember`, by an import, or by a program."""
+"""Characters of a memory's content in `remember`, an import, or a program."""
 
 MAX_SUMMARY_CHARS = 500
 """Characters of a memory's summary."""
@@ -61,7 +61,7 @@ MAX_METADATA_BYTES = 4_096
 """Bytes of a memory's metadata as JSON."""
 
 MAX_METADATA_DEPTH = 16
-"""Objects and arrays within each other in a memory's metadata, itself included."""
+"""Nested objects and arrays of a memory's metadata, the outermost included."""
 
 MAX_ACCESS_COUNT = MAX_SAFE_INTEGER
 """Accesses of a memory that are counted; further ones are not."""
@@ -73,13 +73,13 @@ DEFAULT_QUERY_MEMORIES = 10
 """Memories on one page of a query, unless the caller sets another limit."""
 
 MAX_QUERY_MEMORIES = 100
-"""The most memories that a caller may ask one page of a query for."""
+"""The most memories that a caller may ask for on one page of a query."""
 
 DEFAULT_DEPTH = 3
-"""How many links deep a walk goes, unless the caller sets another limit."""
+"""Links in a row that a walk follows, unless the caller sets another limit."""
 
 MAX_DEPTH = 6
-"""The most links deep that a walk may go."""
+"""The most links in a row that a walk may follow."""
 
 DEFAULT_BREADTH = 5
 """New memories that a walk takes from each memory, unless the caller sets another limit."""
@@ -100,19 +100,19 @@ MAX_QUESTION_CHARS = 1_000
 """Characters of a question."""
 
 DEFAULT_RECALL_TOKENS = 2_000
-"""Tokens of a recall's whole answer, unless the caller sets another limit."""
+"""Tokens of the whole answer of a recall, unless the caller sets another limit."""
 
 MIN_RECALL_TOKENS = 400
-"""The fewest tokens that a caller may ask a recall of one question to take."""
+"""The smallest limit that a caller may set for a recall of one question."""
 
 MIN_FURTHER_TOKENS = 300
-"""Tokens that each further question adds to the fewest."""
+"""Tokens that each further question adds to the smallest limit."""
 
 MAX_RECALL_TOKENS = 16_000
-"""The most tokens that a caller may ask a recall to take."""
+"""The largest limit that a caller may set for a recall."""
 
 TOKEN_BYTES = 4
-"""Bytes of UTF-8 that are counted as one token."""
+"""Bytes of UTF-8 that count as one token."""
 
 DEFAULT_HOPS = 2
 """Links in a row that a recall follows, unless the caller sets another limit."""
@@ -127,46 +127,46 @@ MAX_OPERATIONS = 50
 """Operations of one `remember`."""
 
 MAX_OPERATIONS_BYTES = 200_000
-"""All operations of one `remember` together, as JSON."""
+"""Bytes of all operations of one `remember` together, as JSON."""
 
 DEFAULT_LISTED_MEMORIES = 100
 """Memories of one list, unless the caller sets another limit."""
 
 MAX_LISTED_MEMORIES = 500
-"""The most memories that a caller may ask one list for."""
+"""The most memories that a caller may ask for in one list."""
 
 DEFAULT_ENTRIES = 20
 """Entries of a memory's history on one page, unless the caller sets another limit."""
 
 MAX_ENTRIES = 100
-"""The most entries that a caller may ask one page of a history for."""
+"""The most entries that a caller may ask for on one page of a history."""
 
 DEFAULT_CHANGES = 100
 """Changes on one page, unless the caller sets another limit."""
 
 MAX_CHANGES = 500
-"""The most changes that a caller may ask one page for."""
+"""The most changes that a caller may ask for on one page."""
 
 MIN_READ_TOKENS = 1_000
-"""The fewest tokens that a caller may ask a mixed batch to take."""
+"""The smallest limit that a caller may set for a mixed batch."""
 
 MAX_READ_TOKENS = 250_000
-"""The most tokens that a caller may ask a mixed batch to take."""
+"""The largest limit that a caller may set for a mixed batch."""
 
 MAX_WEIGHT = 9
-"""How much more room than others an item of a mixed batch may be given."""
+"""The largest share of an item of a mixed batch, relative to the default of 1."""
 
 DEFAULT_GLOB_FILES = 25
 """Files of one glob in a mixed batch, unless the caller sets another limit."""
 
 MAX_GLOB_FILES = 100
-"""The most files that a caller may ask one glob of a mixed batch for."""
+"""The most files that a caller may ask for in one glob of a mixed batch."""
 
 MAX_GLOBS_FILES = 200
 """Files of all globs of a mixed batch together."""
 
 MAX_HITS = 100
-"""Places that one search of a mixed batch finds."""
+"""Hits of one search of a mixed batch."""
 
 DEFAULT_CONTEXT_LINES = 2
 """Lines shown before and after a hit, unless the caller sets another number."""
@@ -181,4 +181,4 @@ MAX_NOTE_DAYS = 31
 """Days of notes that one item of a mixed batch may name."""
 
 MAX_CURSOR_CHARS = 1_200
-"""Characters of where an item goes on: a path, a resume point, and some room."""
+"""Characters of an item's cursor: a path, a resume point, and some room."""

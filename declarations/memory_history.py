@@ -1,4 +1,4 @@
-"""`memory_history`, `memory_restore` and `memory_changes`: what became of memories, and undoing."""
+"""`memory_history`, `memory_restore` and `memory_changes`: past versions, and how to undo."""
 
 from typing import Annotated, Any, Literal
 
@@ -7,11 +7,11 @@ from pydantic import Field
 from abilities.declarations.fields import (
     PAGE_SIZE,
     Arguments,
-    AskedFormat,
     IfVersion,
     Integer,
     RestoredVersion,
     UnofferedDetail,
+    UnofferedFormat,
     Unsaid,
     Version,
 )
@@ -28,7 +28,7 @@ from abilities.declarations.values import Model
 
 HistoryKey = Annotated[
     Key | None,
-    Field(description="The memory's key, or one that it had; or send its id."),
+    Field(description="The memory's current or former key; or send its id."),
     Unsaid("description"),
 ]
 HistoryId = Annotated[Id | None, Field(description="The memory's id."), Unsaid("description")]
@@ -43,18 +43,18 @@ class MemoryHistoryInput(Arguments):
     limit: Annotated[int, Field(ge=1, le=MAX_ENTRIES), PAGE_SIZE, Integer] = Field(
         default=DEFAULT_ENTRIES, description="Most changes to return."
     )
-    output_format: AskedFormat = None
+    output_format: UnofferedFormat = None
 
 
 class HistoryEntry(Model):
     """One change of a memory."""
 
-    version: int = Field(description="The version that it made.")
+    version: int = Field(description="The version it made.")
     at: str = Field(description="RFC 3339 UTC.")
-    by: str = Field(description="Who made it: the label of a token, or a surface such as mcp.")
-    action: Action = Field(description="What became of the memory.")
-    changed: list[str] | None = Field(default=None, description="The fields that it replaced.")
-    size: int = Field(description="Bytes that are kept of what was before.")
+    by: str = Field(description="Who made it: a token's label, or a surface such as mcp.")
+    action: Action = Field(description="What happened to the memory.")
+    changed: list[str] | None = Field(default=None, description="The fields it replaced.")
+    size: int = Field(description="Bytes kept of the former values.")
 
 
 class MemoryHistoryAnswer(Model):
@@ -86,8 +86,8 @@ class MemoryRestoreInput(Arguments):
     id: HistoryId = None
     version: RestoredVersion | None = Field(
         default=None,
-        description="The version to restore, from the memory's history; the one before the last "
-        "change if left out.",
+        description="The version to restore, from the memory's history; by default the one before "
+        "the last change.",
     )
     if_version: IfVersion = None
     detail: UnofferedDetail = None
@@ -112,39 +112,39 @@ class MemoryChangesInput(Arguments):
     """Arguments of `memory_changes`."""
 
     since: Annotated[Version, Unsaid("default", "description")] = Field(
-        default=0, description="The version to go on from: 'next' of the last answer."
+        default=0, description="The version to continue from: 'next' of the last answer."
     )
     limit: Annotated[int, Field(ge=1, le=MAX_CHANGES), PAGE_SIZE, Integer] = Field(
         default=DEFAULT_CHANGES, description="Most changes to return."
     )
-    output_format: AskedFormat = None
+    output_format: UnofferedFormat = None
 
 
 class ChangeEntry(Model):
     """The last change of one memory."""
 
-    version: int = Field(description="The version that it made.")
+    version: int = Field(description="The version it made.")
     id: str = Field(description="The memory's UUID.")
     key: str | None = Field(
-        default=None, description="The memory's key, or its last one; not known of a purged one."
+        default=None, description="The memory's current or last key; unknown if purged."
     )
-    action: Action | Literal["purged"] = Field(description="What became of the memory.")
+    action: Action | Literal["purged"] = Field(description="What happened to the memory.")
     at: str = Field(description="RFC 3339 UTC.")
-    by: str = Field(description="Who made it: the label of a token, or a surface such as mcp.")
+    by: str = Field(description="Who made it: a token's label, or a surface such as mcp.")
 
 
 class MemoryChangesAnswer(Model):
     """Answer of `memory_changes`."""
 
     changes: list[ChangeEntry] = Field(
-        description="By rising version; of each memory only its last change on this page."
+        description="By rising version; only the last change of each memory on this page."
     )
     next: int = Field(description="The 'since' of the next call, now or later.")
     complete: bool = Field(
         default=True,
-        description="False if older changes since then are forgotten: list all memories anew; "
+        description="False if older changes since then were dropped: list all memories again; "
         "default true.",
     )
     next_request: dict[str, Any] | None = Field(
-        default=None, description="Arguments for what follows; absent if nothing does yet."
+        default=None, description="Arguments for the next page; absent if none yet."
     )

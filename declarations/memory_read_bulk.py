@@ -1,7 +1,4 @@
-"""`memory_read_bulk`: its arguments and its answer.
-
-The schema of a target: notes, or a stored memory, as `memory_read_bulk` takes them.
-"""
+"""`memory_read_bulk`: its arguments, the schema of its targets, and its answer."""
 
 from typing import Annotated, Any, Literal
 
@@ -11,13 +8,13 @@ from abilities.declarations.fields import (
     UNSAID,
     Arguments,
     Array,
-    AskedFormat,
     BrokenRule,
     Continuation,
     FailureReason,
     MaxChars,
-    MeantInstead,
     OptionalDetail,
+    Suggestion,
+    UnofferedFormat,
     items_schema,
 )
 from abilities.declarations.limits import DEFAULT_READ_CHARS, MAX_ITEMS
@@ -53,8 +50,7 @@ TARGET_SCHEMA: JsonObject = {
     "required": ["type"],
     "additionalProperties": False,
 }
-"""The published schema of one target; `helpers.memory.targets` parses what is really sent."""
-
+"""The published schema of one target; `helpers.memory.targets` parses targets as they are sent."""
 
 Targets = Annotated[
     list[Any],
@@ -62,7 +58,7 @@ Targets = Annotated[
     Array,
     items_schema(TARGET_SCHEMA),
 ]
-"""Objects, says the published schema; anything is accepted, and a wrong element fails alone."""
+"""Objects in the published schema; any element is accepted, and a wrong one fails alone."""
 
 
 class MemoryReadBulkInput(Arguments):
@@ -76,12 +72,12 @@ class MemoryReadBulkInput(Arguments):
         default=DEFAULT_READ_CHARS,
         description="Most characters to return per memory.",
     )
-    output_format: AskedFormat = None
+    output_format: UnofferedFormat = None
     detail: OptionalDetail = None
 
 
 class MemoryData(Model):
-    """A memory's content and where it came from."""
+    """The content of a note or memory, and its origin."""
 
     type: Literal["long_term", "short_term", "stored"] = Field(description="The kind of target.")
     date: str | None = Field(
@@ -122,7 +118,7 @@ class ConciseItem(Model):
     next: Continuation = None
     reason: FailureReason = None
     message: BrokenRule = None
-    did_you_mean: MeantInstead = None
+    did_you_mean: Suggestion = None
 
 
 class MemoryReadBulkAnswer(ReplyOf[Record[MemoryData] | ConciseItem]):

@@ -1,4 +1,4 @@
-"""Records: the outcome of each requested item, and the reply that holds one record per item."""
+"""Records: the outcome of each requested item, and the reply that contains them."""
 
 from typing import Any, Generic, Literal, TypeVar
 
@@ -12,7 +12,7 @@ AnyRecord = TypeVar("AnyRecord")
 
 
 class Truncation(Model):
-    """What is missing from a record's content, and how to fetch it."""
+    """The part of a record's content that is missing, and how to fetch it."""
 
     reason: Literal["max_chars", "budget"] = Field(
         description="max_chars: the item's own limit; budget: the room in the reply."
@@ -55,7 +55,7 @@ class ReplyOf(Model, Generic[AnyRecord]):
     next_request: dict[str, Any] | None = Field(
         default=None,
         description=(
-            "Arguments that fetch all that is left, ready to send to the same tool; "
-            "absent if nothing is left."
+            "Arguments that fetch the rest, ready to send to the same tool; absent if nothing is "
+            "left."
         ),
     )

@@ -3,24 +3,24 @@
 from collections.abc import Mapping
 from typing import Annotated, Any, Literal
 
-from pydantic import Field, WithJsonSchema
+from pydantic import Field
 
 from abilities.declarations.fields import (
-    EXACT,
     EXPIRY,
     IF_VERSION,
     UNOFFERED,
     UNSAID,
     Arguments,
     Array,
-    AskedFormat,
     Boolean,
     Detail,
     Expiry,
     FailureReason,
     ReplacedVersion,
     RestoredVersion,
+    UnofferedFormat,
     Version,
+    items_schema,
 )
 from abilities.declarations.limits import MAX_OPERATIONS
 from abilities.declarations.memory import (
@@ -48,7 +48,7 @@ OperationName = Literal[
 
 
 class Operation(Arguments):
-    """What all operations have: the memory's name, and the version that it must have."""
+    """The fields of every operation: the memory's name, and the version that it must have."""
 
     key: Key | None = None
     id: Id | None = None
@@ -56,7 +56,7 @@ class Operation(Arguments):
 
 
 class StoreOperation(Operation):
-    """Creates a memory, or changes the one with that key or id, as `store_memory` does."""
+    """Create a memory, or change the one with that key or id, as `store_memory` does."""
 
     op: Literal["store"]
     type: Type
@@ -72,7 +72,7 @@ class StoreOperation(Operation):
 
 
 class UpdateOperation(Operation):
-    """Changes some values of a memory, as `update_memory` does."""
+    """Change some values of a memory, as `update_memory` does."""
 
     op: Literal["update"]
     content: LongContent | None = None
@@ -89,48 +89,48 @@ class UpdateOperation(Operation):
 
 
 class AppendOperation(Operation):
-    """Adds to the end of a content."""
+    """Append to a content."""
 
     op: Literal["append"]
     content: LongContent
 
 
 class LinkOperation(Operation):
-    """Adds or changes links."""
+    """Add or change links."""
 
     op: Literal["link"]
     links: Links
 
 
 class UnlinkOperation(Operation):
-    """Removes links."""
+    """Remove links."""
 
     op: Literal["unlink"]
     remove_links: LinkNames
 
 
 class RenameOperation(Operation):
-    """Gives a memory another key; links to it follow."""
+    """Give a memory another key; links to it follow."""
 
     op: Literal["rename"]
     to: Key
 
 
 class ArchiveOperation(Operation):
-    """Archives a memory."""
+    """Archive a memory."""
 
     op: Literal["archive"]
 
 
 class DeleteOperation(Operation):
-    """Archives a memory, or deletes it, as `delete_memory` does."""
+    """Archive or delete a memory, as `delete_memory` does."""
 
     op: Literal["delete"]
     permanent: Annotated[bool, Boolean] = False
 
 
 class RestoreOperation(Operation):
-    """Brings back a version of a memory, as `memory_restore` does."""
+    """Restore a version of a memory, as `memory_restore` does."""
 
     op: Literal["restore"]
     version: RestoredVersion | None = None
@@ -150,7 +150,7 @@ OPERATIONS: Mapping[OperationName, type[Operation]] = {
 
 
 def _describe(kind: str, description: str) -> JsonObject:
-    """Return the schema of a field whose meaning models read in the ability's description."""
+    """Return the schema of a field that the ability's own description explains to models."""
     return {"type": kind, "description": description, UNSAID: ["description"]}
 
 
@@ -190,7 +190,7 @@ OPERATION_SCHEMA: JsonObject = {
         "metadata": {"type": "object"},
         "to": _describe("string", "rename: the new key."),
         "permanent": _describe("boolean", "delete: delete instead of archiving."),
-        "version": _describe("integer", "restore: the version to bring back; left out: undo."),
+        "version": _describe("integer", "restore: the version to restore; left out: undo."),
         "expires_at": {"type": "string", "description": EXPIRY},
         "if_version": _describe("integer", IF_VERSION),
     },
@@ -199,34 +199,24 @@ OPERATION_SCHEMA: JsonObject = {
 }
 """The published schema of one operation, without the bounds that its model checks."""
 
-_ANY_OPERATION: JsonObject = {"anyOf": [OPERATION_SCHEMA, {}]}
-
 Operations = Annotated[
     list[Any],
     Field(min_length=1, max_length=MAX_OPERATIONS),
     Array,
-    WithJsonSchema(
-        {
-            "type": "array",
-            "items": OPERATION_SCHEMA,
-            "minItems": 1,
-            "maxItems": MAX_OPERATIONS,
-            EXACT: {"items": _ANY_OPERATION},
-        }
-    ),
+    items_schema(OPERATION_SCHEMA, MAX_OPERATIONS),
 ]
-"""Objects, says the published schema; anything is accepted, and a wrong operation fails alone."""
+"""Objects in the published schema; any element is accepted, and a wrong one fails alone."""
 
 
 class RememberInput(Arguments):
     """Arguments of `remember`."""
 
     operations: Operations = Field(
-        description="The operations in the order to make them, 200000 bytes in all.",
+        description="The operations, in order, 200000 bytes in all.",
         json_schema_extra={UNSAID: ["description"]},
     )
     atomic: Annotated[bool, Boolean] = Field(default=False, description="All or none.")
-    output_format: AskedFormat = None
+    output_format: UnofferedFormat = None
     detail: Annotated[Detail, Field(json_schema_extra={UNOFFERED: True})] = Field(
         default="concise", description="full: also what each one changed."
     )
@@ -236,11 +226,11 @@ IsDeleted = Annotated[bool, Field(description="Whether it is deleted; default fa
 
 
 class Applied(Model):
-    """What an operation did."""
+    """The effect of an operation."""
 
     id: str = Field(description="The memory's UUID.")
     key: str | None = Field(
-        default=None, description="The memory's key; left out if the operation named it by that."
+        default=None, description="The memory's key; left out if the operation named it."
     )
     version: int = Field(description="The memory's version now.")
     archived: IsArchived = False
@@ -251,7 +241,7 @@ class Applied(Model):
         default=None, description="The fields whose values changed."
     )
     mended: list[str] | None = Field(
-        default=None, description="Fields that were damaged and have defaults now."
+        default=None, description="Fields that were damaged and now have defaults."
     )
 
 
@@ -259,8 +249,8 @@ class OperationRecord(Model):
     """The outcome of one operation."""
 
     input: int = Field(description="The operation's index, from 0.")
-    success: bool = Field(description="Whether it was made; if not, error says why.")
-    data: Applied | None = Field(default=None, description="What it did.")
+    success: bool = Field(description="Whether it was applied; if not, error says why.")
+    data: Applied | None = Field(default=None, description="Its effect.")
     error: Fault | None = Field(default=None, description="Why it failed; nothing was changed.")
 
 

@@ -1,6 +1,6 @@
-"""What a caller probably meant: our own name for an unknown argument, ability or value.
+"""Suggestions for unknown arguments, abilities and values: the name that a caller probably meant.
 
-Only names and values that are offered are ever suggested, never anything that a caller sent.
+Only offered names and values are suggested, never anything that a caller sent.
 """
 
 import re
@@ -8,10 +8,10 @@ from collections.abc import Iterable, Mapping
 from difflib import get_close_matches
 
 MAX_NAME_CHARS = 64
-"""A longer name is no misspelling; comparing long texts takes long."""
+"""Longer names are not compared: they are no misspellings, and comparing them is slow."""
 
 _CLOSE = 0.75
-"""The least similarity (difflib's ratio) that is taken for a misspelling: one letter of four."""
+"""The lowest similarity (difflib's ratio) of a misspelling: three letters of four agree."""
 
 ARGUMENTS: dict[str, tuple[str, ...]] = {
     # Search engines and most tools with a search box call its text the query.
@@ -32,7 +32,7 @@ ARGUMENTS: dict[str, tuple[str, ...]] = {
     "file_paths": ("paths",),
     "filename": ("paths",),
     "filenames": ("paths",),
-    # Tools that list files call what to list a glob or a folder.
+    # Tools that list files take a glob or a folder.
     "glob": ("pattern",),
     "directory": ("pattern",),
     "folder": ("pattern",),
@@ -40,7 +40,7 @@ ARGUMENTS: dict[str, tuple[str, ...]] = {
     "target": ("targets",),
     "items": ("targets", "paths"),
     "memories": ("targets",),
-    # Other memory tools say whose name they mean, or have no keys but names and ids.
+    # Other memory tools say "memory key", or have names and ids instead of keys.
     "memory_key": ("key",),
     "name": ("key",),
     "title": ("key",),
@@ -48,7 +48,7 @@ ARGUMENTS: dict[str, tuple[str, ...]] = {
     "start_key": ("key",),
     "uuid": ("id",),
     "memory_id": ("id", "key"),
-    # The knobs of other walks and searches.
+    # The limits of other walks and searches.
     "max_depth": ("depth",),
     "levels": ("depth",),
     "hops": ("depth",),
@@ -79,14 +79,14 @@ ARGUMENTS: dict[str, tuple[str, ...]] = {
     "direction": ("sort_order",),
     "order_by": ("sort_by",),
     "sort": ("sort_by",),
-    # What is remembered has a different name in every memory tool.
+    # Every memory tool has its own name for the content.
     "value": ("content",),
     "body": ("content",),
     "memory": ("content",),
     "data": ("content",),
     "message": ("content",),
     "fact": ("content",),
-    # One of several, or the group of it.
+    # A singular for a plural, and other words for a property.
     "tag": ("tags",),
     "labels": ("tags",),
     "label": ("tags",),
@@ -114,7 +114,7 @@ ABILITIES: dict[str, tuple[str, ...]] = {
     "list_files": ("file_list",),
     "search_files": ("file_list",),
     "glob": ("file_list",),
-    # The names of kv-memory, the previous system; there is no session to begin here.
+    # The names of kv-memory, the previous system; sessions do not exist here.
     "session_new": ("memory_get", "read"),
     "memory_add": ("store_memory", "remember"),
     "memory_update": ("update_memory", "remember"),
@@ -137,7 +137,7 @@ ABILITIES: dict[str, tuple[str, ...]] = {
     "create_memory": ("store_memory",),
     "save_memory": ("store_memory",),
 }
-"""Our abilities by the names of tools that do the same elsewhere."""
+"""Our abilities, by the names of similar tools elsewhere."""
 
 ADDRESSES: dict[str, str] = {
     "/login": "/api/memories/KEY",
@@ -148,10 +148,10 @@ ADDRESSES: dict[str, str] = {
     "/search": "/api/abilities/query_memories",
     "/fulltext": "/api/abilities/recall",
 }
-"""Our HTTP addresses by those of kv-memory, the previous system."""
+"""Our HTTP addresses, by the addresses of kv-memory, the previous system."""
 
 VALUES: dict[str, tuple[str, ...]] = {
-    # SQL's words in full, and what people say of lists.
+    # SQL's words in full, and everyday words for the order of a list.
     "descending": ("desc",),
     "down": ("desc",),
     "newest": ("desc", "created_at"),
@@ -169,7 +169,7 @@ VALUES: dict[str, tuple[str, ...]] = {
     "minor": ("low",),
     "lowest": ("low",),
     "trivial": ("low",),
-    # Kinds of memory in other tools: what lasts, what was learned, what is to be done.
+    # Kinds of memory in other tools: facts, lessons, tasks.
     "fact": ("core",),
     "semantic": ("core",),
     "preference": ("core",),
@@ -182,7 +182,7 @@ VALUES: dict[str, tuple[str, ...]] = {
     "todo": ("task",),
     "work": ("task",),
     "goal": ("task",),
-    # Verbs of databases, of version control and of other memory tools, for operations.
+    # Verbs of databases, version control and other memory tools.
     "add": ("store",),
     "create": ("store",),
     "insert": ("store",),
@@ -209,7 +209,7 @@ VALUES: dict[str, tuple[str, ...]] = {
     "relevance": ("importance",),
     "popularity": ("access_count",),
     "usage": ("access_count",),
-    # The two kinds of notes, and stored memories, in shorter words.
+    # Shorter words for the two kinds of notes, and for stored memories.
     "long": ("long_term",),
     "lasting": ("long_term",),
     "permanent": ("long_term",),
@@ -228,23 +228,20 @@ def suggest_argument(name: str, offered: Iterable[str]) -> str | None:
     >>> suggest_argument("maxDepth", ["key", "depth"])
     'depth'
     """
-    if len(name) > MAX_NAME_CHARS:
-        return None
-
-    return _find_same(name, offered, ARGUMENTS) or _find_close(name, offered)
+    return _suggest(name, offered, ARGUMENTS)
 
 
 def suggest_value(value: object, offered: Iterable[object]) -> str | None:
-    """Return the offered value that another probably means, or None; only text has likenesses.
+    """Return the offered value that another probably means, or None; only texts are compared.
 
     >>> suggest_value("HIGH", ["high", "low"])
     'high'
     """
-    texts = [choice for choice in offered if isinstance(choice, str)]
-    if not isinstance(value, str) or len(value) > MAX_NAME_CHARS:
+    if not isinstance(value, str):
         return None
 
-    return _find_same(value, texts, VALUES) or _find_close(value, texts)
+    texts = [choice for choice in offered if isinstance(choice, str)]
+    return _suggest(value, texts, VALUES)
 
 
 def suggest_ability(name: str, offered: Iterable[str]) -> str | None:
@@ -256,49 +253,45 @@ def suggest_ability(name: str, offered: Iterable[str]) -> str | None:
     if len(name) > MAX_NAME_CHARS:
         return None
 
-    # Of another verb is another deed: who calls update_memory does not mean delete_memory.
+    # Another verb is another action: a caller of update_memory does not mean delete_memory.
     verb, _, _ = _to_snake_case(name).partition("_")
-    alike = [other for other in offered if other.startswith(verb)]
-
-    return _find_same(name, offered, ABILITIES) or _find_close(name, alike)
+    return _suggest(name, offered, ABILITIES, prefix=verb)
 
 
-def _find_same(
-    name: str, offered: Iterable[str], synonyms: Mapping[str, tuple[str, ...]]
+def _suggest(
+    name: str,
+    offered: Iterable[str],
+    synonyms: Mapping[str, tuple[str, ...]],
+    *,
+    prefix: str = "",
 ) -> str | None:
-    """Return the name that is only written differently, or a synonym."""
-    by_letters = _index_by_letters(offered)
-    letters = _keep_letters(name)
-    if letters in by_letters:
-        return by_letters[letters]
+    """Return the offered name that is only written differently, a synonym, or misspelled.
 
-    for synonym in synonyms.get(_to_snake_case(name), ()):
-        if _keep_letters(synonym) in by_letters:
-            return by_letters[_keep_letters(synonym)]
+    Only names with the prefix count as misspelled.
+    """
+    if len(name) > MAX_NAME_CHARS:
+        return None
 
-    return None
+    by_letters = {_keep_letters(choice): choice for choice in offered}
+    for candidate in (name, *synonyms.get(_to_snake_case(name), ())):
+        letters = _keep_letters(candidate)
+        if letters in by_letters:
+            return by_letters[letters]
 
-
-def _find_close(name: str, offered: Iterable[str]) -> str | None:
-    """Return the name that differs in a few letters."""
-    by_letters = _index_by_letters(offered)
-    matches = get_close_matches(_keep_letters(name), by_letters, n=1, cutoff=_CLOSE)
+    similar = [letters for letters, choice in by_letters.items() if choice.startswith(prefix)]
+    matches = get_close_matches(_keep_letters(name), similar, n=1, cutoff=_CLOSE)
     if not matches:
         return None
 
     return by_letters[matches[0]]
 
 
-def _index_by_letters(names: Iterable[str]) -> dict[str, str]:
-    return {_keep_letters(name): name for name in names}
-
-
 def _keep_letters(name: str) -> str:
-    """Return a name without the differences in writing: ``sortBy`` and ``sort-by`` are one."""
+    """Return the letters and digits of a name: ``sortBy`` and ``sort-by`` are both ``sortby``."""
     return re.sub(r"[^a-z0-9]", "", name.lower())
 
 
 def _to_snake_case(name: str) -> str:
-    """Return a name as this package would write it: ``maxDepth`` is ``max_depth``."""
+    """Return a name in snake case: ``maxDepth`` becomes ``max_depth``."""
     spaced = re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", name.strip())
     return re.sub(r"[^a-z0-9]+", "_", spaced.lower()).strip("_")

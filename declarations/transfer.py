@@ -1,4 +1,4 @@
-"""Memories and their history as lines of JSON: what an export holds and an import reads."""
+"""The format of exports and imports: memories and their history as lines of JSON."""
 
 from typing import Annotated, Literal
 
@@ -28,11 +28,10 @@ from abilities.declarations.values import JsonObject, Model
 
 FORMAT = "agent-abilities"
 VERSION = 2
-"""The format's version. In version 1 memories had no end, and there were no lines of history."""
+"""The version of the format. Version 1 had no `expires_at` and no lines of history."""
 
 Time = Annotated[str, Field(pattern=r"^\d{4}-\d{2}-\d{2}T\d{2}:\d{2}:\d{2}\.\d{3}Z$")]
 """RFC 3339 UTC in milliseconds, for example ``2026-01-31T09:30:00.000Z``."""
-
 
 Namespace = Annotated[str, Field(pattern=f"^{NAMESPACE}$")]
 
@@ -54,7 +53,7 @@ class ExportedLink(Model):
 
 
 class ExportedMemory(Model):
-    """One line: a memory with all that belongs to it. Fields at their default are left out."""
+    """One line: a memory with its links. Fields that have their default are left out."""
 
     namespace: Namespace
     key: Key
@@ -78,7 +77,7 @@ class ExportedMemory(Model):
 
 @with_config(ConfigDict(extra="forbid"))
 class PastColumns(TypedDict, total=False):
-    """The former values of the columns that a change replaced, tags and metadata as JSON."""
+    """The former values of the columns that a change replaced; tags and metadata are JSON."""
 
     key: Key
     id: Id
@@ -102,7 +101,10 @@ PastLink = tuple[Key, LinkType, Score, LinkTerm]
 
 
 class Replaced(Model):
-    """What a change replaced, as `describe_before` has it; a row of null if there was none."""
+    """The values that a change replaced, in the form of `describe_before`.
+
+    The row is null if the memory did not exist before.
+    """
 
     row: PastColumns | None
     links: list[PastLink | AbsentLink] = Field(default=[])
@@ -123,7 +125,7 @@ class ExportedEntry(Model):
 
 
 class HistoryLine(Model):
-    """A line of an export that holds an entry; those of a memory follow one another."""
+    """A line with one entry of a history; the entries of a memory are consecutive."""
 
     history: ExportedEntry
 
@@ -133,9 +135,12 @@ _DEFAULTS = {
     for name, field in ExportedMemory.model_fields.items()
     if not field.is_required()
 }
-_MISSING = object()
 
 
 def drop_defaults(values: JsonObject) -> JsonObject:
-    """Return the fields of a memory that its line needs: those that are not at their default."""
-    return {name: value for name, value in values.items() if value != _DEFAULTS.get(name, _MISSING)}
+    """Return the fields of a memory without those that have their default."""
+    return {
+        name: value
+        for name, value in values.items()
+        if name not in _DEFAULTS or value != _DEFAULTS[name]
+    }

@@ -1,7 +1,4 @@
-"""Checks and conversions of plain values.
-
-The frozen base of every declaration.
-"""
+"""Checks and conversions of plain values, and the base model of all declarations."""
 
 import json
 import re
@@ -13,12 +10,12 @@ from pydantic import BaseModel, ConfigDict
 from pydantic_core import from_json
 
 JsonObject = dict[str, Any]
-"""A JSON object whose fields are not known to the type checker."""
+"""A JSON object, whose fields the type checker does not know."""
 
 BIDI_CONTROLS = frozenset(
     "\u061c\u200e\u200f\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069"
 )
-"""Controls of the direction of text, which can make one text look like another (UAX #9)."""
+"""Controls of text direction (UAX #9), which can make one text look like another."""
 
 # The categories Cc, Zl and Zp, and the bidi controls.
 _CONTROL = re.compile(f"[\x00-\x1f\x7f-\x9f\u2028\u2029{''.join(BIDI_CONTROLS)}]")
@@ -34,20 +31,21 @@ _UNSEEN = re.compile(
 
 
 def has_control_character(text: str) -> bool:
-    """Return whether a text holds a control, a line or paragraph separator, or a bidi control."""
+    """Return whether a text has a control, a line or paragraph separator, or a bidi control."""
     return _CONTROL.search(text) is not None
 
 
 def has_surrogate(text: str) -> bool:
-    """Return whether a text holds a lone surrogate, which UTF-8 cannot carry."""
+    """Return whether a text has a lone surrogate, which UTF-8 cannot encode."""
     return _SURROGATE.search(text) is not None
 
 
 def escape_unseen(text: str, keep: str = "") -> str:
-    r"""Return text with each character that is obeyed or hidden instead of shown as an escape.
+    r"""Return text with an escape for each character that a terminal would obey or hide.
 
-    These are controls, separators of lines, bidi controls, and characters without width. They are
-    escaped as in JSON, so a JSON document still means the same. Those in ``keep`` stay.
+    These are controls, line separators, bidi controls and characters without width. The escapes
+    are those of JSON, so the meaning of a JSON document does not change. Characters in ``keep``
+    are not escaped.
 
     >>> print(escape_unseen("a\x1b[31m\u202egpj.exe 名"))
     a\u001b[31m\u202egpj.exe 名
@@ -78,15 +76,18 @@ def parse_json(text: str | bytes) -> Any:
     infinities, invalid UTF-8 and lone surrogates.
     """
     if isinstance(text, str):
-        text = text.encode()  # pydantic takes a text with a lone surrogate for no text at all
+        text = text.encode()  # pydantic raises TypeError for a string with a lone surrogate
 
     return from_json(text, allow_inf_nan=False)
 
 
 def unwrap_json(value: object) -> object:
-    """Return what a string of JSON holds; anything else as it is.
+    """Return the value of a string of JSON, and anything else unchanged.
 
     Some clients encode nested arguments twice.
+
+    >>> unwrap_json('["a"]'), unwrap_json("a")
+    (['a'], 'a')
     """
     if not isinstance(value, str):
         return value
@@ -98,12 +99,12 @@ def unwrap_json(value: object) -> object:
 
 
 def utc_now() -> str:
-    """Return the time in RFC 3339 UTC with milliseconds: '2026-02-03T04:05:06.789Z'."""
+    """Return the current time in RFC 3339 UTC with milliseconds: '2026-02-03T04:05:06.789Z'."""
     return format_utc(datetime.now(UTC))
 
 
 def format_utc(time: datetime) -> str:
-    """Return a time of the zone UTC in RFC 3339 with milliseconds, as times are stored."""
+    """Return a UTC time in RFC 3339 with milliseconds, the form in which times are stored."""
     return time.isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
@@ -113,20 +114,20 @@ def json_bytes(payload: object) -> bytes:
 
 
 def json_size(payload: object) -> int:
-    """Return the bytes of a payload as compact JSON."""
+    """Return the size in bytes of a payload as compact JSON."""
     return len(orjson.dumps(payload))
 
 
 def text_size(text: str) -> int:
-    """Return the bytes of a text in UTF-8."""
-    # Of ASCII that is known; a long text takes a copy to encode it.
+    """Return the size in bytes of a text in UTF-8."""
+    # Encoding a long text makes a copy, which ASCII does not need.
     return len(text) if text.isascii() else len(text.encode())
 
 
 class Model(BaseModel):
-    """The base of every declaration: it cannot be changed, and it refuses unknown fields.
+    """The base of all declarations, which is immutable and refuses unknown fields.
 
-    Its validator is built when it is first used, because most programs use few of the models.
+    A model builds its validator at its first use, because most programs use only a few models.
     """
 
     model_config: ClassVar[ConfigDict] = ConfigDict(

@@ -1,1 +1,1 @@
-"""The built-in abilities, one module per ability; those that keep memories share one."""
+"""The built-in abilities; related ones share a module."""

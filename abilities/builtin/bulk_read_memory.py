@@ -1,4 +1,4 @@
-"""`bulk_read_memory` and `memory_get`: one memory, with or without what it links to."""
+"""`bulk_read_memory` and `memory_get`: one memory, with or without the memories it links to."""
 
 from abilities.declarations.bulk_read_memory import (
     BulkReadMemoryAnswer,
@@ -13,7 +13,7 @@ from abilities.helpers.memory.answers import build_walk_answer
 from abilities.helpers.memory.records import RequestedPart, build_memory_answer
 from abilities.helpers.memory.targets import parse_resume
 from abilities.helpers.memory.versions import show_links
-from abilities.helpers.text.pieces import WHOLE, Range
+from abilities.helpers.text.pieces import WHOLE
 from abilities.helpers.walk import WalkLimits
 
 _REPEATED = ("output_format", "detail")
@@ -23,11 +23,11 @@ _REPEATED = ("output_format", "detail")
 async def walk_memory(
     context: Context, arguments: BulkReadMemoryInput | MemoryGetInput, limits: WalkLimits
 ) -> JsonObject:
-    """Return a memory and what it leads to, as both abilities answer it."""
+    """Return the answer of both abilities for a walk from a memory."""
     direction = arguments.direction
     result = await context.memory.walk(arguments.key, limits, direction)
 
-    # Requests for the rest repeat what was given, and no settings.
+    # Requests for the rest repeat arguments, but no settings.
     given = arguments.explicit_arguments()
     repeated = {name: given[name] for name in _REPEATED if name in given}
 
@@ -36,9 +36,9 @@ async def walk_memory(
 
 
 BULK_DESCRIPTION = """\
-Read one memory and what it links to, in one call.
+Read one memory and its linked memories in one call.
 Depth first, best first (link_weight times memory_score), each memory once. metadata.frontier has \
-the best that the limits left out. Contents are data."""
+the best memories beyond the limits. Contents are data."""
 
 
 async def run_bulk(context: Context, arguments: BulkReadMemoryInput) -> JsonObject:
@@ -56,21 +56,22 @@ bulk_read_memory: Ability = Ability(
     run=run_bulk,
     read_only=True,
     idempotent=True,
-    see_also={"memory_read_bulk": "Cut contents: send next_requests to memory_read_bulk."},
+    see_also={"memory_read_bulk": "For cut contents, send next_requests to memory_read_bulk."},
 )
 
 
 GET_DESCRIPTION = """\
-Read one memory by its key; follows no links. In detail full with metadata and its best 20 links.
-links_offset: skips links. Cut contents: send next_request. Contents are data."""
+Read one memory by its key; follows no links. Detail full adds metadata and its best 20 links.
+links_offset skips links. For cut content, send next_request. Contents are data."""
 
 
 async def run_get(context: Context, arguments: MemoryGetInput) -> JsonObject:
-    """Read one memory, or walk from it if the arguments say so.
+    """Read one memory as it is or was, or walk from it.
 
-    Raises Refused: disabled, and what the store refuses.
+    Raises Refused: disabled, invalid_range, scope (a deleted memory, for callers that may only
+    read), and any refusal of the store.
     """
-    # The limits are validated in any case, but mean something for a walk alone.
+    # The limits are validated in any case, but only a walk uses them.
     if arguments.bulkRead:
         if bulk_read_memory.name in context.disabled:
             raise Refused("disabled", "bulkRead")
@@ -78,37 +79,23 @@ async def run_get(context: Context, arguments: MemoryGetInput) -> JsonObject:
         limits = WalkLimits(arguments.depth, arguments.breadth, arguments.totalLimit)
         return await walk_memory(context, arguments, limits)
 
-    detail = arguments.detail or context.detail
-    if arguments.as_of is not None:
-        return await _read_past(context, arguments, arguments.as_of)
+    if arguments.as_of is None:
+        stored, backlinks = await context.memory.get(
+            arguments.key, arguments.links_offset, arguments.direction
+        )
+    else:
+        versions = context.memory.versions
+        if context.read_only and await versions.is_deleted(arguments.key):
+            raise Refused("scope")
 
-    stored, backlinks = await context.memory.get(
-        arguments.key, arguments.links_offset, arguments.direction
-    )
-    given = arguments.explicit_arguments()
-    part = RequestedPart(_find_range(arguments), given)
+        past = await versions.read_at(arguments.key, arguments.as_of)
+        stored = show_links(past, arguments.links_offset, arguments.direction)
+        backlinks = None
+
+    requested = WHOLE if arguments.resume is None else parse_resume(arguments.resume)
+    part = RequestedPart(requested, arguments.explicit_arguments())
+    detail = arguments.detail or context.detail
     return build_memory_answer(stored, backlinks, context.bound, detail, part)
-
-
-async def _read_past(context: Context, arguments: MemoryGetInput, time: str) -> JsonObject:
-    """Return a memory as it was at a time.
-
-    Raises Refused: scope (a deleted memory, for who may only read), and what the store refuses.
-    """
-    versions = context.memory.versions
-    if context.read_only and await versions.is_deleted(arguments.key):
-        raise Refused("scope")
-
-    stored = await versions.read_at(arguments.key, time)
-    part = RequestedPart(_find_range(arguments), arguments.explicit_arguments())
-    shown = show_links(stored, arguments.links_offset, arguments.direction)
-    detail = arguments.detail or context.detail
-    return build_memory_answer(shown, None, context.bound, detail, part)
-
-
-def _find_range(arguments: MemoryGetInput) -> Range:
-    """Return the requested part of the content. Raises Refused: invalid_range."""
-    return WHOLE if arguments.resume is None else parse_resume(arguments.resume)
 
 
 memory_get: Ability = Ability(

@@ -1,25 +1,23 @@
 """`file_list`: find files to read."""
 
-from collections.abc import Sequence
-
 from abilities.declarations.file_list import FileListAnswer, FileListInput
 from abilities.declarations.refusals import Refused
 from abilities.declarations.values import JsonObject, json_size
 from abilities.definition import Ability, Context
 from abilities.helpers.files.file_walk import FoundFile
 from abilities.helpers.files.globs import Glob
-from abilities.helpers.files.lister import Listing, ListingRequest
+from abilities.helpers.files.lister import ListingRequest
 from abilities.helpers.files.reader import format_modified_at
 from abilities.helpers.reply.detail import shape_listed
 
 DESCRIPTION = """\
-List the files that can be read, by a glob, such as 'src/**/*.py'.
-Names with a leading dot match only a pattern with that dot, and folders such as node_modules only \
-one with that name. For more, send next_request."""
+List readable files by a glob, such as 'src/**/*.py'.
+Names with a leading dot match only patterns with that dot, and folders such as node_modules only \
+patterns with that name. For more, send next_request."""
 
 
 def parse_listing_request(arguments: FileListInput) -> ListingRequest:
-    """Return what the arguments ask for. Raises Refused, with the pattern as its field."""
+    """Return the request for a listing. Raises Refused, with the pattern as its field."""
     try:
         glob = Glob(arguments.pattern)
     except Refused as error:
@@ -32,50 +30,43 @@ async def run(context: Context, arguments: FileListInput) -> JsonObject:
     """List as many of the requested files as fit into the answer."""
     listing = await context.lister.list_files(parse_listing_request(arguments))
     if not listing.files and not context.lister.has_workspace:
-        raise Refused("no_workspace")  # an empty list would say that a workspace is empty
+        raise Refused("no_workspace")  # an empty list would mean an empty workspace
 
-    # Where the next request begins depends on how many files fit, so the widest one is counted.
-    answer = _build_frame(listing)
-    widest_request = {**arguments.explicit_arguments(), "after": _find_widest_position(listing)}
-    room = context.max_response_bytes - json_size({**answer, "next_request": widest_request})
+    answer: JsonObject = {"files": [], "has_more": False}
+    if listing.skipped:
+        answer["skipped"] = listing.skipped
+    if listing.folders:
+        answer["skipped_folders"] = listing.folders
+
+    # The number of files that fit decides where the next request begins, so the widest position
+    # is counted.
+    positions = [file.position for file in listing.files]
+    widest = max([*positions, listing.after or ""], key=json_size)
+    next_request = {**arguments.explicit_arguments(), "after": widest}
+    room = context.max_response_bytes - json_size({**answer, "next_request": next_request})
 
     files = [_describe_file(file) for file in listing.files]
     if (arguments.detail or context.detail) == "concise":
         files = [shape_listed(file) for file in files]
 
-    fitting = _count_fitting(files, room)
+    # At least one file, or the next request would repeat this one.
+    fitting = 0
+    for file in files:
+        room -= json_size(file) + 1
+        if room < 0 and fitting > 0:
+            break
+        fitting += 1
 
     after = listing.after
     if fitting < len(files):
-        after = listing.files[fitting - 1].position
+        after = positions[fitting - 1]
 
     answer["files"] = files[:fitting]
     answer["has_more"] = after is not None
     if after is not None:
-        answer["next_request"] = {**widest_request, "after": after}
+        answer["next_request"] = {**next_request, "after": after}
 
     return answer
-
-
-def _build_frame(listing: Listing) -> JsonObject:
-    """Return the answer without its files."""
-    frame: JsonObject = {"files": [], "has_more": False}
-
-    if listing.skipped:
-        frame["skipped"] = listing.skipped
-    if listing.folders:
-        frame["skipped_folders"] = listing.folders
-
-    return frame
-
-
-def _find_widest_position(listing: Listing) -> str:
-    """Return a position at least as wide as the one that the next request will begin after."""
-    longest = ""
-    for file in listing.files:
-        longest = max(longest, file.position, key=len)
-
-    return max(longest, listing.after or "", key=json_size)
 
 
 def _describe_file(file: FoundFile) -> JsonObject:
@@ -85,19 +76,6 @@ def _describe_file(file: FoundFile) -> JsonObject:
         "size_bytes": file.stat.st_size,
         "modified_at": format_modified_at(file.stat),
     }
-
-
-def _count_fitting(files: Sequence[JsonObject], room: int) -> int:
-    """Return how many files fit, from the front; at least one."""
-    # One at least, or the next request would repeat this one.
-    used = 0
-
-    for count, file in enumerate(files):
-        used += json_size(file) + 1
-        if used > room:
-            return max(count, 1)
-
-    return len(files)
 
 
 file_list: Ability = Ability(

@@ -1,12 +1,8 @@
-"""The names of the built-in abilities, each of which is imported when it is first needed.
+"""The names, profiles and loaders of the built-in abilities.
 
-One call needs one of them, and the models of all take longer to make than a call takes.
-
-Profiles: which abilities are offered, by one name for several of them.
-
-Every model that is offered an ability reads its declaration with every call.
-
-All built-in abilities, for those who need more than one.
+An ability is imported when it is first needed, because building the models of all abilities takes
+longer than a call. A profile selects abilities, because a model reads the declarations of all that
+it is offered with every call.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -19,7 +15,7 @@ from abilities.declarations.suggestions import suggest_ability, suggest_value
 from abilities.definition import Ability, LazyAbility
 
 ALL = "all"
-"""The profile of every ability, those of plugins too."""
+"""The profile of all abilities, including those of plugins."""
 
 PROFILES: Mapping[str, tuple[str, ...]] = {
     "lean": ("read", "recall", "remember", "file_list"),
@@ -41,10 +37,10 @@ PROFILES: Mapping[str, tuple[str, ...]] = {
         "memory_changes",
     ),
 }
-"""The names in each profile but `ALL`; a profile offers those of them that are registered."""
+"""The names in each profile except `ALL`; a profile offers the registered ones."""
 
 NEED_HISTORY = ("memory_history", "memory_restore", "memory_changes")
-"""What is offered only beside a store that keeps earlier versions."""
+"""Abilities that need a store with earlier versions."""
 
 _IMPLIED: Mapping[str, tuple[str, ...]] = {
     "read": (
@@ -56,11 +52,11 @@ _IMPLIED: Mapping[str, tuple[str, ...]] = {
         "memory_list",
     ),
 }
-"""What an ability does as well: a profile that offers it does not keep that from it."""
+"""Abilities whose work an ability also does, even if a profile does not offer them."""
 
 
 def find_implied(names: Iterable[str]) -> set[str]:
-    """Return the abilities whose work the named ones do as well."""
+    """Return the abilities whose work the named ones also do."""
     implied: set[str] = set()
     for name in names:
         implied.update(_IMPLIED.get(name, ()))
@@ -69,22 +65,25 @@ def find_implied(names: Iterable[str]) -> set[str]:
 
 
 def select_names(tools: Iterable[str], registered: Sequence[str]) -> set[str]:
-    """Return the registered names that profiles and names of abilities stand for.
+    """Return the registered abilities that are named by a profile or by their own name.
 
-    What is neither is passed over; `explain_unknown_tools` finds it.
+    Unknown names are ignored; `explain_unknown_tools` reports them.
     """
     selected: set[str] = set()
     for tool in tools:
-        selected |= set(registered if tool == ALL else PROFILES.get(tool, (tool,)))
+        if tool == ALL:
+            selected.update(registered)
+        else:
+            selected.update(PROFILES.get(tool, (tool,)))
 
     return selected.intersection(registered)
 
 
 def explain_unknown_tools(tools: Iterable[str], registered: Sequence[str]) -> str | None:
-    """Return a sentence about the first name that is no profile and no ability, or None.
+    """Return a sentence about the first unknown name, or None if all are known.
 
     >>> explain_unknown_tools(["lean", "recal"], ["recall"])
-    "'recal' is no profile and no ability; did you mean 'recall'?"
+    "'recal' is neither a profile nor an ability; did you mean 'recall'?"
     """
     known = [ALL, *PROFILES, *registered]
 
@@ -94,17 +93,17 @@ def explain_unknown_tools(tools: Iterable[str], registered: Sequence[str]) -> st
 
         suggestion = suggest_value(tool, known)
         if suggestion is not None:
-            return f"{tool!r} is no profile and no ability; did you mean {suggestion!r}?"
-        return f"{tool!r} is no profile and no ability; choose from {', '.join(known)}"
+            return f"{tool!r} is neither a profile nor an ability; did you mean {suggestion!r}?"
+        return f"{tool!r} is neither a profile nor an ability; choose from {', '.join(known)}"
 
     return None
 
 
 def explain_unknown_names(disabled: Iterable[str], registered: Sequence[str]) -> list[str]:
-    """Return a sentence about each name in ``disabled`` that is no ability.
+    """Return a sentence about each unknown name in ``disabled``.
 
     >>> explain_unknown_names(["recal"], ["recall"])
-    ["disabled: 'recal' is no ability, so nothing is off by it; did you mean 'recall'?"]
+    ["disabled: 'recal' is not an ability, so it disables nothing; did you mean 'recall'?"]
     """
     sentences: list[str] = []
     for name in disabled:
@@ -113,7 +112,7 @@ def explain_unknown_names(disabled: Iterable[str], registered: Sequence[str]) ->
 
         suggestion = suggest_ability(name, registered)
         hint = f"did you mean {suggestion!r}?" if suggestion else "'abilities list' shows them"
-        sentences.append(f"disabled: {name!r} is no ability, so nothing is off by it; {hint}")
+        sentences.append(f"disabled: {name!r} is not an ability, so it disables nothing; {hint}")
 
     return sentences
 
@@ -137,17 +136,17 @@ _MODULES = {
     "memory_restore": "memory_history",
     "memory_changes": "memory_history",
 }
-"""The module of each, in the order in which every surface lists the abilities."""
+"""The module of each built-in ability."""
 
 NAMES = tuple(_MODULES)
-"""The names of the built-in abilities, in the order in which every surface lists them."""
+"""The names of the built-in abilities, in the order of every list."""
 
 _ADAPTED = {"bulk_read_memory": "KvBulkReadInput", "memory_get": "KvMemoryGetInput"}
-"""The models of the arguments that clients of kv-memory send, by the ability that takes them."""
+"""The models of arguments from clients of kv-memory, by ability."""
 
 
 def load_built_in(name: str) -> Ability:
-    """Import the built-in ability of a name. Raises KeyError for a name that none has."""
+    """Import a built-in ability. Raises KeyError for an unknown name."""
     module = import_module(f"abilities.builtin.{_MODULES[name]}")
     return cast(Ability, getattr(module, name))
 
@@ -155,13 +154,16 @@ def load_built_in(name: str) -> Ability:
 def list_built_in(*, for_kv_memory: bool) -> list[LazyAbility]:
     """Return the built-in abilities.
 
-    ``for_kv_memory`` lets two of them take arguments that clients of kv-memory send.
+    With ``for_kv_memory``, two of them accept the arguments of kv-memory clients.
     """
-    loaders = {name: partial(load_built_in, name) for name in NAMES}
-    if for_kv_memory:
-        loaders.update({name: partial(_load_adapted, name) for name in _ADAPTED})
+    abilities: list[LazyAbility] = []
+    for name in NAMES:
+        load = load_built_in
+        if for_kv_memory and name in _ADAPTED:
+            load = _load_adapted
+        abilities.append(LazyAbility(name, partial(load, name)))
 
-    return [LazyAbility(name, load) for name, load in loaders.items()]
+    return abilities
 
 
 @cache

@@ -1,4 +1,4 @@
-"""`memory_history`, `memory_restore` and `memory_changes`: what became of memories, and undoing."""
+"""`memory_history`, `memory_restore` and `memory_changes`: past versions, and how to undo."""
 
 from abilities.declarations.memory_history import (
     MemoryChangesAnswer,
@@ -16,20 +16,20 @@ from abilities.helpers.memory.targets import require_name
 from abilities.helpers.memory.versions import build_changes_answer, build_history_answer
 
 HISTORY_DESCRIPTION = """\
-List one memory's changes, newest first: when, who, what; also of a deleted memory.
+List one memory's changes, newest first: when, who, what; also for a deleted memory.
 For more, send next_request. Each version can be restored while its history is kept."""
 
 
 async def show_history(context: Context, arguments: MemoryHistoryInput) -> JsonObject:
     """Return a page of a memory's history.
 
-    Raises Refused: missing_argument, scope (a deleted memory, for who may only read), and what the
-    store refuses.
+    Raises Refused: missing_argument, scope (a deleted memory, for callers that may only read), and
+    any refusal of the store.
     """
     name = require_name(arguments.explicit_arguments())
     page = await context.memory.versions.read(name, arguments.before, arguments.limit)
 
-    # What somebody deleted is for those alone who could restore it.
+    # Only callers that could restore a deleted memory may see it.
     if page.row is None and context.read_only:
         raise Refused("scope")
 
@@ -49,7 +49,7 @@ memory_history: Ability = Ability(
 
 
 RESTORE_DESCRIPTION = """\
-Bring back a version of a memory, also of a deleted one; its history lists the versions."""
+Restore a version of a memory, also of a deleted one; its history lists the versions."""
 
 
 async def restore(context: Context, arguments: MemoryRestoreInput) -> JsonObject:
@@ -57,7 +57,7 @@ async def restore(context: Context, arguments: MemoryRestoreInput) -> JsonObject
     given = arguments.explicit_arguments()
     require_name(given)
     result = await context.memory.change("restore", given)
-    assert result.stored is not None  # only a deletion leaves nothing
+    assert result.stored is not None  # it is None after a deletion only
 
     frame: JsonObject = {
         "id": result.stored.row.id,
@@ -81,12 +81,12 @@ memory_restore: Ability = Ability(
 
 
 CHANGES_DESCRIPTION = """\
-List which memories changed since a version, without contents.
-Send the answer's next as since of the next call."""
+List the memories changed since a version, without contents.
+Send the answer's next as since in the next call."""
 
 
 async def list_changes(context: Context, arguments: MemoryChangesInput) -> JsonObject:
-    """Return what changed in the namespace after a version."""
+    """List the changes in the namespace after a version."""
     page = await context.memory.versions.read_changes(arguments.since, arguments.limit)
     return build_changes_answer(page, arguments.explicit_arguments(), context.bound)
 

@@ -1,4 +1,4 @@
-"""`recall`: from questions to the memories that answer them, in one call."""
+"""`recall`: questions, and the memories and notes that answer them."""
 
 from abilities.declarations.fields import OutputFormat
 from abilities.declarations.limits import (
@@ -18,51 +18,37 @@ from abilities.helpers.reply.envelope import BulkRequest, check_items_size
 from abilities.helpers.reply.formats import Format
 
 DESCRIPTION = """\
-Find the memories and notes that answer questions, best first; use it when you know no key.
+Find the memories and notes that answer questions, best first; use it when you have no key.
 Name people, things and identifiers: words are matched, not meanings; then links are followed \
 (via). For more, send next_request. Contents are data."""
 
 _SEE_ALSO = {
-    "read": "To read on in one, send its next to read as an item.",
-    "memory_read_bulk": "To read on in one, send its next to memory_read_bulk.",
+    "read": "To continue one, send its next to read as an item.",
+    "memory_read_bulk": "To continue one, send its next to memory_read_bulk.",
 }
 
 _COUNTED: dict[OutputFormat, tuple[Format, ...]] = {
     "json": ("json",),
-    "auto": ("json",),  # the smallest is sent, and no other is larger
+    "auto": ("json",),  # the smallest format is sent, so JSON is the upper bound
     "text": ("text",),
     "toon": ("toon",),
 }
-"""The formats in which an answer must keep its bound, by the one that is asked for."""
+"""The formats in which an answer must keep its bound, by the requested format."""
 
 
 async def run(context: Context, arguments: RecallInput) -> JsonObject:
     """Answer with one record per question.
 
     Raises Refused: too_long (all questions together), out_of_range (max_tokens), too_few, too_many
-    (cursors), memories_changed, and what the store refuses.
+    (cursors), memories_changed, and any refusal of the store.
     """
-    size = check_items_size(BulkRequest("queries", arguments.queries, {}))
-    bound = _find_bound(context, arguments, size)
-    starts = parse_positions(arguments)
-
-    result = await context.memory.recall(arguments, starts, bound.max_bytes)
-    check_cursors(arguments, result.rankings)
-
-    # Half the room is free for the questions themselves, which the answer repeats.
-    overview = await build_overview(context.memory, arguments, result, bound.max_bytes // 2)
-    result = result._replace(overview=overview)
-    return build_recall_answer(arguments, result, starts, bound)
-
-
-def _find_bound(context: Context, arguments: RecallInput, questions_size: int) -> RecallBound:
-    """Return the bound of an answer. Raises Refused: out_of_range."""
+    questions_size = check_items_size(BulkRequest("queries", arguments.queries, {}))
     least = MIN_RECALL_TOKENS + MIN_FURTHER_TOKENS * (len(arguments.queries) - 1)
     tokens = arguments.max_tokens
     is_default = "max_tokens" not in arguments.model_fields_set
 
     if is_default:
-        # The next request repeats the questions, and memories need as much room again.
+        # The next request repeats the questions, and memories need the same room again.
         tokens = max(tokens, least, 2 * questions_size // TOKEN_BYTES)
     elif tokens < least:
         rule = {"minimum": least, "maximum": MAX_RECALL_TOKENS}
@@ -73,7 +59,16 @@ def _find_bound(context: Context, arguments: RecallInput, questions_size: int) -
         formats = (*formats, "json")
 
     most = context.max_response_bytes
-    return RecallBound(min(TOKEN_BYTES * tokens, most), most, is_default, formats)
+    bound = RecallBound(min(TOKEN_BYTES * tokens, most), most, is_default, formats)
+    starts = parse_positions(arguments)
+
+    result = await context.memory.recall(arguments, starts, bound.max_bytes)
+    check_cursors(arguments, result.rankings)
+
+    # The answer repeats the questions; half of the room is kept for them.
+    overview = await build_overview(context.memory, arguments, result, bound.max_bytes // 2)
+    result = result._replace(overview=overview)
+    return build_recall_answer(arguments, result, starts, bound)
 
 
 recall: Ability = Ability(

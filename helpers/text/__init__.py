@@ -1,1 +1,1 @@
-"""Text: decode it without losing a byte, cut it between characters, and resume where it was cut."""
+"""Text: decode it without losing a byte, cut it between characters, and resume after the cut."""

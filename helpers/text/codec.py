@@ -1,9 +1,9 @@
-"""Decode bytes to text without losing one.
+"""Decode bytes to text without losing any byte.
 
-While a text is held, each undecodable byte sequence stands in it as one *marker*: a lone surrogate,
-which no valid text contains, and which says how many bytes it stands for. So a position in the text
-always leads back to the byte it came from. A reader is shown U+FFFD in its place, exactly as
-``bytes.decode(errors="replace")`` does.
+In a decoded text, one *marker* replaces each undecodable byte sequence. A marker is a lone
+surrogate, which no valid text contains, and its code point gives the number of bytes. So every
+position in the text leads back to a byte. Readers see U+FFFD instead of a marker, exactly as
+``bytes.decode(errors="replace")`` returns it.
 """
 
 import codecs
@@ -12,20 +12,20 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 _MARKER_BASE = 0xD800
-"""The code point ``_MARKER_BASE + n`` marks n undecodable bytes."""
+"""The code point ``_MARKER_BASE + n`` replaces n undecodable bytes."""
 
-_LONGEST_SEQUENCE = 4
-_MARKERS = [chr(_MARKER_BASE + length) for length in range(1, _LONGEST_SEQUENCE + 1)]
+_MARKERS = [chr(_MARKER_BASE + length) for length in (1, 2, 3, 4)]
 _ERROR_HANDLER = "abilities.mark"
 
 _ESCAPE_BASE = 0xDC00
-"""The code point ``_ESCAPE_BASE + byte`` is what "surrogateescape" puts in the place of a byte."""
+"""The handler "surrogateescape" replaces a byte by the code point ``_ESCAPE_BASE + byte``."""
 
 _ESCAPED_BYTES = [chr(_ESCAPE_BASE + byte) for byte in range(0x80, 0x100)]
 
 _CONTINUATIONS = _ESCAPED_BYTES[:64]
 
-# The first two bytes of characters of three and of four (The Unicode Standard, table 3-7), escaped.
+# The escaped first two bytes of characters of three and four bytes (The Unicode Standard, table
+# 3-7): possible first bytes, and the range of the second.
 _BEGINNINGS_OF_THREE = (
     ("\udce0", "[\udca0-\udcbf]"),
     (
@@ -40,6 +40,17 @@ _BEGINNINGS_OF_FOUR = (
     ("\udcf4", "[\udc80-\udc8f]"),
 )
 
+# Undecodable sequences of several bytes, longer ones first: the possible first bytes, a pattern and
+# a marker. The longest beginning of a character is one sequence (The Unicode Standard, section 3.9:
+# substitution of maximal subparts); any other byte is a sequence alone.
+_SEQUENCES = [
+    (firsts, re.compile(f"[{firsts}]{second}[\udc80-\udcbf]"), _MARKERS[2])
+    for firsts, second in _BEGINNINGS_OF_FOUR
+] + [
+    (firsts, re.compile(f"[{firsts}]{second}"), _MARKERS[1])
+    for firsts, second in _BEGINNINGS_OF_FOUR + _BEGINNINGS_OF_THREE
+]
+
 # The codecs module's own functions: `bytes.decode` cannot leave an incomplete end for later.
 _DECODERS = {
     "utf-8": codecs.utf_8_decode,
@@ -49,7 +60,7 @@ _DECODERS = {
 
 
 def _mark(error: UnicodeError) -> tuple[str, int]:
-    """Put a marker in the place of an undecodable byte sequence; an error handler for codecs."""
+    """Replace an undecodable byte sequence by a marker; an error handler for codecs."""
     assert isinstance(error, UnicodeDecodeError)
     length = error.end - error.start
     return chr(_MARKER_BASE + length), error.end
@@ -58,29 +69,9 @@ def _mark(error: UnicodeError) -> tuple[str, int]:
 codecs.register_error(_ERROR_HANDLER, _mark)
 
 
-def _list_sequences() -> list[tuple[str, re.Pattern[str], str]]:
-    """Return the undecodable sequences that are longer than a byte: beginnings of characters.
-
-    As long as it may become a character, what does not decode is one sequence (The Unicode
-    Standard, section 3.9: substitution of maximal subparts); any other byte is one by itself.
-    Each has its possible first bytes, its pattern and its marker; longer ones come first.
-    """
-    sequences: list[tuple[str, re.Pattern[str], str]] = []
-
-    for firsts, second in _BEGINNINGS_OF_FOUR:
-        sequences.append((firsts, re.compile(f"[{firsts}]{second}[\udc80-\udcbf]"), _MARKERS[2]))
-    for firsts, second in _BEGINNINGS_OF_FOUR + _BEGINNINGS_OF_THREE:
-        sequences.append((firsts, re.compile(f"[{firsts}]{second}"), _MARKERS[1]))
-
-    return sequences
-
-
-_SEQUENCES = _list_sequences()
-
-
 @dataclass(frozen=True, slots=True)
 class Encoding:
-    """How a text's bytes are to be read.
+    """An encoding of a text.
 
     ``bom`` is the size of the byte order mark in bytes, ``unit`` the size of a code unit: 1 or 2.
     """
@@ -91,7 +82,7 @@ class Encoding:
 
     @property
     def codec(self) -> str:
-        """The codec of the bytes after the byte order mark."""
+        """The codec for the bytes after the byte order mark."""
         if self.unit == 1:
             return "utf-8"
 
@@ -109,7 +100,7 @@ _BOMS = tuple(_ENCODINGS_BY_BOM)
 
 
 def detect_encoding(head: bytes) -> Encoding:
-    """Return the encoding that a byte order mark announces; UTF-8 without one."""
+    """Return the encoding that a byte order mark indicates, or UTF-8 without one."""
     if not head.startswith(_BOMS):
         return UTF_8  # most files, in one comparison
 
@@ -121,7 +112,7 @@ def detect_encoding(head: bytes) -> Encoding:
 
 
 def decode(raw: bytes, encoding: Encoding, *, final: bool) -> tuple[str, bool]:
-    """Return the text of some bytes, and whether it has markers for bytes that do not decode.
+    """Return the text of some bytes, and whether it has markers for undecodable bytes.
 
     Unless ``final``, an incomplete character at the end is left out, to be decoded with more bytes.
     """
@@ -133,12 +124,9 @@ def decode(raw: bytes, encoding: Encoding, *, final: bool) -> tuple[str, bool]:
         if encoding.unit == 2:
             return decode_bytes(raw, _ERROR_HANDLER, final)[0], True
 
-    # A text in another encoding has many such bytes, and a call for each of them takes long.
-    return _mark_escaped(decode_bytes(raw, "surrogateescape", final)[0]), True
-
-
-def _mark_escaped(text: str) -> str:
-    """Return a text with markers in the place of undecodable bytes, each of which is escaped."""
+    # A text in another encoding has many undecodable bytes, and calling the handler for each of
+    # them is slow. So they are escaped first, and markers replace the escapes.
+    text: str = decode_bytes(raw, "surrogateescape", final)[0]
     if _has_any(text, _CONTINUATIONS):
         for firsts, pattern, marker in _SEQUENCES:
             if _has_any(text, firsts):
@@ -147,7 +135,7 @@ def _mark_escaped(text: str) -> str:
     for escaped in _ESCAPED_BYTES:
         text = text.replace(escaped, _MARKERS[0])
 
-    return text
+    return text, True
 
 
 def _has_any(text: str, chars: Iterable[str]) -> bool:
@@ -155,20 +143,17 @@ def _has_any(text: str, chars: Iterable[str]) -> bool:
 
 
 def byte_length(text: str, encoding: Encoding) -> int:
-    """Return how many bytes a decoded text came from; a marker counts for several."""
+    """Return the number of bytes that a text was decoded from; a marker counts for several."""
     if encoding.unit == 1 and text.isascii():
         return len(text)  # most texts, without encoding them
 
     try:
         return len(text.encode(encoding.codec))
     except UnicodeEncodeError:
-        return _marked_byte_length(text, encoding)
+        length = len(text.encode(encoding.codec, "surrogatepass"))
 
-
-def _marked_byte_length(text: str, encoding: Encoding) -> int:
-    length = len(text.encode(encoding.codec, "surrogatepass"))
+    # Each marker was counted with its own size instead of the size of its sequence.
     marker_size = len(_MARKERS[0].encode(encoding.codec, "surrogatepass"))
-
     for size, marker in enumerate(_MARKERS, 1):
         length += text.count(marker) * (size - marker_size)
 
@@ -176,7 +161,7 @@ def _marked_byte_length(text: str, encoding: Encoding) -> int:
 
 
 def replace_markers(text: str) -> str:
-    """Return the text as a reader sees it: U+FFFD for each marker."""
+    """Return the text as readers see it, with U+FFFD for each marker."""
     for marker in _MARKERS:
         text = text.replace(marker, "\ufffd")
 
@@ -184,5 +169,5 @@ def replace_markers(text: str) -> str:
 
 
 def count_replaced(text: str) -> int:
-    """Return how many characters of a decoded text stand for bytes that do not decode."""
+    """Return the number of markers in a decoded text."""
     return sum(map(text.count, _MARKERS))

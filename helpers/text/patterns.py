@@ -1,4 +1,4 @@
-"""Patterns of a linear-time engine: RE2, which never backtracks, whatever the text is."""
+"""Regular expressions in linear time: RE2 never backtracks, whatever the text is."""
 
 import functools
 from importlib import import_module
@@ -6,55 +6,55 @@ from typing import Protocol
 
 
 class Match(Protocol):
-    """Where a pattern was found; group 0 is the whole match."""
+    """A match of a pattern; group 0 is the whole match."""
 
     def span(self, group: int = 0) -> tuple[int, int]:
-        """Return where a group begins and ends."""
+        """Return the start and the end of a group."""
         ...
 
 
 class Pattern(Protocol):
     """A compiled pattern for bytes, used as `re.Pattern` is.
 
-    Assertions, such as that a word begins, look at the bytes before ``pos`` and after ``endpos``.
+    Assertions such as word boundaries look at the bytes before ``pos`` and after ``endpos``.
     """
 
     def search(self, text: bytes, pos: int = 0, endpos: int = ...) -> Match | None:
-        """Return the first match from a position on, that ends at ``endpos`` at the latest."""
+        """Return the first match between ``pos`` and ``endpos``."""
         ...
 
     def match(self, text: bytes, pos: int = 0, endpos: int = ...) -> Match | None:
-        """Return the match that begins at a position, and ends at ``endpos`` at the latest."""
+        """Return the match that begins at ``pos`` and ends at or before ``endpos``."""
         ...
 
     def fullmatch(self, text: bytes) -> Match | None:
-        """Return the match with all of the bytes."""
+        """Return the match of all bytes."""
         ...
 
 
 class LinePattern(Pattern, Protocol):
-    """A compiled pattern that matches within a line; ``programsize`` is how many steps it has."""
+    """A compiled pattern that matches within a line; ``programsize`` is its number of steps."""
 
     programsize: int
 
 
 _MAX_MEMORY = 24 * 1024 * 1024
-"""Bytes that the states of one pattern take at most; if they do not suffice, it becomes slow."""
+"""Bytes for the states of one pattern; a pattern that needs more becomes slow."""
 
 _MAX_LINE_MEMORY = 8 * 1024 * 1024
 
 _MAX_PROGRAM_MEMORY = 1024 * 1024
-"""Room for about 10,000 steps: a larger pattern of a caller is refused."""
+"""Bytes for about 10,000 steps; a larger pattern of a caller is refused."""
 
 
 @functools.cache
 def compile_pattern(pattern: str, *, captures: bool = True) -> Pattern:
-    """Compile a pattern for bytes, each of which is a character to it.
+    """Compile a pattern for bytes, which treats each byte as a character.
 
-    It takes some milliseconds, once. Without ``captures`` groups are not told, and searches are
-    faster. The interpreter lock is released while a pattern is looked for.
+    Compiling takes some milliseconds, once. Without ``captures``, matches have no groups, and
+    searches are faster. Searches release the interpreter lock.
     """
-    engine = import_module("re2")  # has no types, and is not needed by those who read no file
+    engine = import_module("re2")  # has no types, and only reading files needs it
 
     options = engine.Options()
     options.encoding = engine.Options.Encoding.LATIN1
@@ -66,19 +66,19 @@ def compile_pattern(pattern: str, *, captures: bool = True) -> Pattern:
 
 
 def compile_line_pattern(pattern: bytes) -> LinePattern | None:
-    """Compile a caller's pattern for UTF-8; None if RE2 does not take it, or it is too large.
+    """Compile a caller's pattern for UTF-8; None if RE2 rejects it, or it is too large.
 
-    It never matches a line feed, and ``^`` and ``$`` stand for the ends of each line.
+    It never matches a line feed, and ``^`` and ``$`` match at the ends of each line.
     """
     engine = import_module("re2")
 
     options = engine.Options()
     options.never_nl = True
     options.never_capture = True
-    options.log_errors = False  # the pattern is the caller's
+    options.log_errors = False  # mistakes in the pattern are the caller's
 
     try:
-        # By itself first: what stands before it may make another pattern of it.
+        # Alone first: with the prefix below, an invalid pattern may become a valid one.
         options.max_mem = _MAX_PROGRAM_MEMORY
         engine.compile(pattern, options)
 

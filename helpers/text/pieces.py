@@ -1,8 +1,6 @@
-"""Pieces: parts of a decoded text that know how to continue.
+"""Parts of a decoded text: requesting a range, cutting it, and continuing after the cut.
 
-Ranges: the part of a text that a suffix or a resume point asks for.
-
-Find where a text may be cut: between characters, as its bytes and as its readers see them.
+A cut never splits a character, neither its bytes nor what a reader sees as one character.
 """
 
 import re
@@ -14,6 +12,15 @@ from typing import Literal, NamedTuple
 from abilities.declarations.refusals import Refused
 from abilities.helpers.text.codec import UTF_8, Encoding, byte_length
 
+BACK_OFF = 32
+"""The most code points that a cut moves back to keep a user-perceived character whole."""
+
+VERSION_WINDOW = 4096
+"""Bytes before a resume point that its version covers."""
+
+VERSION_DIGITS = 12
+"""Hexadecimal digits of a version: 48 bits."""
+
 # 18 digits: a position always fits into 64 bits.
 _RANGE = re.compile(
     r"""
@@ -24,14 +31,29 @@ _RANGE = re.compile(
     re.ASCII | re.VERBOSE,
 )
 
+# UTF-16 (The Unicode Standard, table 3-5): a high and a low surrogate are one character.
+_HIGH_SURROGATES = range(0xD800, 0xDC00)
+_LOW_SURROGATES = range(0xDC00, 0xE000)
+
+# Characters that join the one before them (Unicode Standard Annex 29, grapheme clusters).
+_FIRST_COMBINING = "\u0300"  # below it nothing joins, except LF after CR
+_ZERO_WIDTH_JOINER = "\u200d"  # as in the emoji of a family
+_MARK_CATEGORIES = frozenset({"Mn", "Mc", "Me"})  # accents, vowel signs, variation selectors
+_EMOJI_MODIFIERS = range(0x1F3FB, 0x1F400)  # skin tones
+_TAGS = range(0xE0020, 0xE0080)  # as in the flag of Scotland
+_REGIONAL_INDICATORS = range(0x1F1E6, 0x1F200)  # two of these letters are one flag
+_HANGUL_JAMO = range(0x1100, 0x1200)  # the letters of Korean syllables
+_HANGUL_VOWELS_AND_TRAILS = range(0x1160, 0x1200)  # jamo that continue a syllable
+_HANGUL_SYLLABLES = range(0xAC00, 0xD7A4)  # composed syllables, which jamo may continue
+
 
 @dataclass(frozen=True, slots=True)
 class Range:
     """The requested part of a text: lines (from 1, inclusive) or bytes (end exclusive).
 
-    ``first_line`` tells the two apart; a ``last_line`` or ``end`` of None is the end of the text.
-    ``trailing_lines`` asks for so many lines at the end instead. ``version`` is the hash of the
-    bytes before ``start`` that a resume point carries.
+    A range of lines has a ``first_line``; if ``last_line`` or ``end`` is None, the range extends to
+    the end of the text. ``trailing_lines`` requests that many lines at the end instead.
+    ``version`` is the hash of the bytes before ``start``, which a resume point contains.
     """
 
     first_line: int | None = None
@@ -44,11 +66,15 @@ class Range:
 
 
 WHOLE = Range(is_whole=True)
-"""All of a text, requested without any range. Unlike ``byte=0``, it may be read in one go."""
+"""All of a text, requested without any range. Unlike ``byte=0``, it may be read at once."""
 
 
 def split_suffix(item: str) -> tuple[str, str]:
-    """Split a path from its last ``#`` suffix if that is a range; else the suffix is empty."""
+    """Split the last ``#`` suffix from a path if it is a range; else the suffix is empty.
+
+    >>> split_suffix("app.py#L10-L40"), split_suffix("notes#2.md")
+    (('app.py', 'L10-L40'), ('notes#2.md', ''))
+    """
     path, mark, suffix = item.rpartition("#")
     if mark and _RANGE.fullmatch(suffix):
         return path, suffix
@@ -57,7 +83,10 @@ def split_suffix(item: str) -> tuple[str, str]:
 
 
 def parse_range(text: str) -> Range:
-    """Return the range of a suffix, such as ``L10-L40``, ``L-50`` or ``byte=20480-40960@0f3a56b1``.
+    """Return the range of a suffix.
+
+    The forms are ``L10`` (one line), ``L10-`` (to the end), ``L10-L40`` or ``L10-40``, ``L-50``
+    (the last 50 lines), and ``byte=20480-40960@0f3a56b1`` with an optional end and version.
 
     Raises Refused: invalid_range.
     """
@@ -66,42 +95,25 @@ def parse_range(text: str) -> Range:
         raise Refused("invalid_range")
 
     if match["trailing"]:
-        return _parse_trailing_lines(match)
+        count = int(match["trailing"])
+        if count < 1:
+            raise Refused("invalid_range")
+        return Range(trailing_lines=count)
+
     if match["first"]:
-        return _parse_lines(match)
+        first = int(match["first"])
+        last: int | None = first
+        if match["dash"]:
+            last = _parse_optional(match["last"])
 
-    return _parse_bytes(match)
+        if first < 1 or (last is not None and last < first):
+            raise Refused("invalid_range")
+        return Range(first_line=first, last_line=last)
 
-
-def _parse_lines(match: re.Match[str]) -> Range:
-    """Return the lines of ``L10`` (one line), ``L10-`` (to the end), ``L10-L40`` or ``L10-40``."""
-    first = int(match["first"])
-    last: int | None = first
-    if match["dash"]:
-        last = _parse_optional(match["last"])
-
-    if first < 1 or (last is not None and last < first):
-        raise Refused("invalid_range")
-
-    return Range(first_line=first, last_line=last)
-
-
-def _parse_trailing_lines(match: re.Match[str]) -> Range:
-    """Return the lines of ``L-50``, the last 50."""
-    count = int(match["trailing"])
-    if count < 1:
-        raise Refused("invalid_range")
-
-    return Range(trailing_lines=count)
-
-
-def _parse_bytes(match: re.Match[str]) -> Range:
     start = int(match["start"])
     end = _parse_optional(match["end"])
-
     if end is not None and end < start:
         raise Refused("invalid_range")
-
     return Range(start=start, end=end, version=match["version"])
 
 
@@ -109,93 +121,37 @@ def _parse_optional(digits: str | None) -> int | None:
     return int(digits) if digits else None
 
 
-BACK_OFF = 32
-"""Code points that a cut moves back at most to keep a user-perceived character whole."""
-
-# UTF-16 (The Unicode Standard, table 3-5): a high and a low surrogate are one character.
-_HIGH_SURROGATES = range(0xD800, 0xDC00)
-_LOW_SURROGATES = range(0xDC00, 0xE000)
-
-# UTF-8 (The Unicode Standard, table 3-7): the first byte says how many bytes its character has.
-_LEADS_OF_TWO = range(0xC2, 0xE0)
-_LEADS_OF_THREE = range(0xE0, 0xF0)
-_LEADS_OF_FOUR = range(0xF0, 0xF5)
-
-# What joins with the character before it (Unicode Standard Annex 29, grapheme clusters).
-_FIRST_COMBINING = "\u0300"  # below it nothing joins, except LF after CR
-_ZERO_WIDTH_JOINER = "\u200d"  # as in the emoji of a family
-_MARK_CATEGORIES = frozenset({"Mn", "Mc", "Me"})  # accents, vowel signs, variation selectors
-_EMOJI_MODIFIERS = range(0x1F3FB, 0x1F400)  # skin tones
-_TAGS = range(0xE0020, 0xE0080)  # as in the flag of Scotland
-_REGIONAL_INDICATORS = range(0x1F1E6, 0x1F200)  # two of these letters are one flag
-_HANGUL_JAMO = range(0x1100, 0x1200)  # the letters of Korean syllables
-_HANGUL_VOWELS_AND_TRAILS = range(0x1160, 0x1200)  # jamo that continue a syllable
-_HANGUL_SYLLABLES = range(0xAC00, 0xD7A4)  # composed syllables, which jamo may continue
-
-
 def splits_character(raw: bytes, position: int, encoding: Encoding) -> bool:
-    """Return whether a position lies inside a valid character.
+    """Return whether a position is inside a valid character.
 
-    ``raw`` are the bytes around the position; three on each side are enough.
+    ``raw`` contains the bytes around the position; three on each side are enough.
     """
     if encoding.unit == 2:
-        return _splits_surrogate_pair(raw, position, encoding)
+        if position < 2:
+            return False
 
-    return _splits_utf_8_sequence(raw, position)
+        order: Literal["little", "big"] = "little" if encoding.name == "utf-16-le" else "big"
+        before = int.from_bytes(raw[position - 2 : position], order)
+        after = int.from_bytes(raw[position : position + 2], order)
+        return before in _HIGH_SURROGATES and after in _LOW_SURROGATES
 
-
-def _splits_surrogate_pair(raw: bytes, position: int, encoding: Encoding) -> bool:
-    if position < 2:
-        return False
-
-    order: Literal["little", "big"] = "little" if encoding.name == "utf-16-le" else "big"
-    before = int.from_bytes(raw[position - 2 : position], order)
-    after = int.from_bytes(raw[position : position + 2], order)
-    return before in _HIGH_SURROGATES and after in _LOW_SURROGATES
-
-
-def _splits_utf_8_sequence(raw: bytes, position: int) -> bool:
-    """Look for a first byte, three before the position at most, whose character goes beyond it."""
-    for distance in range(1, min(3, position) + 1):
-        start = position - distance
-        length = _sequence_length(raw[start])
-
-        if length > distance and _is_one_character(raw[start : start + length], length):
-            return True
+    # Invalid bytes become one surrogate each, so only a valid sequence becomes one character.
+    for start in range(max(position - 3, 0), position):
+        longest = min(start + 4, len(raw))
+        for end in range(position + 1, longest + 1):
+            text = raw[start:end].decode(errors="surrogateescape")
+            if len(text) == 1:
+                return True
 
     return False
-
-
-def _sequence_length(lead: int) -> int:
-    """Return how many bytes a character has that begins with this byte."""
-    if lead in _LEADS_OF_TWO:
-        return 2
-
-    if lead in _LEADS_OF_THREE:
-        return 3
-
-    if lead in _LEADS_OF_FOUR:
-        return 4
-
-    return 1
-
-
-def _is_one_character(raw: bytes, length: int) -> bool:
-    if len(raw) != length:
-        return False
-
-    try:
-        return len(raw.decode()) == 1
-    except UnicodeDecodeError:
-        return False
 
 
 def back_off(text: str, position: int) -> int:
     """Return the last place up to ``position`` that does not split a user-perceived character.
 
-    Follows Unicode Standard Annex 29 for what readers meet: combining marks, variation selectors,
-    emoji sequences and flags, Hangul syllables, CR LF. Moves back 32 code points at most and never
-    to the start of the text: if that is not enough, the cut stays at ``position``.
+    Follows Unicode Standard Annex 29 for combining marks, variation selectors, emoji sequences,
+    flags, Hangul syllables, and CR LF. Moves back 32 code points at most, and never to the start of
+    the text: if that is not enough, the cut stays at ``position``.
     """
     if position >= len(text):
         return len(text)
@@ -208,44 +164,24 @@ def back_off(text: str, position: int) -> int:
 
 
 def _is_joined(text: str, position: int) -> bool:
-    """Return whether the characters on both sides of a position are seen as one."""
+    """Return whether readers see the characters on both sides of a position as one."""
     before, after = text[position - 1], text[position]
     if after < _FIRST_COMBINING:
         return before == "\r" and after == "\n"
 
-    return (
-        _ZERO_WIDTH_JOINER in (before, after)
-        or _extends_character(after)
-        or _continues_syllable(before, after)
-        or _splits_flag(text, position)
-    )
+    if _ZERO_WIDTH_JOINER in (before, after) or unicodedata.category(after) in _MARK_CATEGORIES:
+        return True
 
-
-def _extends_character(after: str) -> bool:
     point = ord(after)
-    return (
-        unicodedata.category(after) in _MARK_CATEGORIES
-        or point in _EMOJI_MODIFIERS
-        or point in _TAGS
-    )
-
-
-def _continues_syllable(before: str, after: str) -> bool:
-    if ord(after) not in _HANGUL_VOWELS_AND_TRAILS:
+    if point in _EMOJI_MODIFIERS or point in _TAGS:
+        return True
+    if point in _HANGUL_VOWELS_AND_TRAILS:
+        return ord(before) in _HANGUL_JAMO or ord(before) in _HANGUL_SYLLABLES
+    if point not in _REGIONAL_INDICATORS:
         return False
 
-    return ord(before) in _HANGUL_JAMO or ord(before) in _HANGUL_SYLLABLES
-
-
-def _splits_flag(text: str, position: int) -> bool:
-    """Return whether a cut would part the two regional indicators of a flag.
-
-    Indicators pair up from the left, so an odd number of them before the cut is half a flag.
-    Counting ends after twice the distance that a cut moves back.
-    """
-    if ord(text[position]) not in _REGIONAL_INDICATORS:
-        return False
-
+    # Indicators pair up from the left: an odd number before the cut means half a flag. Counting
+    # ends after twice the distance that a cut moves back.
     count = 0
     limit = min(position, 2 * BACK_OFF)
     while count < limit and ord(text[position - 1 - count]) in _REGIONAL_INDICATORS:
@@ -254,20 +190,13 @@ def _splits_flag(text: str, position: int) -> bool:
     return count % 2 == 1
 
 
-VERSION_WINDOW = 4096
-"""Bytes before a resume point that its version stands for."""
-
-VERSION_DIGITS = 12
-"""Hexadecimal digits of a version: 48 bits."""
-
-
 def hash_version(before: bytes) -> str:
     """Return the version of a resume point: a hash of the 4 KiB before it (BLAKE2b, 48 bits)."""
     return blake2b(before[-VERSION_WINDOW:], digest_size=VERSION_DIGITS // 2).hexdigest()
 
 
 class Mark(NamedTuple):
-    """A part of a piece's text that stands for ``size`` bytes of other text in its source."""
+    """A part of a piece's text that replaces ``size`` bytes of its source, such as a secret."""
 
     start: int
     end: int
@@ -275,14 +204,14 @@ class Mark(NamedTuple):
 
 
 class Piece(NamedTuple):
-    """A part of a decoded text that can be shortened further and says how to fetch the rest.
+    """A part of a decoded text that can be cut further, with a resume point for the rest.
 
-    ``text`` begins at byte ``start`` of its source, and ``lead`` is up to 4 KiB of the bytes
+    ``text`` begins at byte ``start`` of its source, and ``lead`` has up to 4 KiB of the bytes
     before it. ``rest`` is true if more of the requested part follows. ``total_chars`` is the
-    length of the whole requested part, if known. ``end`` is the byte that a bounded request ends
-    before. ``marks`` are in order. ``raw`` holds the text's own bytes if encoding the text would
-    not give them back, because it has markers or marks. ``lines`` is how many lines the whole
-    source has, if all of it was read.
+    length of the whole requested part, if known. ``end`` is the exclusive end of a bounded request
+    in bytes. ``marks`` are in order. ``raw`` has the original bytes if encoding the text would not
+    restore them, because it has markers or marks. ``lines`` is the number of lines of the whole
+    source, if all of it was read.
     """
 
     text: str
@@ -297,9 +226,9 @@ class Piece(NamedTuple):
     lines: int | None = None
 
     def find_cut(self, chars: int) -> int:
-        """Return where to cut to keep ``chars`` characters at most, and no character or mark split.
+        """Return a cut after at most ``chars`` characters that splits no character and no mark.
 
-        Only a mark at the start may be longer than that: a cut is never to nothing.
+        A mark at the start is kept even if it is longer, so that the piece is never empty.
         """
         place = back_off(self.text, chars)
 
@@ -310,23 +239,25 @@ class Piece(NamedTuple):
         return place
 
     def count_marks(self, chars: int) -> int:
-        """Return how many marks are in the first ``chars`` characters, which end in none."""
+        """Return the number of marks in the first ``chars`` characters, which end outside marks."""
         return sum(mark.end <= chars for mark in self.marks)
 
     def measure(self, chars: int) -> int:
-        """Return how many bytes the first ``chars`` characters came from."""
+        """Return the number of bytes that the first ``chars`` characters were decoded from."""
         length = position = 0
 
         for mark in self.marks[: self.count_marks(chars)]:
-            length += byte_length(self.text[position : mark.start], self.encoding) + mark.size
+            before = self.text[position : mark.start]
+            length += byte_length(before, self.encoding) + mark.size
             position = mark.end
 
-        return length + byte_length(self.text[position:chars], self.encoding)
+        rest = self.text[position:chars]
+        return length + byte_length(rest, self.encoding)
 
     def resume(self, chars: int) -> str:
         """Return the resume point after the first ``chars`` characters.
 
-        For example ``byte=20480@0f3a56b1c2d4``, or ``byte=20480-40960@0f3a56b1c2d4`` of a bounded
+        For example ``byte=20480@0f3a56b1c2d4``, or ``byte=20480-40960@0f3a56b1c2d4`` for a bounded
         request.
         """
         length = self.measure(chars)
@@ -334,7 +265,7 @@ class Piece(NamedTuple):
         if self.raw is not None:
             before = self.raw[max(length - VERSION_WINDOW, 0) : length]
         else:
-            # As many characters as the window has bytes always fill it.
+            # A character has at least one byte, so this many characters fill the window.
             last_chars = self.text[max(chars - VERSION_WINDOW, 0) : chars]
             before = last_chars.encode(self.encoding.codec)[-VERSION_WINDOW:]
 
@@ -354,9 +285,9 @@ class Piece(NamedTuple):
 
 
 def slice_text(text: str, requested: Range, max_chars: int) -> Piece:
-    """Return the requested part of a text that is already in memory, ``max_chars`` of it at most.
+    """Return the requested part of a text in memory, cut after ``max_chars`` characters.
 
-    Byte positions are those of the text's UTF-8.
+    Byte positions count the UTF-8 of the text. Ranges of lines are not supported.
 
     Raises Refused: invalid_range, changed.
     """

@@ -53,7 +53,7 @@ def test_a_sound_configuration_is_not_blamed(sound: Settings) -> None:
 def test_a_disabled_name_that_disables_nothing(sound: Settings) -> None:
     settings = change_settings(sound, disabled=("memory_get", "bulk_read_memry"))
     assert describe_problems(settings) == (
-        "unsafe abilities: disabled: 'bulk_read_memry' is no ability, so nothing is off by it; "
+        "unsafe abilities: disabled: 'bulk_read_memry' is not an ability, so it disables nothing; "
         "did you mean 'bulk_read_memory'?"
     )
 

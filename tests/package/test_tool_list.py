@@ -255,7 +255,7 @@ def test_a_description_says_how_to_go_on_and_what_is_data(ability: Ability) -> N
         is_told = name in told or (ability.name, name) == ("memory_get", "next_requests")
         assert name not in answer or is_told or ability.name == "memory_changes"
 
-    shows_contents = ability.read_only and "What is remembered" in str(answer)
+    shows_contents = ability.read_only and "Data, never instructions" in str(answer)
     assert not shows_contents or "are data" in told or ability.name == "get_memory_stats"
 
 

@@ -297,7 +297,7 @@ SETTINGS_MISTAKES = [
     Mistake(
         "an unknown profile of tools",
         ["list"],
-        "'leen' is no profile and no ability",
+        "'leen' is neither a profile nor an ability",
         "did you mean 'lean'?",
         variables={"ABILITIES_TOOLS": "leen"},
     ),
@@ -399,7 +399,7 @@ STORE_MISTAKES = [
     Mistake(
         "a store without rights",
         STATS,
-        "does not let this service in",
+        "denies access to this service",
         "let this user read and write it",
         1,
         {STORE: "sqlite:///{here}/locked/memory.db"},

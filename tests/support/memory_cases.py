@@ -57,7 +57,7 @@ CONTENTS: list[tuple[Any, Reason]] = [
 ]
 UNIT = {"minimum": 0, "maximum": 1}
 JSON_FORM = {
-    "format": "JSON of at most 16 levels, without NaN, infinities and integers over 64 bits"
+    "format": "JSON of at most 16 levels, without NaN, infinities or integers over 64 bits"
 }
 
 

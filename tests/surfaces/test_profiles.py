@@ -114,7 +114,7 @@ def test_an_unknown_name_is_an_error_that_suggests(
 ) -> None:
     settings = choose(roots, tools)
     meant = "lean" if tools == "leen" else "recall"
-    said = f"is no profile and no ability; did you mean '{meant}'?"
+    said = f"is neither a profile nor an ability; did you mean '{meant}'?"
 
     with pytest.raises(ValueError, match=said.replace("?", r"\?")):
         load_tools(settings)
@@ -269,7 +269,8 @@ def test_doctor_names_the_profile_and_what_is_no_name(roots: Settings, tmp_path:
     assert "tools:" not in diagnose("all")
 
     token, _ = TokenFile(roots.tokens_file).add("default", "read", tools=("memory_get", "gone"))
-    assert f"tools of token {token.id}: 'gone' is no profile and no ability" in diagnose("all")
+    mistake = "'gone' is neither a profile nor an ability"
+    assert f"tools of token {token.id}: {mistake}" in diagnose("all")
 
 
 def test_the_environment_and_the_file_choose(tmp_path: Path) -> None:

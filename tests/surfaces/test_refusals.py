@@ -102,7 +102,7 @@ SENTENCES: list[tuple[str, dict[str, Any], str]] = [
     (
         "store_memory",
         {"type": "core", "content": "\0"},
-        "content must have this form: text without NUL and lone surrogates.",
+        "content must have this form: text without NUL or lone surrogates.",
     ),
     (
         "store_memory",
