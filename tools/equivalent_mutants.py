@@ -55,9 +55,12 @@ EXPLANATIONS = (
     Explanation(BREAKER, "STEADY_TRIALS", "NumberReplacer", CHOSEN_NUMBER),
     Explanation(WALK, "Step", "ReplaceTrueWithFalse", SLOTS),
     Explanation(WALK, "WalkOutcome", "ReplaceTrueWithFalse", SLOTS),
-    Explanation(BUDGET, "Cost", "ReplaceTrueWithFalse", SLOTS),
+    Explanation(BUDGET, "ItemSize", "ReplaceTrueWithFalse", SLOTS),
     Explanation(
-        BUDGET, "share", "ReplaceComparisonOperator_Eq_LtE", "At least one item is always there."
+        BUDGET,
+        "share_room",
+        "ReplaceComparisonOperator_Eq_LtE",
+        "At least one item is always there.",
     ),
     Explanation(CODEC, "Encoding", "ReplaceTrueWithFalse", SLOTS),
     Explanation(CODEC, "Encoding.codec", "ReplaceComparisonOperator_Eq_LtE", UNIT_IS_1_OR_2),

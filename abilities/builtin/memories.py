@@ -42,13 +42,13 @@ async def store(context: Context, arguments: StoreMemoryInput) -> JsonObject:
     result = await context.memory.change("store", arguments.explicit_arguments())
     assert result.stored is not None  # it is None after a deletion only
 
-    frame: JsonObject = {"id": result.stored.row.id, "created": result.created}
+    envelope: JsonObject = {"id": result.stored.row.id, "created": result.created}
     if result.replaced:
-        frame["replaced"] = result.replaced
-    frame["memory"] = {}
+        envelope["replaced"] = result.replaced
+    envelope["memory"] = {}
 
     detail = arguments.detail or context.detail
-    return build_write_answer(result, frame, context.bound, detail)
+    return build_write_answer(result, envelope, context.bound, detail)
 
 
 store_memory: Ability = Ability(
@@ -146,9 +146,9 @@ async def update(context: Context, arguments: UpdateMemoryInput) -> JsonObject:
         given["to"] = given.pop("key")
 
     result = await context.memory.change("update", given)
-    frame: JsonObject = {"memory": {}, "updated_fields": list(result.updated)}
+    envelope: JsonObject = {"memory": {}, "updated_fields": list(result.updated)}
     detail = arguments.detail or context.detail
-    return build_write_answer(result, frame, context.bound, detail)
+    return build_write_answer(result, envelope, context.bound, detail)
 
 
 update_memory: Ability = Ability(

@@ -59,13 +59,13 @@ async def restore(context: Context, arguments: MemoryRestoreInput) -> JsonObject
     result = await context.memory.change("restore", given)
     assert result.stored is not None  # it is None after a deletion only
 
-    frame: JsonObject = {
+    envelope: JsonObject = {
         "id": result.stored.row.id,
         "updated_fields": list(result.updated),
         "memory": {},
     }
     detail = arguments.detail or context.detail
-    return build_write_answer(result, frame, context.bound, detail)
+    return build_write_answer(result, envelope, context.bound, detail)
 
 
 memory_restore: Ability = Ability(

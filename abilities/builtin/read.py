@@ -207,24 +207,24 @@ async def _fit_answer(
     given["items"] = [item if is_sendable(item) else {} for item in arguments.items]
     shape = choose_shape(ITEM, arguments.detail or context.detail)
     request = BulkRequest("items", arguments.items, given, shape)
-    most = room = bound.max_bytes
+    max_bytes = room = bound.max_bytes
 
     while True:
         bound = bound._replace(max_bytes=room)
         reply = await fill_reply(request, offers, bound, sources)
         size = _measure(reply, context)
-        if size <= most and not arguments.plan:
+        if size <= max_bytes and not arguments.plan:
             return reply
 
-        if size <= most:
+        if size <= max_bytes:
             plan = _build_plan(offers, reply, given)
             size = _measure(plan, context)  # a plan is sometimes longer than its reply
-            if size <= most:
+            if size <= max_bytes:
                 return plan
 
         # Only TOON may be larger than JSON, in which the reply was counted.
-        room = min(room * most // size, room - 1)
-        if context.output_format != "toon" or room < most // 2:
+        room = min(room * max_bytes // size, room - 1)
+        if context.output_format != "toon" or room < max_bytes // 2:
             if arguments.max_tokens is None:
                 raise Refused("response_too_large")
             rule = {"minimum": _count_tokens(size), "maximum": MAX_READ_TOKENS}
@@ -274,17 +274,17 @@ def _plan_item(offer: ItemOffer, record: JsonObject) -> JsonObject:
         return {**planned, "unchanged": True}
 
     items: Sequence[JsonObject] = record.get("data", record).get("items", ())
-    granted = 0
+    share = 0
     for part in items if offer.group is not None else [record]:
-        granted += text_size(part.get("data", part).get("content") or "")
+        share += text_size(part.get("data", part).get("content") or "")
 
     # A size is estimated, and a file may have grown since then.
-    size = max(offer.size, granted)
+    size = max(offer.size, share)
     planned |= {
         "bytes": size,
         "tokens": _count_tokens(size),
-        "granted_bytes": granted,
-        "granted_tokens": _count_tokens(granted),
+        "granted_bytes": share,
+        "granted_tokens": _count_tokens(share),
     }
     if offer.group is not None:
         planned |= {"items": len(offer.leaves), "granted_items": len(items)}

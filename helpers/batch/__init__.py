@@ -1,1 +1,1 @@
-"""Batches: what their items name is gathered, and one reply is shared among them."""
+"""Batches: their items are gathered and share one reply, such as that of `read`."""

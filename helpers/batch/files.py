@@ -1,8 +1,7 @@
-"""Files of a mixed batch, by their paths or by a pattern."""
+"""Files of a mixed batch: those named by paths or patterns, and the matches of searches."""
 
 import os
 from collections.abc import Sequence
-from functools import partial
 from typing import NamedTuple, cast
 
 from abilities.declarations.limits import MAX_GLOBS_FILES, MAX_HITS
@@ -24,85 +23,86 @@ from abilities.helpers.batch.items import (
     split_line,
 )
 from abilities.helpers.files.confinement import express_path, parse_path
-from abilities.helpers.files.file_walk import FoundFile
 from abilities.helpers.files.globs import Glob
 from abilities.helpers.files.lister import MAX_BYTES, MAX_LISTED, ListingRequest, suggest_paths
-from abilities.helpers.files.reader import FileText, OpenFile, ReadingSession, find_version
+from abilities.helpers.files.reader import FileText, ReadingSession, find_version
 from abilities.helpers.files.searcher import Hit, SearchRequest
 from abilities.helpers.reply.detail import FOUND_FILE, HIT
 from abilities.helpers.reply.envelope import FoundItem, Item, format_item
 from abilities.helpers.text.pieces import Piece
 
 _LINE_BYTES = 100
-"""About what a line takes that has not been read; most take less."""
+"""The assumed size of a line of an unread file; most lines are shorter."""
+
+_QUESTION_WORDS = 4
+"""Words of a search that rather is a question: few files contain so many in a row."""
+
+_PLAIN = FileItem(file="*")
+"""The values of an item that is only a path."""
 
 
 class _SizedFile(NamedTuple):
-    """A file that was opened and not read: about how many bytes of it are wanted."""
+    """A file that was opened but not read, with about how many bytes of it are requested."""
 
     stat: os.stat_result
-    wanted: int
-
-
-_PLAIN = FileItem(file="*")
-"""The values of an item that is nothing but a path."""
+    size: int
 
 
 def ask_for_file(path: str) -> AskedItem:
-    """Return the item that a path stands for."""
+    """Return the item for a path."""
     return AskedItem("file", path, format_item(path), _PLAIN)
 
 
 async def gather_files(asked: Sequence[AskedItem], sources: BatchSources) -> list[ItemOffer]:
-    """Return one offer per item: small files are read at once, of larger ones only their sizes."""
+    """Return one offer per item: small files are read at once, larger ones only measured."""
     if not asked:
         return []
 
-    # Most files are small, and read when they are opened: together no more than a reply has room.
-    sure_size = sources.max_bytes // len(asked)
+    # Most files fit into an equal share of the reply, and are read as soon as they are open.
+    share = sources.max_bytes // len(asked)
 
     def begin(session: ReadingSession, item: AskedItem) -> FileText | _SizedFile:
-        request = parse_path(_get_path(item))
-        file = session.open(request)
+        requested = parse_path(_get_path(item))
+        file = session.open(requested)
 
-        known = item.fields.known
-        wanted = _measure_wanted(file, sources.max_chars)
-        if wanted > sure_size or known is not None:
+        # The length of the lines is unknown, so this is an estimate.
+        part = requested.range
+        end = file.stat.st_size
+        if part.end is not None:
+            end = min(end, part.end)
+        if part.last_line is not None:
+            end = min(end, (part.last_line - (part.first_line or 1) + 1) * _LINE_BYTES)
+        if part.trailing_lines is not None:
+            end = min(end, part.trailing_lines * _LINE_BYTES)
+
+        # A file that the caller may already have is not read: it may be unchanged.
+        size = min(max(end - part.start, 0), sources.max_chars)
+        if size > share or item.fields.known is not None:
             os.close(file.fd)
-            return _SizedFile(file.stat, wanted)
+            return _SizedFile(file.stat, size)
 
         return session.read_open(file, sources.max_chars)
 
     outcomes = await sources.files.map(begin, asked, sources.known_lines)
-    mended: dict[int, Refused] = {}
+    corrected: dict[int, Refused] = {}
     if sources.name_glob is not None:
         paths = list(map(_get_path, asked))
-        mended = await suggest_paths(paths, outcomes, sources.lister, sources.name_glob)
+        corrected = await suggest_paths(paths, outcomes, sources.lister, sources.name_glob)
 
     offers: list[ItemOffer] = []
     for place, (item, outcome) in enumerate(zip(asked, outcomes, strict=True)):
-        offers.append(_build_offer(item, mended.get(place, outcome)))
+        offers.append(_build_offer(item, corrected.get(place, outcome)))
 
     return offers
 
 
 def name_glob(pattern: str) -> str:
-    """Return the item that stands for the files of a pattern."""
+    """Return the item for the files of a pattern.
+
+    >>> name_glob("*.md")
+    '{"glob": "*.md"}'
+    """
     return f'{{"glob": {json_bytes(pattern).decode()}}}'
-
-
-def _measure_wanted(file: OpenFile, max_chars: int) -> int:
-    """Return about how many bytes of a file are wanted; how long lines are is not known before."""
-    requested = file.request.range
-    end = file.stat.st_size
-    if requested.end is not None:
-        end = min(end, requested.end)
-    if requested.last_line is not None:
-        end = min(end, (requested.last_line - (requested.first_line or 1) + 1) * _LINE_BYTES)
-    if requested.trailing_lines is not None:
-        end = min(end, requested.trailing_lines * _LINE_BYTES)
-
-    return min(max(end - requested.start, 0), max_chars)
 
 
 def _build_offer(item: AskedItem, outcome: FileText | _SizedFile | Exception) -> ItemOffer:
@@ -110,67 +110,67 @@ def _build_offer(item: AskedItem, outcome: FileText | _SizedFile | Exception) ->
         return item.fail(outcome)
 
     version = None if item.fields.known is None else find_version(outcome.stat)
+    request = parse_path(_get_path(item))
     offer = item.begin_offer(version)
-    offer.is_begun = parse_path(_get_path(item)).range.version is not None
+    offer.is_begun = request.range.version is not None
     if isinstance(outcome, FileText):
         found = describe_file(outcome)
         leaf = Leaf(found, measure_piece(found.piece))
     else:
-        leaf = Leaf(UnreadFile(_get_path(item), outcome.stat.st_size), outcome.wanted)
+        leaf = Leaf(UnreadFile(_get_path(item), outcome.stat.st_size), outcome.size)
 
-    if not isinstance(item.item, str):
-        leaf.continue_at = partial(_continue_file, item)
+    if isinstance(item.item, dict):
+        # An object continues as an object, with its weight.
+        fields = {name: value for name, value in item.item.items() if name != "known"}
+
+        def continue_at(point: str) -> Item:
+            return {**fields, "file": f"{request.path}#{point}"}
+
+        leaf.continue_at = continue_at
 
     offer.leaves.append(leaf)
     return offer
 
 
-def _continue_file(item: AskedItem, point: str) -> Item:
-    """Return the item for the rest of a file that was asked for by an object."""
-    assert not isinstance(item.item, str)
-    rest = {name: value for name, value in item.item.items() if name != "known"}
-    return {**rest, "file": f"{parse_path(_get_path(item)).path}#{point}"}
-
-
 def _get_path(item: AskedItem) -> str:
     if item.fields is _PLAIN:
-        return cast(str, item.item)  # anything else is refused when it is parsed
+        return cast(str, item.item)  # any other value was refused by the parser
 
     assert isinstance(item.fields, FileItem)
     return item.fields.file
 
 
 async def gather_globs(asked: Sequence[AskedItem], sources: BatchSources) -> list[ItemOffer]:
-    """Return one offer per pattern, with the files that match, unread."""
+    """Return one offer per pattern, with the unread files that match."""
     offers: list[ItemOffer] = []
-    left = MAX_GLOBS_FILES
+    max_files = MAX_GLOBS_FILES
 
     for item in asked:
         try:
-            offer = await _gather_glob(item, sources, left)
+            offer = await _gather_glob(item, sources, max_files)
         except Exception as error:
             offer = item.fail(error)
 
-        left -= len(offer.leaves)
+        max_files -= len(offer.leaves)
         offers.append(offer)
 
     return offers
 
 
-async def _gather_glob(item: AskedItem, sources: BatchSources, most: int) -> ItemOffer:
-    """Return the offer of a pattern with ``most`` files at most. Raises Refused."""
+async def _gather_glob(item: AskedItem, sources: BatchSources, max_files: int) -> ItemOffer:
+    """Return the offer of a pattern with up to ``max_files`` files. Raises Refused."""
     fields = item.fields
     assert isinstance(fields, GlobItem)
     count, position = parse_countdown(item.cursor.position, fields.limit)
 
     if item.cursor.resume:
-        most -= 1
-    limit = max(min(count, most), 0)
+        max_files -= 1
+    limit = max(min(count, max_files), 0)
 
     offer = item.begin_offer()
     offer.group = {}
     if item.cursor.resume:
-        # The file may match no more; it is only read on where its reading was cut.
+        # A file that was cut is read on, even if it no longer matches.
         path = express_path(position) or position
         source = UnreadFile(f"{parse_path(path).path}#{item.cursor.resume}", 0)
         offer.leaves.append(_build_leaf(path, position, limit, source, 0))
@@ -186,9 +186,11 @@ async def _gather_glob(item: AskedItem, sources: BatchSources, most: int) -> Ite
         raise Refused("no_workspace")
 
     if not listing.files and not position and "/" not in fields.glob:
-        offer.group |= await _look_deeper(fields.glob, sources)
+        offer.group |= await _suggest_deeper(fields.glob, sources)
     for place, file in enumerate(listing.files, start=1):
-        offer.leaves.append(_build_found_leaf(file, limit - place))
+        size = file.stat.st_size
+        source = UnreadFile(file.path, size)
+        offer.leaves.append(_build_leaf(file.path, file.position, limit - place, source, size))
 
     if listing.skipped:
         offer.group["skipped"] = listing.skipped
@@ -204,10 +206,10 @@ async def _gather_glob(item: AskedItem, sources: BatchSources, most: int) -> Ite
     return offer
 
 
-async def _look_deeper(pattern: str, sources: BatchSources) -> JsonObject:
-    """Return the pattern that finds files in all folders, and how many; nothing if it finds none.
+async def _suggest_deeper(pattern: str, sources: BatchSources) -> JsonObject:
+    """Return the pattern for all folders, and the number of its files, if it finds any.
 
-    A pattern without a folder matches only what lies in none.
+    A pattern without a folder matches only files outside of all folders.
     """
     deeper = f"**/{pattern}"
     request = ListingRequest(parse_pattern(deeper, "glob"), "", MAX_LISTED)
@@ -218,13 +220,8 @@ async def _look_deeper(pattern: str, sources: BatchSources) -> JsonObject:
     return {"did_you_mean": name_glob(deeper), "finds": len(listing.files)}
 
 
-def _build_found_leaf(file: FoundFile, left: int) -> Leaf:
-    source = UnreadFile(file.path, file.stat.st_size)
-    return _build_leaf(file.path, file.position, left, source, file.stat.st_size)
-
-
 def _build_leaf(path: str, position: str, left: int, source: UnreadFile, size: int) -> Leaf:
-    """Return the leaf of a file; ``left`` counts the files that may come behind it."""
+    """Return the leaf of a file; ``left`` is the number of files that may follow."""
     return Leaf(
         source,
         size,
@@ -235,15 +232,11 @@ def _build_leaf(path: str, position: str, left: int, source: UnreadFile, size: i
 
 
 def parse_pattern(pattern: str, field: str) -> Glob:
-    """Return a pattern of an item's field. Raises Refused, which names the field."""
+    """Return the pattern of an item's field. Raises Refused, which names the field."""
     try:
         return Glob(pattern)
     except Refused as error:
         raise Refused(error.reason, field, expected=error.expected) from None
-
-
-_QUESTION_WORDS = 4
-"""So many words in a row stand in few files; who asks for them means what they say."""
 
 
 async def gather_search(item: AskedItem, sources: BatchSources) -> ItemOffer:
@@ -271,10 +264,13 @@ async def gather_search(item: AskedItem, sources: BatchSources) -> ItemOffer:
     offer.group = {"searched": result.searched}
     if result.skipped:
         offer.group["skipped"] = result.skipped
-    if not result.hits and not place and _is_question(fields) and sources.may_recall:
-        asked = json_bytes({"recall": fields.search}).decode()
-        if len(asked.encode()) <= MAX_BYTES:
-            offer.group["did_you_mean"] = asked
+
+    words = fields.search.split()
+    is_question = len(words) >= _QUESTION_WORDS or fields.search.endswith("?")
+    if is_question and not (fields.regex or result.hits or place) and sources.may_recall:
+        question = json_bytes({"recall": fields.search})
+        if len(question) <= MAX_BYTES:
+            offer.group["did_you_mean"] = question.decode()
 
     for number, hit in enumerate(result.hits, start=1):
         offer.leaves.append(_build_hit_leaf(hit, count - number))
@@ -290,16 +286,10 @@ async def gather_search(item: AskedItem, sources: BatchSources) -> ItemOffer:
     return offer
 
 
-def _is_question(fields: SearchItem) -> bool:
-    """Return whether what was searched is rather a question in words than a text in files."""
-    words = fields.search.split()
-    return not fields.regex and (len(words) >= _QUESTION_WORDS or fields.search.endswith("?"))
-
-
 def _build_hit_leaf(hit: Hit, left: int) -> Leaf:
-    """Return the leaf of a hit; ``left`` counts the hits that may come behind it."""
+    """Return the leaf of a hit; ``left`` is the number of hits that may follow."""
 
-    # A hit is read on as the part of its file that it is.
+    # The path of a hit names the lines that it shows.
     def continue_at(point: str) -> Item:
         return hit.path
 

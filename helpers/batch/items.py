@@ -1,4 +1,7 @@
-"""The items of one call as they were asked for, what each offers, and where that is gathered."""
+"""The items of one call, the offer of each, and the sources that offers are gathered from.
+
+Offers say where an item continues by a `Cursor`.
+"""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
@@ -18,12 +21,23 @@ from abilities.helpers.reply.detail import RecordShape
 from abilities.helpers.reply.envelope import FoundItem, Item
 from abilities.helpers.text.pieces import WHOLE, Piece, Range, parse_range
 
+CALL_SECONDS = 10.0
+"""Time limit of a call; items not gathered by then fail with a timeout."""
+
+_VERSION_BYTES = 6
+_WIDEST_NUMBER = 10**12
+
+ResultT = TypeVar("ResultT")
+
 
 class Cursor(NamedTuple):
-    """A place in what an item brings, as ``RESUME/POSITION``.
+    """A place in the contents of an item, as ``RESUME/POSITION``.
 
-    With a resume point, the item goes on within what is at the position, otherwise behind it. No
-    resume point holds a slash, so the first one ends it.
+    With a resume point, the item continues within the content at the position, otherwise after it.
+    No resume point contains a slash, so the first slash ends it.
+
+    >>> Cursor("7:notes.md", "byte=120").format()
+    'byte=120/7:notes.md'
     """
 
     position: str = ""
@@ -34,14 +48,14 @@ class Cursor(NamedTuple):
         return f"{self.resume}/{self.position}"
 
     def parse_resume(self) -> Range:
-        """Return the range of the resume point; the whole without one. Raises Refused."""
+        """Return the range of the resume point, or the whole without one. Raises Refused."""
         if not self.resume:
             return WHOLE
 
         return parse_range(self.resume)
 
     def find_range(self, position: str) -> Range:
-        """Return which part of what is at a position is asked for. Raises Refused."""
+        """Return the requested part of the content at a position. Raises Refused."""
         return self.parse_resume() if position == self.position else WHOLE
 
 
@@ -49,7 +63,7 @@ START = Cursor()
 
 
 def parse_cursor(text: str | None) -> Cursor:
-    """Return the cursor that was sent, or the start. Raises Refused: invalid_format."""
+    """Return the cursor of a text, or the start for None. Raises Refused: invalid_format."""
     if text is None:
         return START
 
@@ -68,18 +82,26 @@ def parse_cursor(text: str | None) -> Cursor:
 
 
 def invalid_cursor() -> Refused:
-    """Return the refusal of a cursor that no answer can have handed out."""
+    """Return the refusal of a cursor that no answer can contain."""
     rule = {"format": "as next_request has it"}
     return Refused("invalid_format", "after", expected=rule)
 
 
 def count_down(left: int | None, position: str) -> str:
-    """Return a position with how many contents may come behind it; None is as many as asked."""
+    """Return a position with the number of contents that may follow; None keeps the item's limit.
+
+    >>> count_down(3, "a.md")
+    '3:a.md'
+    """
     return f"{'' if left is None else left}:{position}"
 
 
 def parse_countdown(position: str, limit: int) -> tuple[int, str]:
-    """Return how many contents may come behind a position, and itself. Raises Refused."""
+    """Return how many contents may follow a position, and the position. Raises Refused.
+
+    >>> parse_countdown("3:a.md", limit=20)
+    (3, 'a.md')
+    """
     if not position:
         return limit, ""
 
@@ -93,14 +115,17 @@ def parse_countdown(position: str, limit: int) -> tuple[int, str]:
 def format_place(place: int, version: str, end: int | None = None) -> str:
     """Return the position of a place in a list that has a version.
 
-    ``end`` is the place before which the list ends, if an item's own limit ends it.
+    ``end`` is the place before which the item's own limit ends the list, if it does.
+
+    >>> format_place(4, "9f02", end=20)
+    '4.9f02.20'
     """
     position = f"{place}.{version}"
     return position if end is None else f"{position}.{end}"
 
 
 def parse_place(cursor: Cursor) -> int:
-    """Return at which place of a list to begin. Raises Refused: invalid_format."""
+    """Return the place of a list at which to begin. Raises Refused: invalid_format."""
     if not cursor.position:
         return 0
 
@@ -109,13 +134,13 @@ def parse_place(cursor: Cursor) -> int:
 
 
 def check_place(cursor: Cursor, version: str) -> None:
-    """Raise Refused("memories_changed") if a cursor is of a list with another version."""
+    """Raise Refused("memories_changed") if a cursor is from another version of the list."""
     if cursor.position and _split_place(cursor)[1] != version:
         raise Refused("memories_changed")
 
 
 def parse_end(cursor: Cursor) -> int | None:
-    """Return the place before which a list ends; None if no cursor says so. Raises Refused."""
+    """Return the place before which a list ends, if the cursor has one. Raises Refused."""
     if not cursor.position:
         return None
 
@@ -136,7 +161,11 @@ def _is_place(text: str) -> bool:
 
 
 def split_line(place: str) -> tuple[str, int]:
-    """Return the file and the line of a place in a search, ``LINE:PATH``. Raises Refused."""
+    """Return the file and the line of a place in a search, ``LINE:PATH``. Raises Refused.
+
+    >>> split_line("12:src/app.py")
+    ('src/app.py', 12)
+    """
     if not place:
         return "", 0
 
@@ -145,9 +174,6 @@ def split_line(place: str) -> tuple[str, int]:
         raise invalid_cursor()
 
     return path, int(line)
-
-
-_VERSION_BYTES = 6
 
 
 @dataclass(frozen=True, slots=True)
@@ -163,13 +189,13 @@ class UnreadFile:
 
 @dataclass(slots=True)
 class Leaf:
-    """One content that an item brings, or why there is none, or the data of a record without one.
+    """One content of an item, or the error in its place, or the data of a record without content.
 
-    ``size`` is about how many bytes it takes; of a file that was not read, those on the disk.
-    ``leading``, ``trailing`` and ``shape`` are those of its record within a group, and ``position``
-    its place in the group's cursors. ``continue_at`` takes a resume point and returns the item for
-    the rest, if that is not what the content itself says. A leaf that is ``atomic`` is cut only if
-    a reply has no other content, and then the group goes on behind it.
+    ``size`` is about how many bytes it takes; for an unread file, those on the disk. ``leading``,
+    ``trailing`` and ``shape`` belong to its record within a group, and ``position`` is its place in
+    the group's cursors. ``continue_at`` takes a resume point and returns the item for the rest; it
+    replaces that of the content. An ``atomic`` leaf is cut only if a reply has no other content,
+    and then the group continues after it.
     """
 
     source: FoundItem | UnreadFile | JsonObject | Exception
@@ -184,14 +210,14 @@ class Leaf:
 
 @dataclass(slots=True)
 class ItemOffer:
-    """What one item of a call brings.
+    """The contents of one item of a call.
 
-    ``text`` is the item as its record repeats it. An item that brings several contents has
-    ``group``, the fields of its record's data beside them. ``version`` stands for all contents,
-    whatever part of them was asked for; ``is_unchanged`` is whether the caller has that one.
-    ``fault`` is why the item failed as a whole. ``go_on`` returns the item to send for what comes
-    at a cursor; an item that ran out of time has one in ``unfinished``. ``is_begun`` is whether the
-    item itself goes on where an earlier reply ended.
+    ``text`` is the item as its record repeats it. An item with several contents has a ``group``:
+    the other fields of its record's data, such as ``more``. ``version`` is that of all contents,
+    whatever part of them was requested; ``is_unchanged`` is whether the caller has it. ``fault`` is
+    the error if the item failed as a whole. ``go_on`` returns the item that continues at a cursor;
+    ``unfinished`` is the cursor of an item that ran out of time. ``is_begun`` is whether the item
+    itself continues an earlier reply.
     """
 
     text: str
@@ -208,12 +234,12 @@ class ItemOffer:
 
     @property
     def size(self) -> int:
-        """About how many bytes all contents take together."""
+        """The approximate size of all contents together, in bytes."""
         return sum(leaf.size for leaf in self.leaves)
 
     @property
     def whole_size(self) -> int:
-        """The bytes of the file or memory that the item is a part of; of several, `size`."""
+        """The bytes of the whole file or memory; for several contents, `size`."""
         if self.group is None and self.leaves:
             (leaf,) = self.leaves
             if isinstance(leaf.source, FoundItem | UnreadFile):
@@ -223,12 +249,12 @@ class ItemOffer:
 
 
 def measure_piece(piece: Piece) -> int:
-    """Return the bytes of a piece's text in UTF-8, in which a marker takes as many as U+FFFD."""
+    """Return the bytes of a piece's text in UTF-8; a marker takes as many as U+FFFD."""
     return len(piece.text.encode("utf-8", "surrogatepass"))
 
 
 def hash_versions(*parts: str) -> str:
-    """Return a version that stands for several, which changes with each of them and their order."""
+    """Return one version for several, which changes with each of them and with their order."""
     digest = blake2b(digest_size=_VERSION_BYTES)
     for part in parts:
         encoded = part.encode("utf-8", "surrogatepass")
@@ -237,11 +263,8 @@ def hash_versions(*parts: str) -> str:
     return digest.hexdigest()
 
 
-_WIDEST_NUMBER = 10**12
-
-
 def describe_file(file: FileText) -> FoundItem:
-    """Return a file that was read as an item that was found."""
+    """Return the item of a file that was read."""
 
     def continue_at(point: str) -> Item:
         return f"{file.path}#{point}"
@@ -250,7 +273,7 @@ def describe_file(file: FileText) -> FoundItem:
 
 
 def foresee_file(path: str) -> FoundItem:
-    """Return a file that was not read as it may be found, at the widest, without a content."""
+    """Return the item of an unread file with the widest fields that it may have, and no content."""
     name = parse_path(path).path
     data: JsonObject = {
         "path": name,
@@ -269,18 +292,12 @@ def foresee_file(path: str) -> FoundItem:
     return FoundItem(data, piece, path, continue_at, _WIDEST_NUMBER)
 
 
-CALL_SECONDS = 10.0
-"""After that long what was not gathered is answered with a timeout."""
-
-ResultT = TypeVar("ResultT")
-
-
 @dataclass(frozen=True, slots=True)
 class AskedItem:
     """An item of a call.
 
-    ``item`` is what was sent, a path or an object, and ``text`` the same as its record repeats it.
-    ``fields`` are its values, those of the model that belongs to its ``kind``.
+    ``item`` is the path or object that was sent, and ``text`` the same as its record repeats it.
+    ``fields`` are its values, as the model of its ``kind``.
     """
 
     kind: Kind
@@ -290,13 +307,20 @@ class AskedItem:
     cursor: Cursor = START
 
     def go_on(self, cursor: Cursor) -> Item:
-        """Return the item to send for what comes at a cursor."""
-        assert not isinstance(self.item, str)  # a path goes on by its suffix
+        """Return the item that continues at a cursor."""
+        assert not isinstance(self.item, str)  # a path continues by its suffix
         rest = {name: value for name, value in self.item.items() if name != "known"}
         return {**rest, "after": cursor.format()}
 
+    def continue_within(self, position: str) -> Callable[[str], Item]:
+        """Return a function that takes a resume point in the content at a position.
+
+        It returns the item for the rest.
+        """
+        return lambda point: self.go_on(Cursor(position, point))
+
     def begin_offer(self, version: str | int | None = None) -> ItemOffer:
-        """Return an offer without contents; one is unchanged if the caller knows its version."""
+        """Return an offer without contents, which is unchanged if the caller knows its version."""
         return ItemOffer(
             text=self.text,
             item=self.item,
@@ -312,13 +336,9 @@ class AskedItem:
         return ItemOffer(self.text, self.item, fault=fault)
 
 
-def _find_deadline() -> float:
-    return asyncio.get_running_loop().time() + CALL_SECONDS
-
-
 @dataclass(frozen=True, slots=True)
 class BatchSources:
-    """Where a call's items are gathered from, how much they may bring, and until when."""
+    """The sources of a call's items, with the limits on their size and on the time."""
 
     files: FileReader
     lister: FileLister
@@ -326,16 +346,18 @@ class BatchSources:
     memory: MemoryHelper
     max_bytes: int
     max_chars: int
-    """Characters of one content at most."""
+    """The most characters of one content."""
     name_glob: Callable[[str], str] | None = None
-    """Returns how to ask for the files of a pattern; None if the caller may not list files."""
+    """Returns the request for the files of a pattern; None if the caller may not list files."""
     may_recall: bool = True
-    """Whether the caller may ask questions, so that a search may be answered with one."""
-    deadline: float = field(default_factory=_find_deadline)
+    """Whether the caller may ask questions, so that a search may suggest one."""
+    deadline: float = field(
+        default_factory=lambda: asyncio.get_running_loop().time() + CALL_SECONDS
+    )
     known_lines: LinesOfFiles = field(default_factory=LinesOfFiles)
 
     async def wait(self, work: Awaitable[ResultT]) -> ResultT:
-        """Return what a part of the call returns. Raises Refused("timeout") if time is over."""
+        """Return the result of a part of the call. Raises Refused("timeout") after the deadline."""
         try:
             async with asyncio.timeout_at(self.deadline):
                 return await work
@@ -344,13 +366,13 @@ class BatchSources:
 
 
 GatherOne = Callable[[AskedItem, BatchSources], Awaitable[ItemOffer]]
-"""Returns the offer of an item, or raises why it fails."""
+"""Returns the offer of an item, or raises the error that it fails with."""
 
 
 async def gather_each(
     gather_one: GatherOne, asked: Sequence[AskedItem], sources: BatchSources
 ) -> list[ItemOffer]:
-    """Return one offer per item; one that fails fails alone."""
+    """Return one offer per item; an item that fails does not affect the others."""
     offers: list[ItemOffer] = []
 
     for item in asked:

@@ -1,7 +1,4 @@
-"""Notes and named memories of a mixed batch.
-
-Questions of a mixed batch, and what answers them.
-"""
+"""Notes and memories of a mixed batch: named, listed by prefix, linked, or found by a question."""
 
 import re
 from collections.abc import Sequence
@@ -58,23 +55,28 @@ from abilities.helpers.reply.detail import DAY, LISTED_MEMORY, MEMORY, RECALLED
 from abilities.helpers.reply.envelope import FoundItem, Item
 from abilities.helpers.search.ranking import RankedEntry
 from abilities.helpers.store.model import DamagedMemory, StoredMemory
-from abilities.helpers.store.protocol import WalkResult
-from abilities.helpers.store.query import MemoryLine
 from abilities.helpers.store.recalling import count_bytes
 from abilities.helpers.text.pieces import Piece, Range, slice_text
 from abilities.helpers.walk import Step, WalkLimits
 
-_DAY_FORMS = ("%Y/%m/%d", "%Y.%m.%d", "%d.%m.%Y", "%B %d, %Y", "%d %B %Y", "%b %d, %Y", "%Y%m%d")
-"""How days are written elsewhere; days and months in digits alone could be either."""
+ANY = "*"
+"""The end of a key that requests all memories whose keys begin like it."""
 
 NOTE_FORM = f"long_term, today, yesterday, YYYY-MM-DD, or last N days (1 to {MAX_NOTE_DAYS})"
-"""What names notes, in words."""
+"""The values of an item's ``note``, in words."""
+
+ANSWER_BYTES = DEFAULT_RECALL_TOKENS * TOKEN_BYTES
+"""The most bytes of contents for a question; the item in its ``more`` continues."""
+
+_DAY_FORMS = ("%Y/%m/%d", "%Y.%m.%d", "%d.%m.%Y", "%B %d, %Y", "%d %B %Y", "%b %d, %Y", "%Y%m%d")
+"""Other forms of a day, to suggest the right one. The order of day and month is clear in each."""
 
 _LAST_DAYS = re.compile(r"last ([0-9]{1,2}) days?", re.ASCII)
+_DAY_CHARS = len("YYYY-MM-DD")
 
 
 class _Wanted(NamedTuple):
-    """What an item names: one target, or with ``oldest`` those of the days back to that one."""
+    """The targets that an item names: one, or with ``oldest`` those of the days back to that."""
 
     targets: list[JsonObject]
     oldest: date | None = None
@@ -84,14 +86,23 @@ async def gather_memories(asked: Sequence[AskedItem], sources: BatchSources) -> 
     """Return one offer per note, per range of days and per memory that is read alone."""
     wanted: list[_Wanted | Refused] = []
     targets: list[JsonObject] = []
-
     for item in asked:
-        found = _try_to_name(item, sources.memory.today)
-        wanted.append(found)
-        if isinstance(found, _Wanted):
-            targets += found.targets
+        try:
+            named = _name_targets(item, sources.memory.today)
+        except Refused as error:
+            wanted.append(error)
+        else:
+            wanted.append(named)
+            targets += named.targets
 
-    outcomes = iter(await _read(targets, sources))
+    results: Sequence[MemoryText | Exception] = []
+    if targets:
+        try:
+            results = await sources.wait(sources.memory.read(targets, sources.max_bytes))
+        except Refused as error:
+            results = [error] * len(targets)
+
+    outcomes = iter(results)
     offers: list[ItemOffer] = []
     for item, found in zip(asked, wanted, strict=True):
         if isinstance(found, Refused):
@@ -99,35 +110,25 @@ async def gather_memories(asked: Sequence[AskedItem], sources: BatchSources) -> 
             continue
 
         own = [next(outcomes) for _ in found.targets]
-        if found.oldest is None:
-            offers.append(_offer_one(item, own[0]))
-        else:
+        if found.oldest is not None:
             offers.append(_offer_days(item, found, own))
+            continue
+
+        (outcome,) = own
+        if isinstance(outcome, Exception):
+            offers.append(item.fail(outcome))
+            continue
+
+        offer = item.begin_offer(outcome.version)
+        position = str(outcome.target.day or "")
+        offer.leaves.append(_build_content_leaf(item, outcome, position))
+        offers.append(offer)
 
     return offers
 
 
-async def _read(
-    targets: Sequence[JsonObject], sources: BatchSources
-) -> Sequence[MemoryText | Exception]:
-    if not targets:
-        return []
-
-    try:
-        return await sources.wait(sources.memory.read(targets, sources.max_bytes))
-    except Refused as error:
-        return [error] * len(targets)
-
-
-def _try_to_name(item: AskedItem, today: date) -> _Wanted | Refused:
-    try:
-        return _name_targets(item, today)
-    except Refused as error:
-        return error
-
-
 def _name_targets(item: AskedItem, today: date) -> _Wanted:
-    """Return what an item names. Raises Refused."""
+    """Return the targets that an item names. Raises Refused."""
     fields = item.fields
     if isinstance(fields, MemoryItem):
         return _Wanted([_resume({"type": "stored", "key": fields.memory}, item)])
@@ -149,7 +150,11 @@ def _name_targets(item: AskedItem, today: date) -> _Wanted:
 
 
 def _suggest_note(text: str) -> str | None:
-    """Return the note that a text probably means: one of the words, or a day written otherwise."""
+    """Return the note that a text probably means: a day in another form, or one of the words.
+
+    >>> _suggest_note("24.12.2025")
+    '2025-12-24'
+    """
     for form in _DAY_FORMS:
         try:
             return datetime.strptime(text.strip(), form).date().isoformat()
@@ -160,8 +165,8 @@ def _suggest_note(text: str) -> str | None:
 
 
 def _resume(target: JsonObject, item: AskedItem) -> JsonObject:
-    """Return a target from where its item goes on."""
-    # The day is part of the cursor, because today is another one after midnight.
+    """Return a target from the place where its item continues."""
+    # The day is part of the cursor, because "today" changes at midnight.
     if item.cursor.position:
         target["date"] = item.cursor.position
     if item.cursor.resume:
@@ -171,17 +176,23 @@ def _resume(target: JsonObject, item: AskedItem) -> JsonObject:
 
 
 def _name_days(item: AskedItem, today: date, count: int) -> _Wanted:
-    """Return the targets of the last days, from the newest on. Raises Refused."""
+    """Return the targets of the last days, the newest first. Raises Refused."""
     if not 1 <= count <= MAX_NOTE_DAYS:
         raise Refused("invalid_format", "note", expected={"format": NOTE_FORM})
 
     newest, oldest = today, today - timedelta(days=count - 1)
-    resume = item.cursor.resume
-    if item.cursor.position:
-        oldest, newest = _parse_span(item.cursor.position)
+    resume, position = item.cursor.resume, item.cursor.position
+    skipped = 0
+    if position:
+        first, _, last = position.partition(":")
+        begin, end = _parse_day(first), _parse_day(last)
+        if begin is None or end is None:
+            raise invalid_cursor()
 
-    # A day was read already unless the item goes on within it.
-    skipped = 1 if item.cursor.position and not resume else 0
+        oldest, newest = begin, end
+        if not resume:
+            skipped = 1  # that day was read to its end
+
     number = min((newest - oldest).days + 1, MAX_NOTE_DAYS)
     days = [newest - timedelta(days=ago) for ago in range(skipped, number)]
     targets: list[JsonObject] = [{"type": "short_term", "date": str(day)} for day in days]
@@ -191,43 +202,20 @@ def _name_days(item: AskedItem, today: date, count: int) -> _Wanted:
     return _Wanted(targets, oldest)
 
 
-def _parse_span(position: str) -> tuple[date, date]:
-    """Return the oldest day of a range and the last one that was read. Raises Refused."""
-    first, _, last = position.partition(":")
-    oldest, newest = _parse_day(first), _parse_day(last)
-    if oldest is None or newest is None:
-        raise invalid_cursor()
-
-    return oldest, newest
-
-
 def _parse_day(text: str) -> date | None:
     try:
         day = date.fromisoformat(text)
     except ValueError:
         return None
 
-    # Python takes other forms too, such as 20240229.
+    # Python accepts other forms too, such as 20240229.
     return day if day.isoformat() == text else None
-
-
-def _offer_one(item: AskedItem, outcome: MemoryText | Exception) -> ItemOffer:
-    """Return the offer of one note or memory."""
-    if isinstance(outcome, Exception):
-        return item.fail(outcome)
-
-    offer = item.begin_offer(outcome.version)
-    position = outcome.target.day
-    offer.leaves.append(
-        _build_content_leaf(item, outcome, "" if position is None else str(position))
-    )
-    return offer
 
 
 def _offer_days(
     item: AskedItem, wanted: _Wanted, outcomes: Sequence[MemoryText | Exception]
 ) -> ItemOffer:
-    """Return the offer of a range of days: those that have notes, the newest first."""
+    """Return the offer of a range of days: the days that have notes, the newest first."""
     offer = item.begin_offer()
     offer.group = {}
     names: set[str] = set()
@@ -236,9 +224,10 @@ def _offer_days(
     for target, outcome in zip(wanted.targets, outcomes, strict=True):
         leading: JsonObject = {"date": target["date"]}
         position = f"{wanted.oldest}:{target['date']}"
+        if isinstance(outcome, Refused) and outcome.reason == "memory_file_not_found":
+            continue
         if isinstance(outcome, Exception):
-            if not _is_missing(outcome):
-                offer.leaves.append(Leaf(outcome, 0, position, leading, shape=DAY))
+            offer.leaves.append(Leaf(outcome, 0, position, leading, shape=DAY))
             continue
 
         # The settings may name one file for all days of a month.
@@ -258,7 +247,11 @@ def _offer_days(
 
 
 def name_item(target: JsonObject, today: date) -> JsonObject:
-    """Return the item that reads a target of `memory_read_bulk`. Raises Refused."""
+    """Return the item that reads a target of `memory_read_bulk`. Raises Refused.
+
+    >>> name_item({"type": "stored", "key": "project/plan"}, date(2025, 12, 24))
+    {'memory': 'project/plan', 'after': 'byte=0/'}
+    """
     parsed = parse_target(target, MemoryFiles(), today)
     item: JsonObject = {"note": "long_term"}
     if parsed.key is not None:
@@ -266,29 +259,19 @@ def name_item(target: JsonObject, today: date) -> JsonObject:
     elif parsed.day is not None:
         item = {"note": parsed.day.isoformat()}
 
-    # A resume point says that it is one memory, also if its key could be a pattern.
+    # With a resume point, the item reads one memory, even if its key looks like a pattern.
     return {**item, "after": Cursor("", parsed.resume or "byte=0").format()}
 
 
-def _is_missing(error: Exception) -> bool:
-    return isinstance(error, Refused) and error.reason == "memory_file_not_found"
-
-
 def _build_content_leaf(item: AskedItem, memory: MemoryText, position: str) -> Leaf:
-    def continue_at(point: str) -> Item:
-        return item.go_on(Cursor(position, point))
-
     data = {**memory.to_data(), "version": memory.version}
+    continue_at = item.continue_within(position)
     found = FoundItem(data, memory.piece, item.item, continue_at, memory.size_bytes)
     return Leaf(found, measure_piece(memory.piece), position)
 
 
-ANY = "*"
-"""What ends a key that stands for all that begin like it."""
-
-
 def is_list(item: AskedItem) -> bool:
-    """Return whether an item asks for the memories whose keys begin alike."""
+    """Return whether an item requests the memories whose keys begin alike."""
     fields = item.fields
     if not isinstance(fields, MemoryItem) or is_walk(item):
         return False
@@ -303,43 +286,37 @@ async def gather_list(item: AskedItem, sources: BatchSources) -> ItemOffer:
     prefix = fields.memory.removesuffix(ANY)
     limit, after = parse_countdown(item.cursor.position, DEFAULT_LISTED_MEMORIES)
 
-    # One more tells whether more follow.
+    # One more shows whether more follow.
     listing = sources.memory.versions.list_memories(prefix, after, limit + 1, archived=False)
     lines = await sources.wait(listing)
 
-    shown = lines[:limit]
-    offer = item.begin_offer(hash_versions(*map(_find_version, shown)))
+    versions: list[str] = []
+    leaves: list[Leaf] = []
+    for place, line in enumerate(lines[:limit], start=1):
+        source: JsonObject | Refused
+        if isinstance(line, DamagedMemory):
+            versions.append(f"{line.key} ")
+            source = Refused(cast(Reason, line.reason))
+        else:
+            versions.append(f"{line.key} {line.version}")
+            source = describe_line(line)
+            del source["key"]
+
+        position = count_down(limit - place, line.key)
+        leaves.append(Leaf(source, 0, position, {"key": line.key}, shape=LISTED_MEMORY))
+
+    offer = item.begin_offer(hash_versions(*versions))
+    offer.leaves = leaves
     offer.group = {}
     if len(lines) > limit:
-        last = shown[-1].key if shown else after
+        last = lines[limit - 1].key if limit else after
         offer.group["more"] = item.go_on(Cursor(count_down(None, last)))
-
-    for place, line in enumerate(shown, start=1):
-        offer.leaves.append(_build_line_leaf(line, limit - place))
 
     return offer
 
 
-def _find_version(line: MemoryLine | DamagedMemory) -> str:
-    version = "" if isinstance(line, DamagedMemory) else line.version
-    return f"{line.key} {version}"
-
-
-def _build_line_leaf(line: MemoryLine | DamagedMemory, left: int) -> Leaf:
-    """Return the leaf of a memory; ``left`` counts those that may come behind it."""
-    leading = {"key": line.key}
-    source: JsonObject | Refused
-    if isinstance(line, DamagedMemory):
-        source = Refused(cast(Reason, line.reason))
-    else:
-        source = describe_line(line)
-        del source["key"]
-
-    return Leaf(source, 0, count_down(left, line.key), leading, shape=LISTED_MEMORY)
-
-
 def is_walk(item: AskedItem) -> bool:
-    """Return whether an item asks for a memory with what it links to."""
+    """Return whether an item requests a memory and, through its links, others."""
     fields = item.fields
     if not isinstance(fields, MemoryItem):
         return False
@@ -348,7 +325,10 @@ def is_walk(item: AskedItem) -> bool:
 
 
 async def gather_walk(item: AskedItem, sources: BatchSources) -> ItemOffer:
-    """Return the offer of a walk. Raises Refused: memories_changed, and what the store refuses."""
+    """Return the offer of a walk: the memory at its start, and the others by their rank.
+
+    Raises Refused: memories_changed, and the refusals of the store.
+    """
     fields = item.fields
     assert isinstance(fields, MemoryItem)
     limits = WalkLimits(
@@ -357,11 +337,22 @@ async def gather_walk(item: AskedItem, sources: BatchSources) -> ItemOffer:
         fields.total or DEFAULT_TOTAL,
     )
     result = await sources.wait(sources.memory.walk(fields.memory, limits))
+    outcome = result.outcome
+    entries = list(zip(outcome.steps, result.memories, strict=True))
+    entries.sort(key=lambda entry: find_rank(entry[0]), reverse=True)
 
-    entries = _sort_best_first(result)
-    version = _hash_entries(entries)
+    versions: list[str] = []
+    for step, memory in entries:
+        version = "" if isinstance(memory, Exception) else str(memory.row.version)
+        versions += [step.key, version]
+
+    version = hash_versions(*versions)
     offer = item.begin_offer(version)
-    offer.group = _describe_walk(result)
+    offer.group = {}
+    if outcome.cut_by:
+        offer.group["limitsReached"] = list(outcome.cut_by)
+    if outcome.frontier:
+        offer.group["frontier"] = [candidate.key for candidate in outcome.frontier]
 
     check_place(item.cursor, version)
     start = parse_place(item.cursor)
@@ -369,33 +360,6 @@ async def gather_walk(item: AskedItem, sources: BatchSources) -> ItemOffer:
         offer.leaves.append(_build_step_leaf(item, step, memory, format_place(place, version)))
 
     return offer
-
-
-def _sort_best_first(result: WalkResult) -> list[tuple[Step, StoredMemory | Exception]]:
-    """Return what a walk met: the memory it began at, and the others by their rank."""
-    entries = list(zip(result.outcome.steps, result.memories, strict=True))
-    return sorted(entries, key=lambda entry: find_rank(entry[0]), reverse=True)
-
-
-def _hash_entries(entries: Sequence[tuple[Step, StoredMemory | Exception]]) -> str:
-    parts: list[str] = []
-    for step, memory in entries:
-        version = "" if isinstance(memory, Exception) else str(memory.row.version)
-        parts += [step.key, version]
-
-    return hash_versions(*parts)
-
-
-def _describe_walk(result: WalkResult) -> JsonObject:
-    """Return what the limits left out, if anything."""
-    outcome = result.outcome
-    group: JsonObject = {}
-    if outcome.cut_by:
-        group["limitsReached"] = list(outcome.cut_by)
-    if outcome.frontier:
-        group["frontier"] = [candidate.key for candidate in outcome.frontier]
-
-    return group
 
 
 def _build_step_leaf(
@@ -406,9 +370,6 @@ def _build_step_leaf(
     if isinstance(memory, Exception):
         return Leaf(memory, 0, position, leading, trailing, MEMORY)
 
-    def continue_at(point: str) -> Item:
-        return item.go_on(Cursor(position, point))
-
     content = memory.row.content
     try:
         piece = slice_text(content, item.cursor.find_range(position), len(content))
@@ -417,18 +378,14 @@ def _build_step_leaf(
 
     data = to_memory_data(memory, key=False, version=True)
     data["metadata"] = {"memory_score": memory.row.score}
-    found = FoundItem({**data, "content": ""}, piece, item.item, continue_at, len(content.encode()))
+    data["content"] = ""
+    continue_at = item.continue_within(position)
+    found = FoundItem(data, piece, item.item, continue_at, len(content.encode()))
     return Leaf(found, measure_piece(piece), position, leading, trailing, MEMORY)
 
 
-ANSWER_BYTES = DEFAULT_RECALL_TOKENS * TOKEN_BYTES
-"""Bytes of contents that a question brings at most; the item in its ``more`` goes on."""
-
-_DAY_CHARS = len("YYYY-MM-DD")
-
-
 async def gather_recall(item: AskedItem, sources: BatchSources) -> ItemOffer:
-    """Return the offer of a question. Raises Refused: memories_changed, what the store refuses."""
+    """Return the offer of a question. Raises Refused: memories_changed, those of the store."""
     fields = item.fields
     assert isinstance(fields, RecallItem)
     arguments = RecallInput(queries=[fields.recall])
@@ -442,8 +399,19 @@ async def gather_recall(item: AskedItem, sources: BatchSources) -> ItemOffer:
     overview = await sources.wait(build_overview(sources.memory, arguments, result, OVERVIEW_BYTES))
     chosen = _choose_entries(ranking.entries[begin:end], result)
     stop = begin + len(chosen) if end is None else end
-    shown = json_bytes(overview).decode()
-    offer = item.begin_offer(hash_versions(ranking_hash, *map(_find_shown_version, chosen), shown))
+
+    # The same entries may be shown with other contents: a ranking alone is no version.
+    versions = [ranking_hash]
+    for _, source in chosen:
+        if isinstance(source, Exception):
+            versions.append("")
+        elif isinstance(source, NotePart):
+            versions.append(source.content)
+        else:
+            versions.append(str(_get_memory(source).row.version))
+    versions.append(json_bytes(overview).decode())
+
+    offer = item.begin_offer(hash_versions(*versions))
     offer.group = {"matched": len(ranking.entries)}
     unknown = [word[:MAX_UNKNOWN_CHARS] for word in ranking.unknown_words[:MAX_UNKNOWN_WORDS]]
     if unknown:
@@ -454,9 +422,8 @@ async def gather_recall(item: AskedItem, sources: BatchSources) -> ItemOffer:
         offer.group["more"] = item.go_on(Cursor(format_place(stop - 1, ranking_hash)))
 
     for place, (entry, source) in enumerate(chosen, begin):
-        offer.leaves.append(
-            _build_recall_leaf(item, entry, source, format_place(place, ranking_hash, stop))
-        )
+        position = format_place(place, ranking_hash, stop)
+        offer.leaves.append(_build_recall_leaf(item, entry, source, position))
 
     return offer
 
@@ -464,7 +431,7 @@ async def gather_recall(item: AskedItem, sources: BatchSources) -> ItemOffer:
 def _choose_entries(
     entries: Sequence[RankedEntry], result: RecallResult
 ) -> list[tuple[RankedEntry, Source]]:
-    """Return the first entries with their sources, as many as a question brings: one at least."""
+    """Return the first entries that fit into an answer, with their sources; at least one."""
     chosen: list[tuple[RankedEntry, Source]] = []
     room = ANSWER_BYTES
 
@@ -473,32 +440,15 @@ def _choose_entries(
         if source is None:
             break
 
-        room -= _measure_source(source)
+        if isinstance(source, NotePart):
+            room -= len(source.content.encode())
+        elif not isinstance(source, Exception):
+            room -= count_bytes(_get_memory(source))
         if room < 0 and chosen:
             break
         chosen.append((entry, source))
 
     return chosen
-
-
-def _find_shown_version(chosen: tuple[RankedEntry, Source]) -> str:
-    """Return what changes if an entry would be shown otherwise: a ranking may stay the same."""
-    _, source = chosen
-    if isinstance(source, Exception):
-        return ""
-    if isinstance(source, NotePart):
-        return source.content
-
-    return str(_get_memory(source).row.version)
-
-
-def _measure_source(source: Source) -> int:
-    if isinstance(source, Exception):
-        return 0
-    if isinstance(source, NotePart):
-        return len(source.content.encode())
-
-    return count_bytes(_get_memory(source))
 
 
 def _get_memory(source: StoredMemory | Passage) -> StoredMemory:
@@ -513,19 +463,6 @@ def _build_recall_leaf(item: AskedItem, entry: RankedEntry, source: Source, posi
     leading: JsonObject = {"key": entry.name}
     if isinstance(source, Exception):
         return Leaf(source, 0, position, leading, reasons, RECALLED)
-
-    return _build_memory_leaf(item, source, position, leading, reasons)
-
-
-def _build_memory_leaf(
-    item: AskedItem,
-    source: StoredMemory | Passage,
-    position: str,
-    leading: JsonObject,
-    reasons: JsonObject,
-) -> Leaf:
-    def continue_at(point: str) -> Item:
-        return item.go_on(Cursor(position, point))
 
     row = _get_memory(source).row
     requested = item.cursor.find_range(position)
@@ -550,12 +487,13 @@ def _build_memory_leaf(
         data["archived"] = True
     if starts_at:
         data["starts_at"] = starts_at
+    continue_at = item.continue_within(position)
     found = FoundItem(data, piece, item.item, continue_at, len(row.content.encode()))
     return Leaf(found, measure_piece(piece), position, leading, reasons, RECALLED)
 
 
 def _build_note_leaf(part: NotePart, reasons: JsonObject, position: str) -> Leaf:
-    """Return the leaf of a part of a note, which is read on as the note itself."""
+    """Return the leaf of a part of a note, which continues as the note itself."""
     leading: JsonObject = {"filename": part.target.filename}
     if part.heading:
         leading["heading"] = part.heading

@@ -1,15 +1,15 @@
-"""Fill one reply with what the items of a batch offer: whole items first, by their weight.
+"""Fill one reply with the offers of a batch: whole items first, by their weight.
 
-An item that brings several contents counts as one with the size of all. It is granted from the
-front: of a reply, one content is cut at most, and behind it nothing more is granted. Files are read
-when their turn comes, several at once as long as they surely have room.
+An item with several contents counts as one of their total size, and gets room from the front. At
+most one content of a reply is cut, and nothing after it gets room. Files are read when their turn
+comes, several at once as long as they surely fit.
 
-Each reply brings its caller further, also with the least room that a call may have, which is that
-for a piece of the item that takes the most. So a next request needs no more than the call that it
-belongs to; where items go on is said in room that their first pieces leave.
+Every reply makes progress, even with the least room that a call may have, which is that for a piece
+of the largest item. So a next request needs no more room than its call: the cursors at which items
+continue fit into the room that their first pieces leave.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from threading import Lock
 from typing import NamedTuple
@@ -27,32 +27,35 @@ from abilities.helpers.batch.items import (
 )
 from abilities.helpers.files.confinement import parse_path
 from abilities.helpers.files.reader import ReadingSession
-from abilities.helpers.reply.budget import MIN_SHARE, Allotment, Bound, rank
+from abilities.helpers.reply.budget import MIN_SHARE, Allocator, Bound, rank
 from abilities.helpers.reply.detail import RecordShape, shape_record
 from abilities.helpers.reply.envelope import (
     INPUT_CHARS,
     BulkRequest,
-    FailedRecord,
+    Entry,
     FoundItem,
     RecordDraft,
     ReplyRecord,
     assemble_reply,
+    build_failed,
     build_left_out,
-    measure_entry,
     measure_room,
 )
 from abilities.helpers.text.codec import replace_markers
 
 _AMPLE_BYTES = 8192
-"""Room in which there is some for any content: what items need at least is not counted."""
+"""Room that is enough for the least share of any item, so that it need not be measured."""
 
 _WIDEST_BYTE = 6
-"""Bytes that one of a file may take in a reply: JSON writes U+0001 as an escape of six."""
+"""The most bytes that one byte of a file takes in a reply: JSON escapes U+0001 as "\\u0001"."""
 
 _UNFORESEEN_BYTES = 96
-"""What the record of a file may have besides: its encoding, counts of what was replaced, and twice
-the end of the part that was asked for.
+"""The most bytes of the fields that `foresee_file` lacks: the encoding, the numbers of replaced and
+redacted places, and twice the end of the requested part.
 """
+
+_WIDEST_RESUME = f"byte={'0' * 18}-{'0' * 18}@{'0' * 12}"
+_WIDEST_COUNT = 10**7
 
 
 async def fill_reply(
@@ -65,7 +68,11 @@ async def fill_reply(
 
     Files that the offers have not read are read from ``sources``.
     """
-    records = await _Sharing(request, offers, bound, sources).run()
+    sharing = _Sharing(request, offers, bound, sources)
+    records = sharing.fill_whole()
+    if records is None:
+        records = await sharing.fill_in_turns()
+
     next_items = [record.next_item for record in records if record.next_item is not None]
     return assemble_reply(request, records, next_items)
 
@@ -85,147 +92,154 @@ class _Sharing:
         self._sources = sources
         self._shape = request.shape
         self._room = measure_room(request, bound)
-        self._allotment = Allotment(0)
-        self._done: list[ReplyRecord | None] = [self._settle(offer) for offer in offers]
-        self._drafts: dict[int, RecordDraft | ReplyRecord] = {}
-        self._left_out: dict[int, ReplyRecord] = {}
-        self._reserved: list[int] = []
+        self._settled: list[ReplyRecord | None] = []
+        self._drafts: dict[int, Entry] = {}
 
-    async def run(self) -> list[ReplyRecord]:
-        """Return the records of all offers, in their order. Reads files as they are needed."""
-        if self._has_room_for_all():
-            return [done or self._fill_whole(index) for index, done in enumerate(self._done)]
+        # If not everything fits, every item is left out at first, and then gets room in turn.
+        self._records: list[ReplyRecord] = []
+        self._allocator = Allocator(0)
 
-        self._reserve()
-        order = self._rank()
+        # Some records need no room for a content.
+        for offer in offers:
+            record: ReplyRecord | None = None
+            if offer.fault is not None:
+                fault = Fault.from_exception(offer.fault)
+                text = offer.text
+                if fault.code == "INVALID_INPUT":
+                    text = text[:INPUT_CHARS]
+                payload = build_failed(fault.to_payload(), {"input": text}, None, self._shape)
+                record = ReplyRecord(payload)
+            elif offer.is_unchanged:
+                record = ReplyRecord({"input": offer.text, "success": True, "unchanged": True})
+            self._settled.append(record)
 
-        for turn, index in enumerate(order):
-            if not self._allotment.is_used_up:
-                await self._load(order[turn:])
-            if not self._allotment.is_used_up:
-                self._done[index] = await self._fill(index)
+    def fill_whole(self) -> list[ReplyRecord] | None:
+        """Return all records whole; None if not all fit, have been read and are of one content.
 
-        return [done or self._left_out[index] for index, done in enumerate(self._done)]
-
-    def _has_room_for_all(self) -> bool:
-        """Return whether all has been read, one content per item, and fits: most replies do."""
+        Most replies can be filled so.
+        """
         room = self._room
-        for index, (offer, done) in enumerate(zip(self._offers, self._done, strict=True)):
-            if done is not None:
-                room -= _measure(done)
-                continue
+        entries: list[Entry] = []
 
-            if offer.group is not None or isinstance(offer.leaves[0].source, UnreadFile):
-                return False
+        for index, offer in enumerate(self._offers):
+            entry: Entry | None = self._settled[index]
+            if entry is None:
+                if offer.group is not None or isinstance(offer.leaves[0].source, UnreadFile):
+                    return None
+                entry = self._draft_one(index)
+
+            entries.append(entry)
+            room -= entry.size
+
+        if room < 0:
+            return None
+
+        return [_finish_whole(entry) for entry in entries]
+
+    async def fill_in_turns(self) -> list[ReplyRecord]:
+        """Return the records of all offers, in their order; read files when their turn comes."""
+        waiting: list[int] = []
+        for index, offer in enumerate(self._offers):
+            record = self._settled[index]
+            if record is None:
+                waiting.append(index)
+                size = offer.whole_size
+                payload = build_left_out(size, {"input": offer.text}, None, self._shape)
+                record = ReplyRecord(payload, next_item=offer.item)
+            self._records.append(record)
+
+        self._allocator.room = self._room - sum(record.size for record in self._records)
+        order = self._order(waiting)
+
+        allocator = self._allocator
+        for turn, index in enumerate(order):
+            await self._load(order[turn:])
+            if allocator.is_used_up:
+                break
+
+            offer, left_out = self._offers[index], self._records[index].size
+            if offer.group is not None:
+                await self._fill_group(index)
+                continue
 
             draft = self._draft_one(index)
             if isinstance(draft, ReplyRecord):
-                room -= _measure(draft)
-            else:
-                room -= draft.frame_size + draft.content_size
+                allocator.room += left_out - draft.size
+                allocator.has_content = True
+                self._records[index] = draft
+                continue
 
-        return room >= 0
+            share: int | None = draft.content_size
+            if not allocator.allocate_whole(draft.size, left_out):
+                share = allocator.allocate(draft.measure(left_out), _find_min_share(offer))
+            if share is not None:
+                self._records[index] = draft.finish(share)
 
-    def _fill_whole(self, index: int) -> ReplyRecord:
-        draft = self._draft_one(index)
-        return draft if isinstance(draft, ReplyRecord) else draft.finish(draft.content_size)
+        return self._records
 
-    def _reserve(self) -> None:
-        """Reserve for each item what it takes if it is left out."""
-        for index, done in enumerate(self._done):
-            if done is None:
-                self._left_out[index] = self._leave_out(self._offers[index])
-            record = self._left_out[index] if done is None else done
-            self._reserved.append(_measure(record))
+    def _order(self, waiting: Sequence[int]) -> list[int]:
+        """Return the indices of the waiting offers in the order in which they get room."""
+        room = self._allocator.room
+        least: dict[int, int] = {}
 
-        self._allotment.spare = self._room - sum(self._reserved)
+        if room < _AMPLE_BYTES:
+            for index in waiting:
+                offer = self._offers[index]
+                sizes = [self._measure_cut(offer, leaf) for leaf in offer.leaves]
+                size = max(sizes, default=0)
+                if offer.group is not None:
+                    size += _Group(offer, self._shape).cut_overhead
+                least[index] = size - self._records[index].size
 
-    async def _fill(self, index: int) -> ReplyRecord:
-        if self._offers[index].group is None:
-            return self._fill_one(index)
+        if max(least.values(), default=0) <= room:
+            sizes = [self._offers[index].size for index in waiting]
+            weights = [self._offers[index].weight for index in waiting]
+            return [waiting[place] for place in rank(sizes, room, weights)]
 
-        return await self._fill_group(index)
-
-    def _rank(self) -> list[int]:
-        waiting = [index for index, done in enumerate(self._done) if done is None]
-        if self._allotment.spare < _AMPLE_BYTES:
-            least = {index: self._measure_least(index) for index in waiting}
-            if max(least.values(), default=0) > self._allotment.spare:
-                return self._rank_narrowly(waiting, least)
-
-        sizes = [self._offers[index].size for index in waiting]
-        weights = [self._offers[index].weight for index in waiting]
-        return [waiting[place] for place in rank(sizes, self._allotment.spare, weights)]
-
-    def _rank_narrowly(self, waiting: Sequence[int], least: Mapping[int, int]) -> list[int]:
-        """Return the order if there is no room for the item that takes the most."""
+        # The call is refused, with the size that its largest item needs.
         if not any(self._offers[index].is_begun for index in waiting):
-            return sorted(waiting, key=least.__getitem__, reverse=True)  # the call is refused
+            return sorted(waiting, key=least.__getitem__, reverse=True)
 
-        # Cursors took the room; it comes back as items end, the small ones the soonest.
-        def height(index: int) -> tuple[bool, bool, int]:
+        # Cursors took the room. It comes back as items end, the small ones first.
+        def rank_begun(index: int) -> tuple[bool, bool, int]:
             offer = self._offers[index]
-            return least[index] > self._allotment.spare, not offer.is_begun, offer.size
+            return least[index] > room, not offer.is_begun, offer.size
 
-        return sorted(waiting, key=height)
-
-    def _measure_least(self, index: int) -> int:
-        """Return the bytes that an item takes with the least of any content, but not left out."""
-        offer = self._offers[index]
-        cuts = [self._measure_cut(offer, leaf) for leaf in offer.leaves]
-        frame = 0 if offer.group is None else Group(offer, self._shape).cut_frame
-        return frame + max(cuts, default=0) - self._reserved[index]
+        return sorted(waiting, key=rank_begun)
 
     def _measure_cut(self, offer: ItemOffer, leaf: Leaf) -> int:
-        """Return the bytes of a content's record with the least of the content."""
+        """Return the size of a content's record with the least share."""
         if isinstance(leaf.source, UnreadFile):
             leaf = replace(leaf, source=foresee_file(leaf.source.path))
 
         draft = self._draft(offer, leaf)
         if isinstance(draft, ReplyRecord):
-            return _measure(draft)
+            return draft.size
 
-        return draft.measure_cost(0).cut + _find_share(offer)
-
-    def _settle(self, offer: ItemOffer) -> ReplyRecord | None:
-        """Return the record of an offer that needs no room for a content; None for any other."""
-        if offer.fault is not None:
-            fault = Fault.from_exception(offer.fault)
-            text = offer.text
-            if fault.code == "INVALID_INPUT":
-                text = text[:INPUT_CHARS]
-            failed = FailedRecord(fault, {"input": text}, None, self._shape)
-            return ReplyRecord(failed.payload)
-
-        if offer.is_unchanged:
-            payload: JsonObject = {"input": offer.text, "success": True, "unchanged": True}
-            return ReplyRecord(payload)
-
-        return None
-
-    def _leave_out(self, offer: ItemOffer) -> ReplyRecord:
-        payload = build_left_out(offer.whole_size, {"input": offer.text}, None, self._shape)
-        return ReplyRecord(payload, next_item=offer.item)
+        return draft.measure(0).cut_overhead + _find_min_share(offer)
 
     async def _load(self, order: Sequence[int]) -> None:
-        """Read the file of the next offer, if any, and of those for which there is room anyway."""
-        offer, allotment = self._offers[order[0]], self._allotment
+        """Read the file of the next offer, if any, and further files that fit in any case."""
+        offer, allocator = self._offers[order[0]], self._allocator
+        if allocator.is_used_up:
+            return
+
         if offer.group is None and isinstance(offer.leaves[0].source, UnreadFile):
-            least = self._foresee(offer, offer.leaves[0]) - self._reserved[order[0]]
-            if allotment.has_content and least > allotment.spare:
-                allotment.is_used_up = True  # it would be read in vain
+            size = self._measure_cut(offer, offer.leaves[0]) + _UNFORESEEN_BYTES
+            room = allocator.room + self._records[order[0]].size
+            if allocator.has_content and size > room:
+                allocator.is_used_up = True  # reading it would be in vain
                 return
 
-        room = allotment.spare
+        room = allocator.room
         unread: list[tuple[Leaf, int]] = []
-
         for index in order:
             offer = self._offers[index]
             room = self._list_unread(offer, offer.leaves, room, unread)
             if room < 0 or not unread:
                 break
 
-        await self._read(unread, allotment.spare)
+        await self._read(unread, allocator.room)
 
     def _list_unread(
         self,
@@ -234,13 +248,13 @@ class _Sharing:
         room: int,
         unread: list[tuple[Leaf, int]],
     ) -> int:
-        """Add the files for which there seems room, one at least; return the room that is left.
+        """Add the files that seem to fit, at least one; return the remaining room.
 
-        Each has the bytes that its record takes in any case.
+        Each is paired with the most bytes of its record with the least share.
         """
         for leaf in leaves:
             if isinstance(leaf.source, UnreadFile):
-                unread.append((leaf, self._foresee(offer, leaf)))
+                unread.append((leaf, self._measure_cut(offer, leaf) + _UNFORESEEN_BYTES))
 
             room -= leaf.size
             if room < 0:
@@ -248,40 +262,37 @@ class _Sharing:
 
         return room
 
-    def _foresee(self, offer: ItemOffer, leaf: Leaf) -> int:
-        """Return the most bytes that the record of a file takes with the least of its content."""
-        return self._measure_cut(offer, leaf) + _UNFORESEEN_BYTES
-
     async def _read(self, files: Sequence[tuple[Leaf, int]], room: int) -> None:
-        """Put into leaves what reading their files brings: the first, and others that surely fit.
+        """Read the first file and others that surely fit, and put them into their leaves.
 
-        How much a content takes is only known when it has been read, and several threads read at
-        once: each reserves the most that its file may take, and gives back what that did not.
+        The size of a content is known only when it has been read, and several threads read at once.
+        So each of them first takes the room that its file needs at most, and then gives the rest
+        back.
         """
         if not files:
             return
 
         sources = self._sources
         assert sources is not None
-        # More characters than the reply has bytes are never needed.
+        # No reply needs more characters than it has bytes.
         max_chars = min(sources.max_chars, self._bound.max_bytes)
         lock, is_over = Lock(), False
 
         def read(session: ReadingSession, file: tuple[Leaf, int]) -> FoundItem | UnreadFile:
             nonlocal room, is_over
-            leaf, frame = file
+            leaf, overhead = file
             assert isinstance(leaf.source, UnreadFile)
-            most = frame + _WIDEST_BYTE * leaf.size
+            most = overhead + _WIDEST_BYTE * leaf.size
             with lock:
                 is_over = is_over or (room < most and file is not files[0])
                 if is_over:
-                    return leaf.source  # and so are all behind it, which have their turn later
+                    return leaf.source  # this one and all that follow are read in their turn
                 room -= most
 
             found = describe_file(session.read(parse_path(leaf.source.path), max_chars))
             size = self._bound.measure_content(replace_markers(found.piece.text))
             with lock:
-                room += most - frame - size
+                room += most - overhead - size
             return found
 
         try:
@@ -292,54 +303,35 @@ class _Sharing:
         for (leaf, _), outcome in zip(files, outcomes, strict=True):
             leaf.source = outcome
 
-    def _fill_one(self, index: int) -> ReplyRecord:
-        """Return the record of an item with one content."""
+    async def _fill_group(self, index: int) -> None:
+        """Give room to an item with several contents, as many as fit."""
         offer = self._offers[index]
-        reserved = self._reserved[index]
-        draft = self._draft_one(index)
-        if isinstance(draft, ReplyRecord):
-            self._allotment.spare += reserved - _measure(draft)
-            self._allotment.has_content = True
-            return draft
-
-        granted: int | None = draft.content_size
-        if not self._allotment.grant_whole(draft.frame_size + draft.content_size, reserved):
-            granted = self._allotment.grant(draft.measure_cost(reserved), _find_share(offer))
-        if granted is None:
-            return self._left_out[index]
-
-        return draft.finish(granted)
-
-    async def _fill_group(self, index: int) -> ReplyRecord:
-        """Return the record of an item with several contents, as many as there is room for."""
-        offer = self._offers[index]
-        allotment = self._allotment
-        room = allotment.spare + self._reserved[index]
-        group = Group(offer, self._shape)
+        allocator = self._allocator
+        room = allocator.room + self._records[index].size
+        group = _Group(offer, self._shape)
 
         for place, leaf in enumerate(offer.leaves):
             if isinstance(leaf.source, UnreadFile):
                 unread: list[tuple[Leaf, int]] = []
-                left = room - group.used
+                left = room - group.size
                 self._list_unread(offer, offer.leaves[place:], left, unread)
                 await self._read(unread, left)
 
             draft = self._draft(offer, leaf)
             if not group.take(leaf, draft, room):
-                allotment.is_used_up = True
-                has_content = allotment.has_content
-                group.cut(leaf, draft, room, least=_find_share(offer), has_content=has_content)
+                allocator.is_used_up = True
+                group.cut(leaf, draft, room, has_content=allocator.has_content)
                 break
 
-        if allotment.is_used_up and not group.count:
-            return self._left_out[index]
+        if allocator.is_used_up and group.is_empty:
+            return
 
         record = group.build()
-        allotment.spare = room - _measure(record)
-        allotment.has_content = True
-        return record
+        self._records[index] = record
+        allocator.room = room - record.size
+        allocator.has_content = True
 
-    def _draft_one(self, index: int) -> RecordDraft | ReplyRecord:
+    def _draft_one(self, index: int) -> Entry:
         """Return the draft of an item with one content, which has been read."""
         if index not in self._drafts:
             offer = self._offers[index]
@@ -348,9 +340,9 @@ class _Sharing:
 
         return self._drafts[index]
 
-    def _draft(self, offer: ItemOffer, leaf: Leaf) -> RecordDraft | ReplyRecord:
-        """Return the draft of a content, or the finished record of what has none."""
-        # The one content of an item is its record; of several, each is a record within it.
+    def _draft(self, offer: ItemOffer, leaf: Leaf) -> Entry:
+        """Return the draft of a content, or the finished record of a leaf without content."""
+        # The only content of an item is its record; several are records within it.
         leading, trailing, shape = leaf.leading, leaf.trailing, leaf.shape
         if offer.group is None:
             leading, trailing, shape = {"input": offer.text}, None, self._shape
@@ -368,89 +360,77 @@ class _Sharing:
             return ReplyRecord(shape_record(entry, shape))
 
         assert isinstance(source, Exception)
-        fault = Fault.from_exception(source)
-        return ReplyRecord(FailedRecord(fault, leading, trailing, shape).payload)
+        error = Fault.from_exception(source).to_payload()
+        return ReplyRecord(build_failed(error, leading, trailing, shape))
 
 
-def _find_share(offer: ItemOffer) -> int:
-    """Return the bytes of content that there must be for an item that comes first."""
-    # When it goes on, its cursor takes some of what it gets now.
+def _find_min_share(offer: ItemOffer) -> int:
+    """Return the least share of an item that comes first in a reply."""
+    # The cursor of its next request takes some of the room that a new item gets now.
     return MIN_SHARE if offer.is_begun else 2 * MIN_SHARE
 
 
-def _measure(record: ReplyRecord) -> int:
-    return measure_entry(record.payload, record.next_item)
-
-
-_WIDEST_RESUME = f"byte={'0' * 18}-{'0' * 18}@{'0' * 12}"
-_WIDEST_COUNT = 10**7
+def _finish_whole(entry: Entry) -> ReplyRecord:
+    return entry.finish(entry.content_size) if isinstance(entry, RecordDraft) else entry
 
 
 class _Taken(NamedTuple):
-    """A content that was taken, and the bytes that its record takes."""
+    """A content that was taken, and the size of its record."""
 
     leaf: Leaf
-    draft: RecordDraft | ReplyRecord
+    draft: Entry
     record: ReplyRecord
     size: int
 
 
-class Group:
-    """The contents that were taken of an offer, from the front, and where it goes on."""
+class _Group:
+    """The contents that were taken of an offer, from the front, and the cursor that continues it.
+
+    ``cut_overhead`` is the size of the record without contents, if it continues at any cursor.
+    """
 
     def __init__(self, offer: ItemOffer, shape: RecordShape | None) -> None:
         self._offer = offer
         self._shape = shape
         self._taken: list[_Taken] = []
         self._cursor = offer.unfinished
+        self._overhead = self._assemble([], self._cursor, _WIDEST_COUNT).size
 
-        self._frame = self._measure_frame(self._cursor)
-        self._cut_frame = self._measure_frame(self._find_widest_cursor())
-
-    @property
-    def count(self) -> int:
-        """How many contents were taken."""
-        return len(self._taken)
-
-    @property
-    def cut_frame(self) -> int:
-        """The bytes of the record without contents, if it goes on anywhere."""
-        return self._cut_frame
+        positions = [leaf.position for leaf in offer.leaves]
+        if offer.unfinished is not None:
+            positions.append(offer.unfinished.position)
+        widest = Cursor(max(positions, key=json_size, default=""), _WIDEST_RESUME)
+        self.cut_overhead: int = self._assemble([], widest, _WIDEST_COUNT).size
 
     @property
-    def used(self) -> int:
+    def is_empty(self) -> bool:
+        """Whether no content was taken."""
+        return not self._taken
+
+    @property
+    def size(self) -> int:
         """The bytes of the record as it is now."""
-        return self._frame + self._size
+        return self._overhead + self._taken_size
 
-    def take(self, leaf: Leaf, draft: RecordDraft | ReplyRecord, room: int) -> bool:
-        """Take the next content, if the record still fits into the room; return whether it does."""
-        if isinstance(draft, RecordDraft):
-            size = draft.frame_size + draft.content_size
-        else:
-            size = measure_entry(draft.payload, None)
+    @property
+    def _taken_size(self) -> int:
+        return sum(taken.size for taken in self._taken)
 
-        if self.used + size > room:
+    def take(self, leaf: Leaf, draft: Entry, room: int) -> bool:
+        """Take the next content if the record still fits into the room; return whether it does."""
+        if self.size + draft.size > room:
             return False
 
-        record = draft.finish(draft.content_size) if isinstance(draft, RecordDraft) else draft
-        self._taken.append(_Taken(leaf, draft, record, size))
+        self._taken.append(_Taken(leaf, draft, _finish_whole(draft), draft.size))
         return True
 
-    def cut(
-        self,
-        leaf: Leaf,
-        draft: RecordDraft | ReplyRecord,
-        room: int,
-        *,
-        least: int,
-        has_content: bool,
-    ) -> None:
-        """End the group at a content that does not fit; take as much of that one as does.
+    def cut(self, leaf: Leaf, draft: Entry, room: int, *, has_content: bool) -> None:
+        """End the group at a content that does not fit; take as much of that one as fits.
 
-        Unless the reply ``has_content`` already, that is ``least`` bytes of it in any case.
+        Unless the reply ``has_content`` already, that is the least share of it in any case.
         """
-        # Saying where it goes on takes room too, which what was taken last may have to make.
-        while self._taken and self._cut_frame + self._size > room:
+        # The cursor takes room too, if need be that of the contents taken last.
+        while self._taken and self.cut_overhead + self._taken_size > room:
             leaf, draft, _, _ = self._taken.pop()
 
         if self._taken:
@@ -458,25 +438,27 @@ class Group:
             has_content = True
 
         if isinstance(draft, ReplyRecord):
-            # It cannot be cut, and a reply with nothing at all would not get ahead.
+            # It cannot be cut, and a reply with nothing at all would make no progress.
             if not has_content:
                 self._cursor = Cursor(leaf.position)
-                self._taken.append(_Taken(leaf, draft, draft, measure_entry(draft.payload, None)))
+                self._taken.append(_Taken(leaf, draft, draft, draft.size))
             return
 
         if leaf.atomic and has_content:
             return
 
-        granted = room - self._cut_frame - self._size - draft.measure_cost(0).cut
-        if granted < MIN_SHARE and has_content:
+        share = room - self.cut_overhead - self._taken_size - draft.measure(0).cut_overhead
+        if has_content and share < MIN_SHARE:
             return
 
-        record = draft.finish(granted if has_content else max(granted, least))
+        if not has_content:
+            share = max(share, _find_min_share(self._offer))
+        record = draft.finish(share)
         self._cursor = Cursor(leaf.position)
         if record.next_item is not None and not leaf.atomic:
             assert isinstance(leaf.source, FoundItem)
             self._cursor = Cursor(leaf.position, leaf.source.piece.resume(record.returned_chars))
-        self._taken.append(_Taken(leaf, draft, record, measure_entry(record.payload, None)))
+        self._taken.append(_Taken(leaf, draft, record, json_size(record.payload) + 1))
 
     def build(self) -> ReplyRecord:
         """Return the record."""
@@ -484,25 +466,10 @@ class Group:
         chars = sum(taken.record.returned_chars for taken in self._taken)
         return self._assemble(records, self._cursor, chars)
 
-    @property
-    def _size(self) -> int:
-        return sum(taken.size for taken in self._taken)
-
-    def _find_widest_cursor(self) -> Cursor:
-        positions = [leaf.position for leaf in self._offer.leaves]
-        if self._offer.unfinished is not None:
-            positions.append(self._offer.unfinished.position)
-
-        return Cursor(max(positions, key=json_size, default=""), _WIDEST_RESUME)
-
-    def _measure_frame(self, cursor: Cursor | None) -> int:
-        """Return the bytes of the record without contents, if it goes on at a cursor, or ends."""
-        record = self._assemble([], cursor, _WIDEST_COUNT)
-        return measure_entry(record.payload, record.next_item)
-
     def _assemble(
         self, records: list[JsonObject], cursor: Cursor | None, chars: int
     ) -> ReplyRecord:
+        """Return the record of some contents, which continues at a cursor if one is given."""
         offer = self._offer
         data: JsonObject = {"items": records, **(offer.group or {})}
         if offer.version is not None:

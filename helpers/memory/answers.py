@@ -1,6 +1,7 @@
-"""A walk over stored memories as callers read it: its records, and what the limits left out.
+"""The answers of `bulk_read_memory` and `remember`.
 
-The answer of `remember`: one short record per operation, in the order of the operations.
+A walk answers with the records of the memories that it reached, and with the memories that its
+limits left out. `remember` answers with one short record per operation, in their order.
 """
 
 from collections.abc import Sequence
@@ -16,14 +17,20 @@ from abilities.helpers.memory.helper import Outcome, Write
 from abilities.helpers.memory.records import draft_memory_record, to_memory_data
 from abilities.helpers.reply.budget import Bound
 from abilities.helpers.reply.detail import MEMORY, choose_shape, is_cut, is_failed, shape_walk
-from abilities.helpers.reply.envelope import Entry, FailedRecord, Item, ReplyRecord, finish_records
+from abilities.helpers.reply.envelope import Entry, Item, ReplyRecord, build_failed, finish_records
 from abilities.helpers.store.model import StoredMemory
 from abilities.helpers.store.protocol import WalkResult, WriteResult
 from abilities.helpers.text.pieces import WHOLE, slice_text
-from abilities.helpers.walk import RANK_ONE, Candidate, Step, WalkLimits, WalkOutcome
+from abilities.helpers.walk import RANK_ONE, Step, WalkLimits, WalkOutcome
 
-_WALK_RESERVED_BYTES = 256
-"""Kept free for a walk's next requests and its count of failures, which are known last."""
+_WALK_RESERVE = 256
+"""Bytes kept free for the next requests of a walk and its number of failures."""
+
+_FORMAT_RESERVE = 512
+"""Bytes kept free for the other formats, which may be a little longer than JSON."""
+
+Shortening = Literal["none", "rules", "keys"]
+"""The fields that records omit so that an answer fits: none, the rules of faults, or also keys."""
 
 
 def build_walk_answer(
@@ -34,64 +41,53 @@ def build_walk_answer(
     detail: Detail,
     repeated: JsonObject,
 ) -> JsonObject:
-    """Return `bulk_read_memory`'s answer: a memory, what it leads to, what the limits left out.
+    """Return `bulk_read_memory`'s answer: a memory and others, to which its links lead.
 
     If contents were cut or left out, ``next_requests`` are the arguments of `memory_read_bulk` that
     fetch them, each with the ``repeated`` ones.
     """
     metadata = _describe_walk(result.outcome, limits)
-    frame: JsonObject = {"targetMemory": {}, "associatedMemories": [], "metadata": metadata}
+    envelope: JsonObject = {"targetMemory": {}, "associatedMemories": [], "metadata": metadata}
     if detail == "concise":
-        frame = shape_walk(frame)
+        envelope = shape_walk(envelope)
 
+    steps = result.outcome.steps
     entries: list[Entry] = []
-    for step, memory in zip(result.outcome.steps, result.memories, strict=True):
+    for step, memory in zip(steps, result.memories, strict=True):
         entries.append(_build_entry(step, memory, direction, bound, detail))
 
-    room = bound.room - json_size(frame) - _WALK_RESERVED_BYTES
-    payloads: list[JsonObject] = []
-    next_items: list[Item] = []
+    # The best get room first, but the records keep the order of the walk.
+    room = bound.room - json_size(envelope) - _WALK_RESERVE
+    best_first = sorted(range(len(steps)), key=lambda place: find_rank(steps[place]), reverse=True)
+    finished = finish_records([entries[place] for place in best_first], room)
+    records: dict[int, ReplyRecord] = dict(zip(best_first, finished, strict=True))
 
-    # Records that there was no room for have failed too, so that failures are counted last.
-    for record in _finish_best_first(entries, result.outcome.steps, room):
+    payloads: list[JsonObject] = []
+    targets: list[Item] = []
+    for place in range(len(steps)):
+        record = records[place]
         payloads.append(record.payload)
-        metadata["failed"] += is_failed(record.payload)
+        metadata["failed"] += is_failed(record.payload)  # so has a record without room
         metadata["truncated"] += is_cut(record.payload)
         if record.next_item is not None:
-            next_items.append(record.next_item)
+            targets.append(record.next_item)
 
-    answer = {**frame, "targetMemory": payloads[0], "associatedMemories": payloads[1:]}
-    if next_items:
-        answer["next_requests"] = _build_next_requests(next_items, repeated)
+    answer = {**envelope, "targetMemory": payloads[0], "associatedMemories": payloads[1:]}
+    requests: list[JsonObject] = []
+    for start in range(0, len(targets), MAX_ITEMS):
+        requests.append({"targets": targets[start : start + MAX_ITEMS], **repeated})
+    if requests:
+        answer["next_requests"] = requests
 
     return answer
 
 
-def _finish_best_first(
-    entries: Sequence[Entry], steps: Sequence[Step], room: int
-) -> list[ReplyRecord]:
-    """Return the records of all entries, in the same order; the best are given room first."""
-    best_first = sorted(range(len(steps)), key=lambda place: find_rank(steps[place]), reverse=True)
-    finished = finish_records([entries[place] for place in best_first], room)
-    by_place = dict(zip(best_first, finished, strict=True))
-
-    return [by_place[place] for place in range(len(steps))]
-
-
 def find_rank(step: Step) -> int:
-    """Return the rank of the link that led to a memory; what a walk began with is above all."""
+    """Return the rank of the link that led to a memory; the start of a walk ranks above all."""
     if step.link is None:
         return RANK_ONE + 1
 
     return step.link.rank
-
-
-def _build_next_requests(targets: Sequence[Item], repeated: JsonObject) -> list[JsonObject]:
-    requests: list[JsonObject] = []
-    for start in range(0, len(targets), MAX_ITEMS):
-        requests.append({"targets": targets[start : start + MAX_ITEMS], **repeated})
-
-    return requests
 
 
 def _build_entry(
@@ -104,9 +100,10 @@ def _build_entry(
     trailing = describe_step(step, direction)
     if isinstance(memory, Exception):
         fault = Fault.from_exception(memory)
-        return FailedRecord(fault, {"key": step.key}, trailing, choose_shape(MEMORY, detail))
+        shape = choose_shape(MEMORY, detail)
+        return ReplyRecord(build_failed(fault.to_payload(), {"key": step.key}, trailing, shape))
 
-    # Many memories share one reply: of the metadata only what ranked them is worth its bytes.
+    # Many memories share one reply: of their metadata, only the score is worth its bytes.
     data = to_memory_data(memory, key=False, version=detail == "concise")
     data["metadata"] = {"memory_score": memory.row.score}
     piece = slice_text(memory.row.content, WHOLE, MAX_CONTENT_CHARS)
@@ -114,11 +111,11 @@ def _build_entry(
 
 
 def describe_step(step: Step, direction: Direction) -> JsonObject:
-    """Return how a walk reached a memory; nothing for the one that it began with."""
+    """Return how a walk reached a memory, such as its depth; nothing for the first memory."""
     if step.parent is None or step.link is None:
         return {}
 
-    # What is usual is left out, as everywhere.
+    # Usual values are omitted, as everywhere.
     link: JsonObject = {}
     if step.link.type != USUAL_LINK_TYPE:
         link["type"] = step.link.type
@@ -135,6 +132,17 @@ def describe_step(step: Step, direction: Direction) -> JsonObject:
 
 
 def _describe_walk(outcome: WalkOutcome, limits: WalkLimits) -> JsonObject:
+    frontier: list[JsonObject] = []
+    for candidate in outcome.frontier:
+        frontier.append(
+            {
+                "key": candidate.key,
+                "from": candidate.source,
+                "combinedScore": candidate.rank / RANK_ONE,
+                "cutBy": candidate.cut_by,
+            }
+        )
+
     description: JsonObject = {
         "depthReached": max(step.depth for step in outcome.steps),
         "totalRetrieved": len(outcome.steps),
@@ -145,30 +153,12 @@ def _describe_walk(outcome: WalkOutcome, limits: WalkLimits) -> JsonObject:
         "invalidLinks": outcome.invalid,
         "limits": limits._asdict(),
         "limitsReached": list(outcome.cut_by),
-        "frontier": [_describe_candidate(candidate) for candidate in outcome.frontier],
+        "frontier": frontier,
     }
     if outcome.has_more_frontier:
         description["frontier_more"] = True
 
     return description
-
-
-def _describe_candidate(candidate: Candidate) -> JsonObject:
-    return {
-        "key": candidate.key,
-        "from": candidate.source,
-        "combinedScore": candidate.rank / RANK_ONE,
-        "cutBy": candidate.cut_by,
-    }
-
-
-_RESERVED_BYTES = 512
-"""Kept free for the other formats, which may be a little longer than JSON."""
-
-_RULE_FIELDS = ("field", "expected", "did_you_mean")
-
-Shortening = Literal["none", "rules", "keys"]
-"""What records leave out so that an answer fits: nothing, the rules of faults, also the keys."""
 
 
 def build_remember_answer(
@@ -177,68 +167,55 @@ def build_remember_answer(
     outcomes: Sequence[Outcome],
     bound: Bound,
 ) -> JsonObject:
-    """Return the answer; what was made is always told, if need be with shorter records."""
-    faults = [
-        Fault.from_exception(outcome, "remember") if isinstance(outcome, Exception) else None
-        for outcome in outcomes
-    ]
+    """Return the answer; every outcome has its record, a shorter one if need be."""
+    # Once, because this logs unexpected exceptions.
+    described: list[WriteResult | JsonObject] = []
+    for outcome in outcomes:
+        if isinstance(outcome, Exception):
+            described.append(Fault.from_exception(outcome, "remember").to_payload())
+        else:
+            described.append(outcome)
 
-    steps: tuple[Shortening, ...] = ("none", "rules", "keys")
+    failed = sum(isinstance(outcome, Exception) for outcome in outcomes)
+    summary: JsonObject = {
+        "requested": len(outcomes),
+        "succeeded": len(outcomes) - failed,
+        "failed": failed,
+        "truncated": 0,
+        "returned_chars": 0,
+    }
+
+    is_full = arguments.detail == "full"
+    shortenings: tuple[Shortening, ...] = ("none", "rules", "keys")
     answer: JsonObject = {}
-    for shortening in steps:
-        answer = _build(arguments, operations, outcomes, faults, shortening)
-        if json_size(answer) + _RESERVED_BYTES <= bound.max_bytes:
+    for shortening in shortenings:
+        records: list[JsonObject] = []
+        for operation, result in zip(operations, described, strict=True):
+            shown: JsonObject
+            if isinstance(result, WriteResult):
+                shown = _describe_write(operation, result, is_full, shortening != "keys")
+            else:
+                shown = _describe_failure(result, is_full, shortening)
+            records.append({"input": len(records), **shown})
+
+        answer = {"results": records, "summary": summary}
+        if json_size(answer) + _FORMAT_RESERVE <= bound.max_bytes:
             break
 
     return answer
 
 
-def _build(
-    arguments: RememberInput,
-    operations: Sequence[Write | Refused],
-    outcomes: Sequence[Outcome],
-    faults: Sequence[Fault | None],
-    shortening: Shortening,
+def _describe_write(
+    operation: Write | Refused, result: WriteResult, is_full: bool, with_key: bool
 ) -> JsonObject:
-    records: list[JsonObject] = []
-    is_full = arguments.detail == "full"
-
-    for index, (operation, outcome, fault) in enumerate(
-        zip(operations, outcomes, faults, strict=True)
-    ):
-        if isinstance(outcome, WriteResult):
-            data = _describe(operation, outcome, is_full=is_full, with_key=shortening != "keys")
-            shown = {"success": True, "data": data} if is_full else data
-        else:
-            assert fault is not None
-            error = _shorten(fault.to_payload(), shortening)
-            shown = {"success": False, "error": error} if is_full else _flatten(error)
-        records.append({"input": index, **shown})
-
-    failed = sum(fault is not None for fault in faults)
-    return {
-        "results": records,
-        "summary": {
-            "requested": len(records),
-            "succeeded": len(records) - failed,
-            "failed": failed,
-            "truncated": 0,
-            "returned_chars": 0,
-        },
-    }
-
-
-def _describe(
-    operation: Write | Refused, result: WriteResult, *, is_full: bool, with_key: bool
-) -> JsonObject:
-    """Return what an operation did, without what is usual or known."""
+    """Return the effects of an operation, without usual values and known ones."""
     data: JsonObject = {"id": result.id}
 
     if result.stored is not None:
         if with_key:
             data["key"] = result.stored.row.key
     elif isinstance(operation, Write) and "key" in operation.arguments:
-        # Of a memory that was deleted, its name is all that is left.
+        # Of a deleted memory, only its name is left.
         data["key"] = operation.arguments["key"]
 
     data["version"] = result.version
@@ -255,30 +232,26 @@ def _describe(
     if is_full and result.mended is not None:
         data["mended"] = list(result.mended)
 
-    return data
+    return {"success": True, "data": data} if is_full else data
 
 
-def _shorten(error: JsonObject, shortening: Shortening) -> JsonObject:
-    if shortening == "none":
-        return error
+def _describe_failure(error: JsonObject, is_full: bool, shortening: Shortening) -> JsonObject:
+    if shortening != "none":
+        # A fault lists up to ten wrong fields; the first one is named in any case.
+        rules = ("fields", "expected", "did_you_mean")
+        error = {name: value for name, value in error.items() if name not in rules}
+    if is_full:
+        return {"success": False, "error": error}
 
-    # A fault lists up to ten wrong fields; the first one is told in any case.
-    return {
-        name: error[name] for name in error if name not in ("fields", "expected", "did_you_mean")
-    }
+    reason: str = error["reason"]
+    if reason == "version_conflict" and "expected" in error:
+        return {"version": error["expected"]["version"], "reason": reason}
 
-
-def _flatten(error: JsonObject) -> JsonObject:
-    """Return the failure of a concise record: why, and the rule if one is broken."""
-    flat: JsonObject = {"reason": error["reason"]}
-
-    if error["reason"] == "version_conflict" and "expected" in error:
-        return {"version": error["expected"]["version"], **flat}
-
+    flat: JsonObject = {"reason": reason}
     if "field" in error:
         flat["field"] = error["field"]
-    # Most reasons say all there is; a malformed operation is corrected by its rule.
-    if any(name in error for name in _RULE_FIELDS):
+    # Most reasons say enough. Only the message says how to correct a malformed operation.
+    if any(name in error for name in ("field", "expected", "did_you_mean")):
         flat["message"] = error["message"]
 
     return flat

@@ -1,6 +1,6 @@
-"""MemoryHelper: the one way to an agent's memory, its note files and its stored memories.
+"""MemoryHelper: the only access to an agent's memory, its note files and its stored memories.
 
-Writing memories: changes made of the arguments of abilities, one or many in one call.
+A `Writer` changes stored memories, one or many in one call, by the arguments of abilities.
 """
 
 import logging
@@ -63,19 +63,35 @@ _NOT_VALUES = frozenset(
 """Arguments of a change that are not values of the memory itself."""
 
 
+_FAULTS_OF_ONE_MEMORY: tuple[Reason, ...] = (
+    "memory_not_found",
+    "checksum_mismatch",
+    "invalid_stored_value",
+)
+"""Reasons of a store that works but cannot read one memory."""
+
+_MAX_ALIKE = 50
+"""Memories with a word of a missing key that are searched for a similar key."""
+
+_WORD = re.compile(r"[^\W_]+")
+
+_log = logging.getLogger("abilities")
+
 Outcome = WriteResult | Exception
-"""What became of one of many changes."""
+"""The outcome of one of many changes."""
+
+ReadMemories = Callable[[Sequence[str]], Awaitable[list[StoredMemory | Exception]]]
 
 
 class Write(NamedTuple):
-    """One of the changes of a call: its kind, and the arguments as `Writer.change` takes them."""
+    """One of the changes of a call: its kind, and the arguments of `Writer.change`."""
 
     kind: Kind
     arguments: JsonObject
 
 
 class Writer:
-    """Changes the memories of one namespace; ``caller`` is who the history says made it."""
+    """Changes the memories of one namespace; the history names ``caller`` as their author."""
 
     def __init__(self, namespace: str, store: MemoryStore, caller: str) -> None:
         self._namespace = namespace
@@ -86,8 +102,8 @@ class Writer:
         """Store, update, archive, delete, restore or purge a memory. Raises Refused.
 
         Of ``arguments``, ``id`` and ``key`` name the memory, ``to`` is its new key, ``links`` and
-        ``remove_links`` change its links, ``version`` is the one to restore, ``if_version`` the one
-        that it must have, and the others are values.
+        ``remove_links`` change its links, ``version`` is the version to restore, ``if_version`` is
+        the version that the memory must have, and the others are values.
         """
         change = _build_change(kind, arguments, self._caller)
         return await self._store.change(self._namespace, change)
@@ -97,9 +113,9 @@ class Writer:
     ) -> list[Outcome]:
         """Make many changes in one transaction, in their order; return one outcome each.
 
-        In the place of an operation may stand its refusal. One that cannot be made leaves the
-        others alone. If they are ``atomic``, all are made or none: then the others are refused as
-        rolled_back. Raises Refused if the store cannot answer, and nothing was changed.
+        An operation may already be a refusal, which is its outcome. A change that fails does not
+        affect the others, unless they are ``atomic``: then none is made, and the others are refused
+        as rolled_back. Raises Refused if the store cannot answer; then nothing was changed.
         """
         changes: list[Change] = []
         for operation in operations:
@@ -115,10 +131,10 @@ class Writer:
 
 
 def _build_change(kind: Kind, arguments: JsonObject, caller: str) -> Change:
-    """Return a change, with the id that it gives a new memory, and its time."""
+    """Return a change with its time and the id for a new memory."""
     values = {name: value for name, value in arguments.items() if name not in _NOT_VALUES}
 
-    # The id and the time are chosen here: a transaction that is tried again must do the same.
+    # The id and the time are set here, because a transaction must do the same if it is retried.
     return Change(
         kind,
         utc_now(),
@@ -139,26 +155,9 @@ def _dump(links: Iterable[BaseModel]) -> list[JsonObject]:
     return [link.model_dump() for link in links]
 
 
-_log = logging.getLogger("abilities")
-
-_FAULTS_OF_ONE_MEMORY: tuple[Reason, ...] = (
-    "memory_not_found",
-    "checksum_mismatch",
-    "invalid_stored_value",
-)
-"""Why a single memory cannot be read by a store that can answer."""
-
-_MAX_ALIKE = 50
-"""Memories with a word of a key that is not there, among which a key alike is looked for."""
-
-_WORD = re.compile(r"[^\W_]+")
-
-ReadMemories = Callable[[Sequence[str]], Awaitable[list[StoredMemory | Exception]]]
-
-
 @dataclass(frozen=True, slots=True)
 class DayFile:
-    """A day's notes, and how large they are in bytes."""
+    """The notes of a day, and their size in bytes."""
 
     day: date
     size: int
@@ -166,7 +165,7 @@ class DayFile:
 
 @dataclass(frozen=True, slots=True)
 class MemoryText:
-    """A memory that was read, the requested part of it, the size of the whole, and its version."""
+    """The requested part of a memory that was read, with the size and version of the whole."""
 
     target: Target
     piece: Piece
@@ -176,7 +175,7 @@ class MemoryText:
     is_archived: bool = False
 
     def to_data(self) -> JsonObject:
-        """Return the fields of the record, without the version, the content empty."""
+        """Return the fields of the record without the version; the content is empty."""
         data = self.target.to_target()
         if self.target.key is None:
             data["filename"] = self.target.filename
@@ -192,12 +191,12 @@ class MemoryText:
 
 
 class MemoryHelper:
-    """Reads notes and memories by target; keeps, finds and follows stored memories.
+    """Reads notes and memories by target; stores, finds and links stored memories.
 
-    The specifications call it ``Memory_Helper``; this is the same name as Python writes it.
+    The specifications call it ``Memory_Helper``.
 
-    A helper is bound to one namespace. None of its methods takes another, so that an ability can
-    reach the memories of its caller alone. ``caller`` is who the history says made its changes.
+    A helper is bound to one namespace. None of its methods takes another, so an ability can only
+    reach the memories of its caller. The history names ``caller`` as the author of its changes.
     """
 
     def __init__(
@@ -222,46 +221,53 @@ class MemoryHelper:
         self.versions = Versions(namespace, store)
         self.writer = Writer(namespace, store, caller)
 
-        # They need nothing but the namespace: `MemoryStore` describes them as read_stats and read.
+        # `MemoryStore.read_stats` and `MemoryStore.read` need only the namespace.
         self.read_stats: Callable[[], Awaitable[Stats]] = partial(store.read_stats, namespace)
         self.read_memories: ReadMemories = partial(store.read, namespace)
 
     @property
     def today(self) -> date:
-        """The day that 'today' means."""
+        """The current date in the time zone of the settings."""
         return datetime.now(self._zone).date()
 
     async def read(self, targets: Sequence[object], max_chars: int) -> list[MemoryText | Exception]:
         """Read each target on its own; return one outcome per target, in the same order.
 
         An outcome is a MemoryText, a Refused (the reasons of `parse_target` and `slice_text`,
-        memory_file_not_found, memory_not_found, what `FileReader` or the store refuses), or the
-        unexpected exception that this target alone met.
+        memory_file_not_found, memory_not_found, those of `FileReader` and of the store), or an
+        unexpected exception of this target alone.
         """
-        today = self.today  # once: a call may run past midnight
+        today = self.today  # once, because a call may run past midnight
         parsed: list[Target | Refused] = []
         notes: list[Target] = []
         stored: list[Target] = []
 
         for sent in targets:
-            target = self._try_to_parse(sent, today)
-            parsed.append(target)
-            if isinstance(target, Refused):
+            try:
+                target = parse_target(sent, self._files, today)
+            except Refused as error:
+                parsed.append(error)
                 continue
+
+            parsed.append(target)
             if target.key is None:
                 notes.append(target)
             else:
                 stored.append(target)
 
+        def read_note(session: ReadingSession, note: Target) -> MemoryText:
+            file = read_note_file(session, note.filename, note.range, max_chars)
+            return MemoryText(note, file.piece, file.modified_at, file.stat.st_size, file.version)
+
         # All notes take one hop to a thread, all stored memories one transaction.
-        from_files = iter(await self._read_notes(notes, max_chars))
+        from_files = iter(await self._reader.map(read_note, notes))
         from_store = iter(await self._read_stored(stored, max_chars))
 
         outcomes: list[MemoryText | Exception] = []
-        for target in parsed:
-            if isinstance(target, Refused):
-                outcomes.append(target)
-            elif target.key is None:
+        for one in parsed:
+            if isinstance(one, Refused):
+                outcomes.append(one)
+            elif one.key is None:
                 outcomes.append(next(from_files))
             else:
                 outcomes.append(next(from_store))
@@ -272,12 +278,12 @@ class MemoryHelper:
         """Return the days of a year that have notes.
 
         A day whose notes cannot be read is paired with the exception that reading them would raise.
-        If that concerns every day, the first one's is raised: Refused, root_unavailable or timeout.
+        If no day can be read, that of the first is raised: Refused, root_unavailable or timeout.
         """
         first = date(year, 1, 1)
         days = [first + timedelta(days=number) for number in range(365 + isleap(year))]
 
-        # Every possible name is tried: only opening a file tells whether a read would be refused.
+        # Every possible name is tried, because only opening a file shows whether it can be read.
         def measure(session: ReadingSession, day: date) -> DayFile:
             name = self._files.name_day(day)
             return DayFile(day, read_note_file(session, name, WHOLE, 1).stat.st_size)
@@ -313,7 +319,7 @@ class MemoryHelper:
     async def get(
         self, key: str, links_offset: int, direction: Direction = "out"
     ) -> tuple[StoredMemory, Backlinks | None]:
-        """Return one memory with a page of its links, of those that lead to it, or of both.
+        """Return one memory with a page of its links, of its backlinks, or of both.
 
         This counts as an access. Raises Refused.
         """
@@ -334,9 +340,9 @@ class MemoryHelper:
         return stored, backlinks
 
     async def read_links(self, keys: Iterable[str]) -> dict[str, list[JsonObject]]:
-        """Return the best links of memories by their keys, each link as records show it.
+        """Return the best links of memories by their keys, each link as in a record.
 
-        A memory that is missing or damaged is left out. This counts no access. Raises Refused.
+        Missing and damaged memories are left out. This does not count as an access. Raises Refused.
         """
         links: dict[str, list[JsonObject]] = {}
 
@@ -352,7 +358,7 @@ class MemoryHelper:
         return links
 
     async def read_summaries(self, keys: Sequence[str]) -> dict[str, str]:
-        """Return the summaries of the memories that can be read, by their keys. Raises Refused."""
+        """Return the summaries of the readable memories by their keys. Raises Refused."""
         summaries: dict[str, str] = {}
         if not keys:
             return summaries
@@ -366,9 +372,9 @@ class MemoryHelper:
     async def inspect(
         self, key: str, links_offset: int, backlinks_offset: int
     ) -> tuple[StoredMemory, Backlinks]:
-        """Return one memory with a page of its links, and a page of the links that lead to it.
+        """Return one memory with a page of its links, and a page of its backlinks.
 
-        This counts no access. Raises Refused.
+        This does not count as an access. Raises Refused.
         """
         stored = await self._store.read_linked(self._namespace, key, links_offset, SHOWN_LINKS)
         backlinks = await self._read_backlinks(key, backlinks_offset)
@@ -377,7 +383,7 @@ class MemoryHelper:
     async def query(self, query: Query) -> MemoryPage:
         """Return a page of memories and the number of matches. Raises Refused.
 
-        A tag may be given twice.
+        Tags may repeat.
         """
         tags = tuple(dict.fromkeys(query.tags))
         return await self._store.query(self._namespace, replace(query, tags=tags))
@@ -385,27 +391,15 @@ class MemoryHelper:
     async def recall(
         self, arguments: "RecallInput", starts: Sequence[int], room: int
     ) -> RecallResult:
-        """Return what answers questions, as `Recalling.run` does. Raises Refused."""
+        """Return the answers to questions, as `Recalling.run` does. Raises Refused."""
         return await self._recalling.run(arguments, self.today, starts, room)
 
     async def change(self, kind: Kind, arguments: JsonObject) -> WriteResult:
-        """Store, update, archive or delete a memory. Raises Refused.
-
-        ``arguments`` are those of an ability: ``id`` and ``key`` name the memory, ``links`` and
-        ``remove_links`` change its links, and the others its values.
-        """
+        """Change a memory, as `Writer.change` does. Raises Refused."""
         return await self.writer.change(kind, arguments)
 
     async def _read_backlinks(self, key: str, offset: int) -> Backlinks:
         return await self._store.read_backlinks(self._namespace, key, offset, SHOWN_LINKS)
-
-    async def _read_notes(
-        self, targets: Sequence[Target], max_chars: int
-    ) -> list[MemoryText | Exception]:
-        def read(session: ReadingSession, target: Target) -> MemoryText:
-            return _read_note(session, target, max_chars)
-
-        return await self._reader.map(read, targets)
 
     async def _read_stored(
         self, targets: Sequence[Target], max_chars: int
@@ -417,28 +411,42 @@ class MemoryHelper:
         try:
             memories = await self._store.read(self._namespace, keys)
         except Refused as error:
-            # The store cannot answer; notes of the same call still can.
+            # The store cannot answer, but the notes of the call may be readable.
             return [error] * len(targets)
 
         outcomes: list[MemoryText | Exception] = []
         for target, memory in zip(targets, memories, strict=True):
             if isinstance(memory, Refused):
                 outcomes.append(await self._suggest_key(target.key or "", memory))
-            else:
-                outcomes.append(_slice_memory(target, memory, max_chars))
+                continue
+            if isinstance(memory, Exception):
+                outcomes.append(memory)
+                continue
+
+            row = memory.row
+            try:
+                piece = slice_text(row.content, target.range, max_chars)
+            except Refused as error:
+                outcomes.append(error)
+                continue
+
+            size, archived = len(row.content.encode()), bool(row.archived)
+            text = MemoryText(target, piece, row.updated_at, size, row.version, archived)
+            outcomes.append(text)
 
         return outcomes
 
     async def _suggest_key(self, key: str, refusal: Refused) -> Refused:
-        """Return a refusal that names the key that was probably meant, if one is alike.
+        """Return a refusal that suggests a similar key, if there is one.
 
-        It has the same letters and digits, or these at its end.
+        A similar key has the same letters and digits, or ends with them: "plan" suggests
+        "project/plan", for example.
         """
         letters = _keep_letters(key)
         if refusal.reason != "memory_not_found" or not letters:
             return refusal
 
-        # The index of words finds keys by a part, however many memories there are.
+        # The index of words finds keys by a part, also among many memories.
         longest = max(_WORD.findall(key.casefold()), key=len)
         query = Query(search=(longest,), archived=True, limit=_MAX_ALIKE)
         try:
@@ -454,34 +462,11 @@ class MemoryHelper:
         meant = min(alike, key=lambda other: (len(other), other))
         return Refused(refusal.reason, refusal.field, did_you_mean=meant)
 
-    def _try_to_parse(self, target: object, today: date) -> Target | Refused:
-        try:
-            return parse_target(target, self._files, today)
-        except Refused as error:
-            return error
-
-
-def _read_note(session: ReadingSession, target: Target, max_chars: int) -> MemoryText:
-    """Read the notes of a target. Raises Refused."""
-    file = read_note_file(session, target.filename, target.range, max_chars)
-    return MemoryText(target, file.piece, file.modified_at, file.stat.st_size, file.version)
-
 
 def _keep_letters(key: str) -> str:
-    """Return the letters and digits of a key, which is how people remember it."""
+    """Return the letters and digits of a key, which is how people remember it.
+
+    >>> _keep_letters("Project/Plan-2")
+    'projectplan2'
+    """
     return "".join(_WORD.findall(key.casefold()))
-
-
-def _slice_memory(
-    target: Target, memory: StoredMemory | Exception, max_chars: int
-) -> MemoryText | Exception:
-    if isinstance(memory, Exception):
-        return memory
-
-    try:
-        piece = slice_text(memory.row.content, target.range, max_chars)
-    except Refused as error:
-        return error
-
-    row, size = memory.row, len(memory.row.content.encode())
-    return MemoryText(target, piece, row.updated_at, size, row.version, bool(row.archived))

@@ -1,19 +1,18 @@
-"""`recall`'s second ranking, by meaning: joined with that by words, if an embedder is set.
+"""`recall`'s second ranking, by meaning, if an embedder is set: it is fused with that by words.
 
-Two rankings joined into one by reciprocal rank.
-
-After Cormack, Clarke and Büttcher, "Reciprocal Rank Fusion Outperforms Condorcet and Individual
-Rank Learning Methods", 2009: an entry gets 1 / (60 + its rank) from each ranking that it stands in.
-Ranks begin with 1; entries of equal value share the first of their ranks. The sums are multiplied
-so that the best possible one, for the first of both rankings, is `SCORE_ONE`.
+Two rankings are fused by reciprocal rank, after Cormack, Clarke and Büttcher, "Reciprocal Rank
+Fusion Outperforms Condorcet and Individual Rank Learning Methods", 2009: an entry gets
+1 / (60 + its rank) from each ranking that has it. Ranks begin with 1; entries of equal value share
+the first of their ranks. The sums are scaled so that the best possible one, for the first entry of
+both rankings, is `SCORE_ONE`.
 """
 
 import asyncio
 import logging
 import threading
 import time
-from collections.abc import Iterable, Mapping, Sequence
-from itertools import zip_longest
+from collections.abc import Mapping, Sequence
+from itertools import chain, zip_longest
 from typing import NamedTuple, TypeVar
 
 from abilities.helpers.embedder import Comparison, EmbedderFailed, EmbedderThread
@@ -27,51 +26,70 @@ from abilities.helpers.store.query import Query
 from abilities.helpers.store.recalling import count_bytes
 
 DAMPING = 60
-"""The constant k of the paper: the larger, the less the first ranks stand out."""
+"""The constant k of the paper: the larger it is, the less the first ranks count."""
+
+MAX_COMPARED = 1_000
+"""If no more memories than this pass the filters, all are compared with a question.
+
+Their vectors take 1.5 MB at 384 numbers each.
+"""
+
+PAGE = 250
+"""Memories that are read at once for the comparison."""
+
+MAX_LOADED_BYTES = 16_000_000
+"""Contents that are loaded for a recall; if there are more, only words rank."""
+
+LOG_SECONDS = 60.0
+"""Seconds between two log lines about a failing embedder, at least."""
 
 _FINENESS = 1 << 24
-"""Parts of one of a score, so that neighbors in long rankings are told apart."""
+"""Parts of a unit of a score, so that neighbors in long rankings differ."""
 
 _WHOLE = SCORE_ONE * _FINENESS * (DAMPING + 1) // 2
+
+_log = logging.getLogger("abilities")
 
 Name = TypeVar("Name")
 
 
 class EntryName(NamedTuple):
-    """What tells an entry from all others: a memory's key, or the name of a part of a note."""
+    """The unique name of an entry: a memory's key, or the name of a part of a note."""
 
     name: str
     is_note: bool
 
 
 def join_rankings(first: Mapping[Name, int], second: Mapping[Name, int]) -> dict[Name, int]:
-    """Return what each name gets from two rankings in all; their values order them.
+    """Return the sum that each name gets from two rankings, in which values order the names.
 
     The sums are in parts of a score, finer than scores are shown.
     """
-    shares = _share(first)
-    for name, share in _share(second).items():
-        shares[name] = shares.get(name, 0) + share
+    sums = _score_ranks(first)
+    for name, score in _score_ranks(second).items():
+        sums[name] = sums.get(name, 0) + score
 
-    return shares
+    return sums
 
 
 def fuse(ranking: Ranking, similarities: Mapping[EntryName, int]) -> Ranking:
-    """Return a ranking joined with that by similarity, in which entries may stand that it lacks.
+    """Return a ranking fused with that by similarity, which may add entries.
 
-    Only similarities above 0 count, down to the 256th rank. In a score, ``own`` is all but what an
-    entry gets because links led to it.
+    Only similarities above 0 count, down to the 256th rank. In a score, ``own`` is all but the part
+    that an entry gets because links led to it.
     """
     found = {EntryName(entry.name, entry.is_note): entry for entry in ranking.entries}
     by_words = {name: entry.score for name, entry in found.items()}
-    by_meaning = _keep_best(similarities)
+    similar = {name: value for name, value in similarities.items() if value > 0}
+    ranks = _rank(similar)
+    by_meaning = {name: value for name, value in similar.items() if ranks[name] <= MOST_SELECTED}
 
-    joined = join_rankings(by_words, by_meaning)
-    from_meaning = _share(by_meaning)
+    sums = join_rankings(by_words, by_meaning)
+    from_meaning = _score_ranks(by_meaning)
 
     entries: list[RankedEntry] = []
-    for name in sorted(joined, key=lambda name: (-joined[name], name)):
-        score = own = joined[name] // _FINENESS
+    for name in sorted(sums, key=lambda name: (-sums[name], name)):
+        score = own = sums[name] // _FINENESS
         entry = found.get(name)
         if entry is None:
             entries.append(RankedEntry(*name, score, own))
@@ -86,16 +104,9 @@ def fuse(ranking: Ranking, similarities: Mapping[EntryName, int]) -> Ranking:
     return Ranking(tuple(entries), ranking.unknown_words, also)
 
 
-def _share(values: Mapping[Name, int]) -> dict[Name, int]:
-    """Return what each name gets from one ranking."""
+def _score_ranks(values: Mapping[Name, int]) -> dict[Name, int]:
+    """Return the score of each name in one ranking, in parts."""
     return {name: _WHOLE // (DAMPING + rank) for name, rank in _rank(values).items()}
-
-
-def _keep_best(similarities: Mapping[EntryName, int]) -> dict[EntryName, int]:
-    similar = {name: value for name, value in similarities.items() if value > 0}
-    ranks = _rank(similar)
-
-    return {name: value for name, value in similar.items() if ranks[name] <= MOST_SELECTED}
 
 
 def _rank(values: Mapping[Name, int]) -> dict[Name, int]:
@@ -107,28 +118,8 @@ def _rank(values: Mapping[Name, int]) -> dict[Name, int]:
     return {name: ranks[value] for name, value in values.items()}
 
 
-MAX_COMPARED = 1_000
-"""If no more memories than this pass the filters, all are compared with a question.
-
-Their vectors fill 1.5 MB at 384 numbers each.
-"""
-
-PAGE = 250
-"""Memories that are read at once for that."""
-
-MAX_LOADED_BYTES = 16_000_000
-"""Contents that are loaded for a recall; if there are more, words alone rank."""
-
-LOG_SECONDS = 60.0
-"""An embedder that fails is logged no more often than once in so many seconds."""
-
-_log = logging.getLogger("abilities")
-
-_Memories = Mapping[str, StoredMemory | Exception]
-
-
 class RankingByMeaning:
-    """Ranks again what a store's ranking by words holds; for all namespaces of an application."""
+    """Fuses the ranking by words of any store with one by meaning, for an application."""
 
     def __init__(self, embedder: EmbedderThread) -> None:
         self._embedder = embedder
@@ -145,22 +136,45 @@ class RankingByMeaning:
         room: int,
         starts: Sequence[int],
     ) -> Recalled:
-        """Return what answers the questions by words and by meaning, as `MemoryStore.recall` does.
+        """Return the answers to questions by words and by meaning, as `MemoryStore.recall` does.
 
-        If the embedder fails, or what was found by words is too large to be loaded, it is the
-        store's own answer. Raises Refused.
+        If the embedder fails, or the memories found by words are too large to be loaded, the answer
+        is the store's own. Raises Refused.
         """
-        joined = await self._try_to_join(store, namespace, request, queries, parts)
-        if joined is None:
+        fused: Recalled | None = None
+        try:
+            fused = await self._fuse(store, namespace, request, queries, parts)
+        except EmbedderFailed as error:
+            now = time.monotonic()
+            with self._lock:
+                is_due = self._logged_at is None or now >= self._logged_at + LOG_SECONDS
+                if is_due:
+                    self._logged_at = now
+            if is_due:
+                _log.warning("the embedder failed, and recall ranks by words alone: %s", error)
+        if fused is None:
             return await store.recall(namespace, request, room, starts)
 
-        return _load_in_turns(joined, room, starts)
+        # Only the memories that the store would load are kept.
+        kept: dict[str, StoredMemory | Exception] = {}
+        lists = [r.entries[start:] for r, start in zip(fused.rankings, starts, strict=True)]
+        for entry in chain.from_iterable(zip_longest(*lists)):
+            if entry is None or entry.is_note:
+                continue
+            if room < 0:
+                break
+
+            memory = fused.memories[entry.name]
+            kept[entry.name] = memory
+            room -= count_bytes(memory)
+
+        return Recalled(fused.rankings, kept)
 
     def close(self) -> None:
-        """Let the embedder's thread end. It is not waited for."""
+        """Let the embedder's thread end, without waiting for it."""
         self._embedder.close()
 
-    async def _try_to_join(
+    async def _fuse(
         self,
         store: MemoryStore,
         namespace: str,
@@ -168,69 +182,55 @@ class RankingByMeaning:
         queries: Sequence[str],
         parts: Sequence[NotePart],
     ) -> Recalled | None:
-        """Return both rankings joined, with all of their memories; None if they cannot be."""
+        """Return both rankings fused, with all their memories; None if these are too large.
+
+        Raises Refused and EmbedderFailed.
+        """
         starts = [0] * len(queries)
         by_words = await store.recall(namespace, request, MAX_LOADED_BYTES, starts)
-        if not _is_loaded(by_words):
-            return None
+        for entry in chain.from_iterable(ranking.entries for ranking in by_words.rankings):
+            if not entry.is_note and entry.name not in by_words.memories:
+                return None
 
         further = await _list_memories(store, namespace, request.filters)
         memories = {**further, **by_words.memories}
-        texts = _list_texts(memories, parts)
+        texts: dict[EntryName, str] = {}
+        for key, memory in memories.items():
+            if isinstance(memory, StoredMemory):
+                texts[EntryName(key, False)] = f"{memory.row.summary}\n{memory.row.content}".strip()
+        for part in parts:
+            texts[EntryName(part.name, True)] = f"{part.heading}\n{part.content}".strip()
 
+        # Each question is compared with its own ranking, further memories, and all parts of notes.
         candidates: list[list[EntryName]] = []
         comparisons: list[Comparison] = []
         for query, ranking in zip(queries, by_words.rankings, strict=True):
-            names = _list_candidates(ranking, further, parts, texts)
-            candidates.append(names)
-            comparisons.append(Comparison(query, [texts[name] for name in names]))
+            names = {EntryName(entry.name, entry.is_note): None for entry in ranking.entries}
+            names |= dict.fromkeys(EntryName(key, False) for key in further)
+            names |= dict.fromkeys(EntryName(part.name, True) for part in parts)
+            compared = [name for name in names if name in texts]
+            candidates.append(compared)
+            comparisons.append(Comparison(query, [texts[name] for name in compared]))
 
-        try:
-            similarities = await self._embedder.compare(comparisons)
-        except EmbedderFailed as error:
-            self._log_failure(error)
-            return None
+        similarities = await self._embedder.compare(comparisons)
 
-        # On another thread: several questions may have thousands of candidates.
-        rankings = await asyncio.to_thread(_join, by_words.rankings, candidates, similarities)
-        return Recalled(rankings, memories)
+        def fuse_all() -> tuple[Ranking, ...]:
+            fused: list[Ranking] = []
+            for ranking, names, values in zip(
+                by_words.rankings, candidates, similarities, strict=True
+            ):
+                fused.append(fuse(ranking, dict(zip(names, values, strict=True))))
 
-    def _log_failure(self, error: EmbedderFailed) -> None:
-        now = time.monotonic()
-        with self._lock:
-            if self._logged_at is not None and now < self._logged_at + LOG_SECONDS:
-                return
-            self._logged_at = now
+            return keep_once(fused)
 
-        _log.warning("the embedder failed, and recall ranks by words alone: %s", error)
-
-
-def _join(
-    rankings: Sequence[Ranking],
-    candidates: Sequence[Sequence[EntryName]],
-    similarities: Sequence[Sequence[int]],
-) -> tuple[Ranking, ...]:
-    """Return each ranking joined with that of its candidates by their similarities."""
-    fused: list[Ranking] = []
-    for ranking, names, values in zip(rankings, candidates, similarities, strict=True):
-        fused.append(fuse(ranking, dict(zip(names, values, strict=True))))
-
-    return keep_once(fused)
-
-
-def _is_loaded(recalled: Recalled) -> bool:
-    """Return whether all memories in the rankings are loaded."""
-    entries = [entry for ranking in recalled.rankings for entry in ranking.entries]
-    return all(entry.is_note or entry.name in recalled.memories for entry in entries)
+        # On another thread, because several questions may have thousands of candidates.
+        return Recalled(await asyncio.to_thread(fuse_all), memories)
 
 
 async def _list_memories(
     store: MemoryStore, namespace: str, filters: Filters
 ) -> dict[str, StoredMemory]:
-    """Return the memories that pass the filters by their keys; none if there are too many.
-
-    Those that cannot be read are left out.
-    """
+    """Return the readable memories that pass the filters by their keys; none if too many do."""
     memories: dict[str, StoredMemory] = {}
     room = MAX_LOADED_BYTES
 
@@ -258,50 +258,3 @@ async def _list_memories(
 
     since = filters.changed_since or ""
     return {key: memory for key, memory in memories.items() if memory.row.updated_at >= since}
-
-
-def _list_texts(memories: _Memories, parts: Sequence[NotePart]) -> dict[EntryName, str]:
-    """Return what is compared of each memory that can be read, and of each part of a note."""
-    texts: dict[EntryName, str] = {}
-
-    for key, memory in memories.items():
-        if isinstance(memory, StoredMemory):
-            texts[EntryName(key, False)] = f"{memory.row.summary}\n{memory.row.content}".strip()
-
-    for part in parts:
-        texts[EntryName(part.name, True)] = f"{part.heading}\n{part.content}".strip()
-
-    return texts
-
-
-def _list_candidates(
-    ranking: Ranking,
-    further: Iterable[str],
-    parts: Sequence[NotePart],
-    texts: Mapping[EntryName, str],
-) -> list[EntryName]:
-    """Return what is compared with a question: its ranking, further memories, and all parts."""
-    names = {EntryName(entry.name, entry.is_note): None for entry in ranking.entries}
-    names |= dict.fromkeys(EntryName(key, False) for key in further)
-    names |= dict.fromkeys(EntryName(part.name, True) for part in parts)
-
-    return [name for name in names if name in texts]
-
-
-def _load_in_turns(recalled: Recalled, room: int, starts: Sequence[int]) -> Recalled:
-    """Return what was recalled with those memories only that `MemoryStore.recall` would load."""
-    kept: dict[str, StoredMemory | Exception] = {}
-    lists = [r.entries[start:] for r, start in zip(recalled.rankings, starts, strict=True)]
-
-    for turn in zip_longest(*lists):
-        for entry in turn:
-            if entry is None or entry.is_note:
-                continue
-            if room < 0:
-                return Recalled(recalled.rankings, kept)
-
-            memory = recalled.memories[entry.name]
-            kept[entry.name] = memory
-            room -= count_bytes(memory)
-
-    return Recalled(recalled.rankings, kept)

@@ -1,8 +1,8 @@
-"""Notes in parts by heading, as a recall scores and shows them."""
+"""Notes divided by their headings into the parts that a recall scores and shows."""
 
 import asyncio
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 from datetime import date, timedelta
 from functools import lru_cache
 
@@ -17,26 +17,28 @@ from abilities.helpers.text.codec import replace_markers
 from abilities.helpers.text.pieces import WHOLE, Piece, Range
 
 RECENT_DAYS = 30
-"""Days whose notes a recall looks into, today included."""
+"""Days whose notes a recall searches, including today."""
 
 MAX_NOTE_CHARS = 20_000
-"""Characters of one note that a recall looks into."""
+"""Characters of one note that a recall searches."""
 
 MAX_NOTES_CHARS = 100_000
-"""Characters of all notes that a recall looks into: the lasting ones first, then day by day."""
+"""Characters of all notes that a recall searches: the long-term ones first, then day by day."""
 
 NOTES_SECONDS = 3.0
-"""Seconds that a recall waits for all notes; one that is stuck is given up after 2."""
+"""Seconds that a recall waits for all notes; a stuck read is given up after 2."""
 
 _WEIGHED_PARTS = 1_024
-"""Parts whose words are kept, because the next questions mostly meet the same notes."""
+"""Parts whose words are cached, because the next questions mostly search the same notes."""
 
 _DAY_CHARS = len("YYYY-MM-DD")
+
+_weigh_text = lru_cache(maxsize=_WEIGHED_PARTS)(weigh_text)
 
 
 @dataclass(frozen=True, slots=True)
 class NotePart:
-    """A part of a note: its text, the note's day, and its terms with their weights."""
+    """A part of a note: its text, the day of the note, and its terms with their weights."""
 
     target: Target
     day: str
@@ -46,18 +48,18 @@ class NotePart:
 
     @property
     def name(self) -> str:
-        """A name that no other part has."""
+        """A unique name, such as "MEMORY.md#120-480"."""
         return f"{self.target.filename}#{self.section.start}-{self.section.end}"
 
     @property
     def heading(self) -> str:
         """The headings above this part, in one line."""
-        return _join_headings(self.section)
+        return " > ".join(self.section.headings)
 
     @property
     def content(self) -> str:
-        """The text as a reader sees it."""
-        return _read_section(self.piece, self.section)
+        """The text as answers show it."""
+        return replace_markers(self.piece.text[self.section.start : self.section.end])
 
     def find_cut(self, chars: int) -> int:
         """Return where to cut the content to keep ``chars`` characters at most."""
@@ -69,94 +71,20 @@ class NotePart:
         if not self.piece.rest and not self.piece.text[place:].strip():
             return None
 
-        # A long line may have been divided where a text cannot be cut.
+        # A long line may have been divided at a place where a text cannot be cut.
         return self.target.to_target(self.piece.resume(self.piece.find_cut(place)))
 
 
 async def read_note_parts(
     reader: FileReader, files: MemoryFiles, today: date, since: date | None, language: Language
 ) -> list[NotePart]:
-    """Return the parts of the lasting notes and of the last 30 days' notes.
+    """Return the parts of the long-term notes and of the last 30 days' notes.
 
-    With ``since``, notes from before that day are left out, and so are in any case those that
-    cannot be read. If reading takes longer than 3 seconds, there are none.
+    With ``since``, notes from before that day are left out. Unreadable notes are always left out.
+    If reading takes longer than 3 seconds, there are no parts.
     """
-    targets = _list_targets(files, today, since)
-
-    # Dividing and weighing takes longer than reading, and happens on the reader's thread too.
-    def read(session: ReadingSession, target: Target) -> list[NotePart]:
-        file = read_note_file(session, target.filename, WHOLE, MAX_NOTE_CHARS)
-        return _divide(target, file, language)
-
-    try:
-        async with asyncio.timeout(NOTES_SECONDS):
-            outcomes = await reader.map(read, targets)
-    except TimeoutError:
-        return []
-
-    parts: list[NotePart] = []
-    for outcome in outcomes:
-        if isinstance(outcome, Refused):
-            continue
-        if isinstance(outcome, Exception):
-            raise outcome
-
-        parts += outcome
-
-    return _choose_parts(parts, since)
-
-
-def _divide(target: Target, file: FileText, language: Language) -> list[NotePart]:
-    day = file.modified_at[:_DAY_CHARS]
-    if target.day is not None:
-        day = target.day.isoformat()
-
-    parts: list[NotePart] = []
-    for section in split_sections(file.piece.text):
-        text = f"{_join_headings(section)}\n{_read_section(file.piece, section)}"
-        terms = _weigh(text, language)
-        parts.append(NotePart(target, day, file.piece, section, terms))
-
-    return parts
-
-
-def _choose_parts(parts: Sequence[NotePart], since: date | None) -> list[NotePart]:
-    """Return the parts that are new enough, as long as there is room for them."""
-    chosen: list[NotePart] = []
-    room = MAX_NOTES_CHARS
-
-    for part in parts:
-        room -= part.section.end - part.section.start
-        if room >= 0 and (since is None or part.day >= since.isoformat()):
-            chosen.append(part)
-
-    return chosen
-
-
-def _join_headings(section: Section) -> str:
-    return " > ".join(section.headings)
-
-
-def _read_section(piece: Piece, section: Section) -> str:
-    return replace_markers(piece.text[section.start : section.end])
-
-
-@lru_cache(maxsize=_WEIGHED_PARTS)
-def _weigh(text: str, language: Language) -> Mapping[str, int]:
-    return weigh_text(text, language)
-
-
-def read_note_file(session: ReadingSession, name: str, part: Range, max_chars: int) -> FileText:
-    """Read a file of notes, whatever its name looks like. Raises Refused."""
-    # The settings name the file, not a caller: a '#' in its name begins no range.
-    request = PathRequest(name, name, name, tuple(name.split("/")), part)
-    return session.read(request, max_chars, text_offsets=True)
-
-
-def _list_targets(files: MemoryFiles, today: date, since: date | None) -> list[Target]:
     targets = [Target("long_term", WHOLE, files.long_term)]
     names = {files.long_term}
-
     for ago in range(RECENT_DAYS):
         day = today - timedelta(days=ago)
         if since is not None and day < since:
@@ -168,4 +96,49 @@ def _list_targets(files: MemoryFiles, today: date, since: date | None) -> list[T
             names.add(name)
             targets.append(Target("short_term", WHOLE, name, day))
 
-    return targets
+    # Dividing and weighing take longer than reading, and run on the reader's thread too.
+    def read(session: ReadingSession, target: Target) -> list[NotePart]:
+        file = read_note_file(session, target.filename, WHOLE, MAX_NOTE_CHARS)
+        return _divide(target, file, language)
+
+    try:
+        async with asyncio.timeout(NOTES_SECONDS):
+            outcomes = await reader.map(read, targets)
+    except TimeoutError:
+        return []
+
+    parts: list[NotePart] = []
+    room = MAX_NOTES_CHARS
+    for outcome in outcomes:
+        if isinstance(outcome, Refused):
+            continue
+        if isinstance(outcome, Exception):
+            raise outcome
+
+        for part in outcome:
+            room -= part.section.end - part.section.start
+            if room >= 0 and (since is None or part.day >= since.isoformat()):
+                parts.append(part)
+
+    return parts
+
+
+def _divide(target: Target, file: FileText, language: Language) -> list[NotePart]:
+    day = file.modified_at[:_DAY_CHARS]
+    if target.day is not None:
+        day = target.day.isoformat()
+
+    parts: list[NotePart] = []
+    for section in split_sections(file.piece.text):
+        part = NotePart(target, day, file.piece, section, {})
+        terms = _weigh_text(f"{part.heading}\n{part.content}", language)
+        parts.append(replace(part, terms=terms))
+
+    return parts
+
+
+def read_note_file(session: ReadingSession, name: str, part: Range, max_chars: int) -> FileText:
+    """Read a file of notes. Raises Refused."""
+    # The name comes from the settings, so a '#' in it does not begin a range.
+    request = PathRequest(name, name, name, tuple(name.split("/")), part)
+    return session.read(request, max_chars, text_offsets=True)

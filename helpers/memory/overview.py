@@ -1,16 +1,13 @@
-"""The overview that a question gets which names nothing, such as "What do you remember about me?".
+"""Catching up: what an agent should know from earlier sessions, as labeled data within a bound.
 
-It shows what catching up would, in short: the long-term notes, the notes of the last days, and the
-memories that are important or changed last.
+It has the long-term notes, the notes of the last days, and memories: the important ones first, then
+the latest changes. Each of the three gets a third of the room; unused room goes to the others.
+Notes and memories that do not fit are cut.
 
-Catching up: what an agent should know from earlier sessions, as labelled data within a bound.
-
-It is made of the long-term notes, the notes of the last days, and memories: the important ones
-first, then those that changed last. A third of the room is each one's, and what one does not need
-is the others'. Of notes and memories that do not fit, the beginning is shown.
+A question that names nothing, such as "What do you remember about me?", is answered with the same
+in short: an overview.
 """
 
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 from datetime import date, timedelta
 from typing import NamedTuple
@@ -19,7 +16,7 @@ from abilities.declarations.limits import TOKEN_BYTES
 from abilities.declarations.recall import RecallInput
 from abilities.declarations.refusals import Fault
 from abilities.declarations.values import JsonObject, json_size
-from abilities.helpers.memory.helper import MemoryHelper, MemoryText
+from abilities.helpers.memory.helper import MemoryHelper
 from abilities.helpers.memory.recall_answers import format_target
 from abilities.helpers.memory.recalling import RecallResult, has_filters
 from abilities.helpers.reply.budget import MIN_SHARE, Bound, find_level
@@ -29,40 +26,49 @@ from abilities.helpers.store.query import Query
 from abilities.helpers.text.codec import replace_markers
 from abilities.helpers.text.pieces import Piece
 
+OVERVIEW_BYTES = 300 * TOKEN_BYTES
+"""The most bytes of an overview as JSON, about 300 tokens."""
+
 RECENT_DAYS = 7
-"""Days whose notes are shown, today included."""
+"""Days whose notes are shown, including today."""
 
 MAX_IMPORTANT = 20
-"""Memories of high importance that are looked at; those that changed last."""
+"""Memories of high importance that are considered, the latest changes first."""
 
 MAX_LATEST = 20
-"""Memories of any importance that are looked at; those that changed last."""
+"""Memories of any importance that are considered, the latest changes first."""
 
 HIGH_SCORE = 0.8
-"""From this score on, a memory counts as important whatever its importance is."""
+"""The lowest score at which a memory counts as important, whatever its importance is."""
 
 MAX_MEMORY_BYTES = 1_000
 """Bytes of one memory's content; a longer one is cut."""
 
-_FRAME_BYTES = 64
+_OVERVIEW_MEMORY_BYTES = 300
+"""Bytes of one memory's content in an overview, so that it shows several."""
+
+_OVERVIEW_NOTE_CHARS = 2_000
+"""Characters of a note that are read for an overview, which never shows more."""
+
+_ENVELOPE_OVERHEAD = 64
 """The first line without its failures: the day, and two counts."""
 
-_RECORD_BYTES = 12
-"""What a record takes beyond its label and its content: a boundary, a space and two line ends."""
+_RECORD_OVERHEAD = 12
+"""The parts of a record around its label and its content: a boundary, a space, two line ends."""
 
 _END = "end of the data"
 _BOUNDARY_CHARS = 8
 
 
 class Sources(NamedTuple):
-    """What a caller may read."""
+    """The sources that a caller may read."""
 
     notes: bool
     memories: bool
 
 
 class Finding(NamedTuple):
-    """A note or a memory: its label, what was read of it, and how many bytes may be shown."""
+    """A note or a memory: its label, the text that was read, and the most bytes to show of it."""
 
     label: JsonObject
     piece: Piece
@@ -70,14 +76,18 @@ class Finding(NamedTuple):
     max_bytes: int
 
     @property
+    def overhead(self) -> int:
+        """The bytes of its record around the content, if that is cut."""
+        return json_size({**self.label, "truncated": True}) + _RECORD_OVERHEAD
+
+    @property
     def size(self) -> int:
         """The bytes of its record."""
-        size = min(len(self.content.encode()), self.max_bytes)
-        return _measure_label(self.label) + size
+        return self.overhead + min(len(self.content.encode()), self.max_bytes)
 
 
 class Shown(NamedTuple):
-    """A finding with the beginning of its content that is shown: so many of its characters."""
+    """A finding with the number of characters of its content that are shown."""
 
     finding: Finding
     chars: int
@@ -95,9 +105,9 @@ class Shown(NamedTuple):
 
 @dataclass(slots=True)
 class Findings:
-    """What there is to know, each list with the most important first.
+    """The notes and memories to show, each list with the most important first.
 
-    ``failures`` say what could not be read.
+    ``failures`` name the sources that could not be read.
     """
 
     today: date
@@ -112,14 +122,14 @@ class Findings:
         return not (self.count() or self.failures)
 
     def count(self) -> int:
-        """Return how many notes and memories there are."""
+        """Return the number of notes and memories."""
         return len(self.lasting) + len(self.days) + len(self.memories)
 
 
 async def gather_findings(memory: MemoryHelper, sources: Sources, max_bytes: int) -> Findings:
-    """Return what there is to know, of no note more than ``max_bytes`` characters.
+    """Return the findings in some sources, of no note more than ``max_bytes`` characters.
 
-    Whatever cannot be read is among the failures.
+    Sources that cannot be read are among the failures.
     """
     findings = Findings(memory.today)
 
@@ -138,27 +148,22 @@ async def _add_notes(memory: MemoryHelper, findings: Findings, max_bytes: int) -
         targets.append({"type": "short_term", "date": day.isoformat()})
 
     shown: set[str] = set()
-    outcomes = await memory.read(targets, max_bytes)
-    for target, outcome in zip(targets, outcomes, strict=True):
-        if isinstance(outcome, Exception):
-            _add_failure(findings, target, outcome)
+    notes = await memory.read(targets, max_bytes)
+    for target, note in zip(targets, notes, strict=True):
+        if isinstance(note, Exception):
+            _add_failure(findings, target, note)
             continue
 
         # The settings may name one file for all days of a month.
-        name = outcome.target.filename
-        if name in shown or not outcome.piece.text.strip():
+        name = note.target.filename
+        if name in shown or not note.piece.text.strip():
             continue
 
         shown.add(name)
-        section = findings.days if outcome.target.day else findings.lasting
-        section.append(_to_note(outcome))
-
-
-def _to_note(note: MemoryText) -> Finding:
-    label = note.target.to_target()
-    label["filename"] = note.target.filename
-    content = replace_markers(note.piece.text)
-    return Finding(label, note.piece, content, len(content.encode()))
+        label = {**note.target.to_target(), "filename": name}
+        content = replace_markers(note.piece.text)
+        section = findings.days if note.target.day else findings.lasting
+        section.append(Finding(label, note.piece, content, len(content.encode())))
 
 
 async def _add_memories(memory: MemoryHelper, findings: Findings) -> None:
@@ -177,99 +182,82 @@ async def _add_memories(memory: MemoryHelper, findings: Findings) -> None:
             if isinstance(outcome, StoredMemory):
                 found[outcome.row.key] = outcome
 
-    latest_first = sorted(found.values(), key=_get_moment, reverse=True)
-    for stored in sorted(latest_first, key=_is_ordinary):
-        findings.memories.append(_to_memory(stored))
-
-
-def _get_moment(stored: StoredMemory) -> tuple[str, int]:
-    return stored.row.updated_at, stored.row.version
-
-
-def _is_ordinary(stored: StoredMemory) -> bool:
-    return stored.row.importance != "high" and stored.row.score < HIGH_SCORE
-
-
-def _to_memory(stored: StoredMemory) -> Finding:
-    row = stored.row
-    label: JsonObject = {"type": "stored", "key": row.key, "date": row.updated_at[:10]}
-    if row.importance != "medium":
-        label["importance"] = row.importance
-
-    return Finding(label, Piece(row.content), row.content, MAX_MEMORY_BYTES)
+    rows = [stored.row for stored in found.values()]
+    rows.sort(key=lambda row: (row.updated_at, row.version), reverse=True)
+    rows.sort(key=lambda row: row.importance != "high" and row.score < HIGH_SCORE)
+    for row in rows:
+        label: JsonObject = {"type": "stored", "key": row.key, "date": row.updated_at[:10]}
+        if row.importance != "medium":
+            label["importance"] = row.importance
+        finding = Finding(label, Piece(row.content), row.content, MAX_MEMORY_BYTES)
+        findings.memories.append(finding)
 
 
 def _add_failure(findings: Findings, target: JsonObject, error: Exception) -> None:
-    """Add a failure, unless it only says that there are no such notes."""
+    """Add a failure, unless it only means that there are no such notes."""
     fault = Fault.from_exception(error, "catching up")
     if fault.code != "NOT_FOUND":
         findings.failures.append({**target, "reason": fault.reason})
 
 
 def format_findings(findings: Findings, opening: str, max_bytes: int) -> str:
-    """Return what was found in the text format, after an opening, within ``max_bytes``.
+    """Return the findings in the text format, after an opening, within ``max_bytes``.
 
-    Unlike a reply it ends with the boundary too, so that no content can pass for what follows.
+    Unlike a reply, the text also ends with the boundary, so that no content can pass for the text
+    after it.
     """
-    room = max_bytes - len(opening.encode()) - _RECORD_BYTES - len(_END)
-    room -= _FRAME_BYTES + json_size(findings.failures)
+    room = max_bytes - len(opening.encode()) - _RECORD_OVERHEAD - len(_END)
+    room -= _ENVELOPE_OVERHEAD + json_size(findings.failures)
 
     chosen = choose_findings(findings, room)
-    records = [_build_record(shown) for shown in chosen]
-    return _format(findings, opening, records, findings.count() - len(chosen))
+    records: list[JsonObject] = []
+    for shown in chosen:
+        record: JsonObject = {"success": True, **shown.finding.label}
+        if shown.is_cut:
+            record["truncated"] = True
+        record["content"] = shown.content
+        records.append(record)
+
+    envelope: JsonObject = {"today": findings.today.isoformat()}
+    if findings.count() > len(chosen):
+        envelope["left_out"] = findings.count() - len(chosen)
+    if findings.failures:
+        envelope["failed"] = findings.failures
+    envelope["results"] = records
+
+    text = format_text(envelope)
+    if not records:
+        return f"{opening}\n{text}\n"
+
+    # The second line begins with the boundary, which no content contains.
+    boundary = text.partition("\n")[2][:_BOUNDARY_CHARS]
+    return f"{opening}\n{text}{boundary} {_END}\n"
 
 
 def choose_findings(findings: Findings, room: int) -> list[Shown]:
-    """Return what is shown of the findings within ``room`` bytes, a third of it of each kind."""
+    """Return the findings to show within ``room`` bytes, a third of it for each kind.
+
+    Of each kind they are the first ones, of which the last may be cut.
+    """
     sections = (findings.lasting, findings.days, findings.memories)
     sizes = [sum(finding.size for finding in section) for section in sections]
     level = find_level(sizes, max(room, 0))
 
     chosen: list[Shown] = []
     for section in sections:
-        chosen += _choose(section, level)
+        left = level
+        for finding in section:
+            if finding.size <= left:
+                left -= finding.size
+                chosen.append(_cut(finding, finding.max_bytes))
+                continue
+
+            share = left - finding.overhead
+            if share >= MIN_SHARE:
+                chosen.append(_cut(finding, share))
+            break
 
     return chosen
-
-
-def _format(findings: Findings, opening: str, records: Sequence[JsonObject], left_out: int) -> str:
-    frame: JsonObject = {"today": findings.today.isoformat()}
-    if left_out:
-        frame["left_out"] = left_out
-    if findings.failures:
-        frame["failed"] = findings.failures
-    frame["results"] = records
-
-    text = format_text(frame)
-    if not records:
-        return f"{opening}\n{text}\n"
-
-    # The second line begins with the boundary, which stands in no content.
-    boundary = text.partition("\n")[2][:_BOUNDARY_CHARS]
-    return f"{opening}\n{text}{boundary} {_END}\n"
-
-
-def _choose(section: Sequence[Finding], room: int) -> list[Shown]:
-    """Return what fits of a section, from the front; the last may be cut."""
-    chosen: list[Shown] = []
-
-    for finding in section:
-        if finding.size <= room:
-            room -= finding.size
-            chosen.append(_cut(finding, finding.max_bytes))
-            continue
-
-        fitting = room - _measure_label(finding.label)
-        if fitting >= MIN_SHARE:
-            chosen.append(_cut(finding, fitting))
-        break
-
-    return chosen
-
-
-def _measure_label(label: JsonObject) -> int:
-    """Return what a record takes beyond its content, if that is cut."""
-    return json_size({**label, "truncated": True}) + _RECORD_BYTES
 
 
 def _cut(finding: Finding, max_bytes: int) -> Shown:
@@ -282,31 +270,12 @@ def _cut(finding: Finding, max_bytes: int) -> Shown:
     return Shown(finding, finding.piece.find_cut(fitting))
 
 
-def _build_record(shown: Shown) -> JsonObject:
-    record: JsonObject = {"success": True, **shown.finding.label}
-    if shown.is_cut:
-        record["truncated"] = True
-
-    record["content"] = shown.content
-    return record
-
-
-OVERVIEW_BYTES = 300 * TOKEN_BYTES
-"""The most bytes of an overview as JSON, about 300 tokens."""
-
-_MEMORY_BYTES = 300
-"""Bytes of one memory's content in an overview, so that it shows several."""
-
-_NOTE_CHARS = 2_000
-"""Characters of a note that are read; no overview shows more."""
-
-
 async def build_overview(
     memory: MemoryHelper, arguments: RecallInput, result: RecallResult, max_bytes: int
 ) -> list[JsonObject]:
     """Return the records of an overview; none if one of the questions names something.
 
-    There are none either if filters ask for some memories only. The records are like those of
+    There are none either if filters request only some memories. The records are like those of
     recalled memories, without scores.
     """
     if result.names_something or has_filters(arguments):
@@ -315,15 +284,13 @@ async def build_overview(
         return []  # found by their meaning
 
     sources = Sources(notes=arguments.notes, memories=True)
-    findings = await gather_findings(memory, sources, _NOTE_CHARS)
-    findings.memories = [finding._replace(max_bytes=_MEMORY_BYTES) for finding in findings.memories]
-    return _fit(findings, min(max_bytes, OVERVIEW_BYTES), is_full=arguments.detail == "full")
+    findings = await gather_findings(memory, sources, _OVERVIEW_NOTE_CHARS)
+    short = [finding._replace(max_bytes=_OVERVIEW_MEMORY_BYTES) for finding in findings.memories]
+    findings.memories = short
 
-
-def _fit(findings: Findings, max_bytes: int, *, is_full: bool) -> list[JsonObject]:
-    """Return records of as many findings as fit."""
-    room = max_bytes
-
+    # The sizes of findings are those of the text format, so JSON may need another attempt.
+    is_full = arguments.detail == "full"
+    max_bytes = room = min(max_bytes, OVERVIEW_BYTES)
     while True:
         records = [_build_line(shown, is_full) for shown in choose_findings(findings, room)]
         excess = json_size(records) - max_bytes

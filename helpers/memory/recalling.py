@@ -1,4 +1,4 @@
-"""What a recall asks a store, and the cursors by which it goes on."""
+"""The request of a recall to a store, and the cursors that continue its rankings."""
 
 from base64 import urlsafe_b64encode
 from collections.abc import Mapping, Sequence
@@ -20,19 +20,18 @@ from abilities.helpers.store.model import StoredMemory
 from abilities.helpers.store.protocol import MemoryStore, Recalled
 
 if TYPE_CHECKING:
-    # Its models are many, and few calls recall.
+    # It has many models, which few calls need.
     from abilities.declarations.recall import RecallInput
 
 _DIGEST_BYTES = 6
 
 
 class RecallResult(NamedTuple):
-    """What answers the questions.
+    """The answers to the questions of a call: one ranking for each.
 
-    ``memories`` holds those that were loaded by their keys, or why one could not be read;
-    ``parts`` are the parts of notes by their names, and ``language`` is that of the words.
-    ``names_something`` is whether any question has a word to look for. ``overview`` is what one is
-    given that has none.
+    ``memories`` are the loaded ones by their keys, or the errors of unreadable ones; ``parts`` are
+    the parts of notes by their names, and ``language`` is that of the words. ``names_something`` is
+    whether any question has a word to search for; if none has, ``overview`` is its answer.
     """
 
     rankings: Sequence[Ranking]
@@ -44,7 +43,7 @@ class RecallResult(NamedTuple):
 
 
 class SecondRanking(Protocol):
-    """A further ranking, which is joined with the store's own."""
+    """A further ranking, which is fused with the store's own."""
 
     async def recall(
         self,
@@ -56,7 +55,7 @@ class SecondRanking(Protocol):
         room: int,
         starts: Sequence[int],
     ) -> Recalled:
-        """Return what answers the questions, as `MemoryStore.recall` does. Raises Refused."""
+        """Return the answers to the questions, as `MemoryStore.recall` does. Raises Refused."""
         ...
 
     def close(self) -> None:
@@ -84,16 +83,19 @@ class Recalling:
     async def run(
         self, arguments: "RecallInput", today: date, starts: Sequence[int], room: int
     ) -> RecallResult:
-        """Return what answers the questions of a call.
+        """Return the answers to the questions of a call.
 
-        Memories are loaded in turns, each ranking's from its place in ``starts`` on, until their
+        The rankings take turns to load memories, each from its place in ``starts`` on, until the
         contents exceed ``room`` bytes. Raises Refused.
         """
         language = await self._store.read_language()
-        since = _find_since(arguments, today)
+        since: date | None = None
+        if arguments.within_days is not None:
+            since = today - timedelta(days=arguments.within_days)
 
+        # Notes have none of the properties that memories are filtered by.
         parts: list[NotePart] = []
-        if _includes_notes(arguments):
+        if arguments.notes and not _filters_properties(arguments):
             parts = await read_note_parts(self._reader, self._files, today, since, language)
 
         request = build_request(arguments, since, parts, language)
@@ -104,23 +106,8 @@ class Recalling:
                 self._store, self._namespace, request, arguments.queries, parts, room, starts
             )
 
-        names_something = any(request.questions)
-        return RecallResult(
-            *recalled, {part.name: part for part in parts}, language, names_something
-        )
-
-
-def _find_since(arguments: "RecallInput", today: date) -> date | None:
-    """Return the day from which on changes count; None if all do."""
-    if arguments.within_days is None:
-        return None
-
-    return today - timedelta(days=arguments.within_days)
-
-
-def _includes_notes(arguments: "RecallInput") -> bool:
-    """Return whether notes may answer: they have none of what memories are filtered by."""
-    return arguments.notes and not _filters_properties(arguments)
+        by_name = {part.name: part for part in parts}
+        return RecallResult(*recalled, by_name, language, any(request.questions))
 
 
 def has_filters(arguments: "RecallInput") -> bool:
@@ -136,7 +123,7 @@ def _filters_properties(arguments: "RecallInput") -> bool:
 def build_request(
     arguments: "RecallInput", since: date | None, parts: Sequence[NotePart], language: Language
 ) -> RecallRequest:
-    """Return what to ask a store whose index is in this language."""
+    """Return the request to a store whose index is in this language."""
     questions = [split_question(query, language) for query in arguments.queries]
     notes = [NoteTerms(part.name, part.terms) for part in parts]
 
@@ -156,7 +143,7 @@ def build_request(
 
 
 def parse_positions(arguments: "RecallInput") -> list[int]:
-    """Return where to go on in each question's ranking.
+    """Return the place in each question's ranking at which to continue.
 
     Raises Refused unless there is one cursor per question: too_few, too_many.
     """
@@ -171,12 +158,16 @@ def parse_positions(arguments: "RecallInput") -> list[int]:
 
 
 def format_cursor(position: int, ranking_hash: str) -> str:
-    """Return the cursor that goes on at a position of the ranking with this hash."""
+    """Return the cursor that continues at a position of the ranking with this hash.
+
+    >>> format_cursor(12, "q83vEjRW")
+    '12.q83vEjRW'
+    """
     return f"{position}.{ranking_hash}"
 
 
 def check_cursors(arguments: "RecallInput", rankings: Sequence[Ranking]) -> None:
-    """Raise Refused("memories_changed") if a cursor is of another ranking than today's."""
+    """Raise Refused("memories_changed") if a cursor is from an outdated ranking."""
     for cursor, ranking in zip(arguments.after or (), rankings, strict=False):
         _, mark, digest = cursor.partition(".")
         if mark and digest != hash_ranking(ranking):
@@ -187,7 +178,7 @@ def hash_ranking(ranking: Ranking) -> str:
     """Return a hash of the names and scores in a ranking (BLAKE2b, 48 bits)."""
     entries: Sequence[tuple[Any, ...]] = ranking.entries
     if isinstance(ranking.entries, Entries):
-        entries = ranking.entries.columns  # of thousands, each takes a while to make
+        entries = ranking.entries.columns  # creating thousands of entries takes a while
 
     listed: list[object] = []  # flat, because a tuple per entry takes longer
     for entry in entries:

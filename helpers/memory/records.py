@@ -27,8 +27,13 @@ from abilities.helpers.store.protocol import Backlinks, WriteResult
 from abilities.helpers.store.query import Position
 from abilities.helpers.text.pieces import WHOLE, Piece, Range, slice_text
 
-_RESERVED_BYTES = 256
-"""Kept free for the rest of an answer's next request, which is known last."""
+_REQUEST_RESERVE = 256
+"""Bytes kept free for the rest of an answer's next request."""
+
+_PAGE_RESERVE = 384
+"""Bytes kept free for a page's other fields, and for the cursor of the next request."""
+
+_NUMBER_DIGITS = 16
 
 
 def to_memory_data(
@@ -39,7 +44,7 @@ def to_memory_data(
     key: bool = True,
     version: bool = False,
 ) -> JsonObject:
-    """Return a memory's fields, without those that have no value.
+    """Return a memory's fields that have a value.
 
     ``counters`` shows when and how often it was read, ``links`` the links that were read with it,
     ``key`` its key. The version is shown with the counters, with the links, and with ``version``.
@@ -79,7 +84,7 @@ def to_memory_data(
 
     data["metadata"] = {"memory_score": row.score, **orjson.loads(row.metadata)}
 
-    # Who reads many at once does not change them: there a version is not worth its bytes.
+    # A caller who reads many at once does not change them, so their versions are not worth bytes.
     if counters or links or version:
         data["version"] = row.version
         if row.expires_at:
@@ -89,16 +94,9 @@ def to_memory_data(
 
 
 class RequestedPart(NamedTuple):
-    """The part of a content to show, and the arguments that asked for it, to go on with."""
+    """The part of a content to show, and the arguments that requested it."""
 
     requested: Range
-    request: JsonObject
-
-
-class TextSource(NamedTuple):
-    """A memory's text: the part to show, and the arguments that show it, to go on with."""
-
-    piece: Piece
     request: JsonObject
 
 
@@ -111,9 +109,9 @@ def draft_memory_record(
     detail: Detail = "full",
     request: JsonObject | None = None,
 ) -> RecordDraft:
-    """Return the draft of a record that is named by its key and shows a piece of its content.
+    """Return the draft of a memory's record, with its key and a piece of its content.
 
-    It goes on as a stored target, or as a ``request`` does.
+    It continues as a stored target, or as a ``request`` does.
     """
     key = stored.row.key
     item: JsonObject = request or {"type": "stored", "key": key}
@@ -135,10 +133,10 @@ def build_memory_answer(
 ) -> JsonObject:
     """Return `memory_get`'s answer: one record, in full detail with the links that were read.
 
-    If the content does not fit, ``next_request`` goes on. Raises Refused: invalid_range, changed.
+    If the content does not fit, ``next_request`` reads on. Raises Refused: invalid_range, changed.
     """
     content = stored.row.content
-    source = TextSource(slice_text(content, part.requested, len(content)), part.request)
+    piece = slice_text(content, part.requested, len(content))
     is_full = detail == "full"
     data = to_memory_data(stored, links=is_full, key=False, version=True)
 
@@ -147,8 +145,8 @@ def build_memory_answer(
     if is_full and backlinks is not None and backlinks.links:
         data["backlinks"] = [link.to_data(incoming=True) for link in backlinks.links]
 
-    room = bound.room - json_size(source.request) - _RESERVED_BYTES
-    draft = _draft_with_links(stored, data, bound, room, detail, source)
+    room = bound.room - json_size(part.request) - _REQUEST_RESERVE
+    draft = _draft_with_links(stored, data, piece, part.request, bound, room, detail)
     (record,) = finish_records([draft], room)
     if record.next_item is None:
         return record.payload
@@ -157,7 +155,7 @@ def build_memory_answer(
 
 
 def describe_mending(result: WriteResult) -> JsonObject:
-    """Return what a change's answer says of a memory that was damaged; nothing of a sound one."""
+    """Return the fields of a change's answer about the mending of a damaged memory."""
     if result.mended is None:
         return {}
 
@@ -165,28 +163,27 @@ def describe_mending(result: WriteResult) -> JsonObject:
 
 
 def build_write_answer(
-    result: WriteResult, frame: JsonObject, bound: Bound, detail: Detail
+    result: WriteResult, envelope: JsonObject, bound: Bound, detail: Detail
 ) -> JsonObject:
-    """Return a write's answer: ``frame`` with its ``memory``, which is cut if it does not fit.
+    """Return a write's answer: ``envelope`` with the ``memory``, which is cut if it does not fit.
 
     A concise answer names the memory and its version, and sends nothing back.
     """
     stored = result.stored
     assert stored is not None  # only a deletion leaves nothing
 
-    frame = {**frame, **describe_mending(result)}
+    envelope = {**envelope, **describe_mending(result)}
     if detail == "concise":
-        return shape_written(to_memory_data(stored, version=True), frame)
+        return shape_written(to_memory_data(stored, version=True), envelope)
 
-    room = bound.max_bytes - json_size(frame)
+    room = bound.max_bytes - json_size(envelope)
     data = to_memory_data(stored, counters=True, links=True)
     piece = slice_text(stored.row.content, WHOLE, len(stored.row.content))
     target: JsonObject = {"type": "stored", "key": stored.row.key}
-    source = TextSource(piece, target)
-    draft = _draft_with_links(stored, data, bound, room, detail, source)
+    draft = _draft_with_links(stored, data, piece, target, bound, room, detail)
     (record,) = finish_records([draft], room)
 
-    answer = {**frame, "memory": record.payload["data"]}
+    answer = {**envelope, "memory": record.payload["data"]}
     if "truncation" in record.payload:
         answer["truncation"] = record.payload["truncation"]
 
@@ -196,53 +193,41 @@ def build_write_answer(
 def _draft_with_links(
     stored: StoredMemory,
     data: JsonObject,
+    piece: Piece,
+    request: JsonObject,
     bound: Bound,
     room: int,
     detail: Detail,
-    source: TextSource,
 ) -> RecordDraft:
     """Return a draft with as many of a memory's links as leave room for some of its content.
 
     Links and backlinks end at the same place, so that one offset continues both.
     """
-    shown = data
+    shown = dict(data)
     count = max(len(data.get("links", ())), len(data.get("backlinks", ())))
 
     while True:
-        draft = draft_memory_record(
-            stored, shown, source.piece, bound, detail=detail, request=source.request
-        )
-        if draft.frame_size + draft.content_size <= room or not count:
+        draft = draft_memory_record(stored, shown, piece, bound, detail=detail, request=request)
+        if draft.size <= room or not count:
             return draft
-        if draft.measure_cost().cut + MIN_SHARE <= room:
+        if draft.measure().cut_overhead + MIN_SHARE <= room:
             return draft
 
         count -= 1
-        shown = _shorten_links(data, count)
-
-
-def _shorten_links(data: JsonObject, count: int) -> JsonObject:
-    """Return a memory's fields with up to ``count`` links in each direction."""
-    shown = dict(data)
-    for name in ("links", "backlinks"):
-        links = data.get(name, [])[:count]
-        if links:
-            shown[name] = links
-        else:
-            shown.pop(name, None)
-
-    return shown
-
-
-_PAGE_BYTES = 384
-"""Kept free for a page's other fields, and for the cursor of the next request."""
-
-_NUMBER_DIGITS = 16
-_SORTED_BY_NUMBER = ("importance", "access_count")
+        for name in ("links", "backlinks"):
+            links = data.get(name, [])[:count]
+            if links:
+                shown[name] = links
+            else:
+                shown.pop(name, None)
 
 
 class PageCursor(NamedTuple):
-    """Where a page of memories begins: how many came before it, and the last one's position."""
+    """The start of a page: the number of memories before it, and the position of the last one.
+
+    >>> PageCursor(20, Position("2025-12-24T08:00:00.000Z", "7f3a")).format()
+    '20/2025-12-24T08:00:00.000Z/7f3a'
+    """
 
     passed: int
     position: Position
@@ -253,14 +238,15 @@ class PageCursor(NamedTuple):
 
 
 def parse_page_cursor(text: str, sort_by: str) -> PageCursor:
-    """Return a cursor, given a text of the form that is declared.
+    """Return the cursor of a text, which has the declared form.
 
-    Raises Refused("invalid_format") if it is of another order.
+    Raises Refused("invalid_format") if it is from a page of another order.
     """
     passed, value, memory_id = text.split("/")
 
+    # Any other order is by a time, which is longer.
     is_number = len(value) <= _NUMBER_DIGITS
-    if is_number != (sort_by in _SORTED_BY_NUMBER):
+    if is_number != (sort_by in ("importance", "access_count")):
         rule = {"format": "as next_request has it"}
         raise Refused("invalid_format", "after", expected=rule)
 
@@ -268,10 +254,10 @@ def parse_page_cursor(text: str, sort_by: str) -> PageCursor:
 
 
 class FittedPage(NamedTuple):
-    """As much of a page as fits.
+    """The part of a page that fits.
 
-    ``memories`` are those that could be read, and ``failed`` counts the others. ``consumed`` is how
-    much of the page that is, from the front.
+    ``memories`` are the readable ones, and ``failed`` is the number of the others. ``consumed`` is
+    the length of the part.
     """
 
     memories: list[JsonObject]
@@ -287,7 +273,7 @@ def fit_page(
     ``given`` are the arguments that the next request repeats.
     """
     shown: list[JsonObject] = []
-    used = _PAGE_BYTES + json_size(given)
+    room = bound.room - _PAGE_RESERVE - json_size(given)
     failed = 0
 
     for position, memory in enumerate(page):
@@ -296,34 +282,28 @@ def fit_page(
             failed += 1
             continue
 
-        # The first one is shown at any size, or a caller would never get past it.
-        data = _cut_content(to_memory_data(memory, counters=True))
+        # The first one is shown at any size; otherwise no caller could get past it.
+        data = to_memory_data(memory, counters=True)
+        content = memory.row.content
+        piece = slice_text(content, WHOLE, MAX_CONTENT_CHARS)
+        if piece.rest:
+            chars = len(piece.text)
+            target = {"type": "stored", "key": memory.row.key, "resume": piece.resume(chars)}
+            data["content"] = piece.text
+            data["truncation"] = {
+                "reason": "max_chars",
+                "returned_chars": chars,
+                "total_chars": len(content),
+                "next": target,
+            }
         if detail == "concise":
             data = shape_found(data)
 
-        used += json_size({**data, "content": ""}) + 1
-        used += bound.measure_content(data["content"])
-        if shown and used > bound.room:
+        room -= json_size({**data, "content": ""}) + 1
+        room -= bound.measure_content(data["content"])
+        if shown and room < 0:
             return FittedPage(shown, failed, position)
 
         shown.append(data)
 
     return FittedPage(shown, failed, len(page))
-
-
-def _cut_content(data: JsonObject) -> JsonObject:
-    """Return a memory's fields with the beginning of a long content, and how to read on."""
-    content: str = data["content"]
-    piece = slice_text(content, WHOLE, MAX_CONTENT_CHARS)
-    if not piece.rest:
-        return data
-
-    shown = len(piece.text)
-    following = {"type": "stored", "key": data["key"], "resume": piece.resume(shown)}
-    truncation = {
-        "reason": "max_chars",
-        "returned_chars": shown,
-        "total_chars": len(content),
-        "next": following,
-    }
-    return {**data, "content": piece.text, "truncation": truncation}

@@ -1,13 +1,11 @@
-"""Targets: which note or memory a caller asks for.
-
-How calls name memories: by key or by id.
-"""
+"""How calls name notes and memories: by target, key or id."""
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Generator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import date, timedelta
-from typing import Literal, ParamSpec, TypeVar, get_args
+from typing import Literal, get_args
 
 from abilities.declarations.memory import KEY_RULE, is_key
 from abilities.declarations.memory_read_bulk import TARGET_SCHEMA
@@ -16,19 +14,6 @@ from abilities.declarations.suggestions import suggest_argument, suggest_value
 from abilities.declarations.values import JsonObject, as_object, unwrap_json
 from abilities.helpers.store.history import MemoryName
 from abilities.helpers.text.pieces import WHOLE, Range, parse_range
-
-
-def require_name(arguments: JsonObject) -> MemoryName:
-    """Return how arguments name a memory: by ``key``, ``id`` or both.
-
-    Raises Refused: missing_argument.
-    """
-    name = MemoryName(id=arguments.get("id"), key=arguments.get("key"))
-    if name.id is None and name.key is None:
-        raise Refused("missing_argument", "key", expected={"one_of": ["key", "id"]})
-
-    return name
-
 
 TargetType = Literal["long_term", "short_term", "stored"]
 
@@ -41,9 +26,6 @@ _OWN_FIELDS: dict[TargetType, tuple[str, ...]] = {
 }
 """The fields of each type besides ``resume``, which every type has."""
 
-Parameters = ParamSpec("Parameters")
-Value = TypeVar("Value")
-
 _DAY = re.compile(r"\d{4}-\d{2}-\d{2}", re.ASCII)
 
 _DIRECTIVE = re.compile(r"%.", re.DOTALL)
@@ -51,15 +33,19 @@ _DIRECTIVE = re.compile(r"%.", re.DOTALL)
 
 @dataclass(frozen=True, slots=True)
 class MemoryFiles:
-    """Where in the agent directory its notes are; ``short_term`` is a strftime pattern."""
+    """The names of notes in the agent directory; ``short_term`` is a strftime pattern."""
 
     long_term: str = "MEMORY.md"
     short_term: str = "memory/%Y-%m-%d.md"
 
     def name_day(self, day: date) -> str:
-        """Return the name of a day's notes; a year has four digits, also before the year 1000."""
+        """Return the name of a day's notes; a year always has four digits.
 
-        # The C library decides whether strftime pads a year, and glibc does not.
+        >>> MemoryFiles().name_day(date(2025, 12, 24))
+        'memory/2025-12-24.md'
+        """
+
+        # strftime of glibc does not pad a year before 1000.
         def pad_year(match: re.Match[str]) -> str:
             if match[0] == "%Y":
                 return f"{day.year:04}"
@@ -77,14 +63,14 @@ MEMORY_LAYOUTS = {
     "openclaw": MemoryFiles("MEMORY.md", "memory/%Y-%m-%d.md"),
     "clawpress": MemoryFiles("memory.md", "memory-%d%m%Y.md"),
 }
-"""How an agent's notes are named, by the name of the layout."""
+"""The names of an agent's notes, by the name of the layout."""
 
 
 @dataclass(frozen=True, slots=True)
 class Target:
     """A requested note or memory.
 
-    A note has a ``filename``, and a ``day`` if it is a day's; a stored memory has a ``key``
+    A note has a ``filename``, and a short-term one also a ``day``; a stored memory has a ``key``
     instead. ``range`` is the part to read, and ``resume`` the same as it was sent.
     """
 
@@ -96,7 +82,7 @@ class Target:
     resume: str | None = None
 
     def to_target(self, resume: str | None = None) -> JsonObject:
-        """Return the target to send for the same memory, from a resume point if one is given."""
+        """Return the target that requests the same memory, from a resume point if one is given."""
         target: JsonObject = {"type": self.type}
 
         if self.day is not None:
@@ -110,9 +96,9 @@ class Target:
 
 
 def parse_target(target: object, files: MemoryFiles, today: date) -> Target:
-    """Return the target that a caller sent, as an object or as a string that holds it as JSON.
+    """Return the target that a caller sent, as an object or as its JSON in a string.
 
-    Fields that are None are taken as absent. Raises Refused, with all fields at fault:
+    Fields that are None count as absent. Raises Refused, with all fields at fault:
     invalid_target, unknown_argument (a field that does not belong to the type), date_not_allowed,
     invalid_date, missing_argument, invalid_key, invalid_range.
     """
@@ -128,81 +114,68 @@ def parse_target(target: object, files: MemoryFiles, today: date) -> Target:
         meant = suggest_value(kind, rule["one_of"])
         raise Refused("invalid_target", "type", expected=rule, did_you_mean=meant)
 
-    checks = _Checks()
+    mistakes: list[Mistake] = []
     day: date | None = None
     key: str | None = None
-
-    if kind == "short_term":
-        day = checks.run(_parse_day, fields.get("date", "today"), today)
-    elif kind == "stored":
-        key = checks.run(_check_key, fields.get("key"))
-    elif "date" in fields:
-        checks.mistakes.append(Mistake(field="date", reason="date_not_allowed"))
-
-    place = checks.run(_parse_resume, fields) or (WHOLE, None)
-    mistakes = _join_mistakes(checks.mistakes, _list_unknown(kind, fields))
-    if mistakes:
-        raise Refused.from_mistakes(mistakes)
-
-    part, resume = place
-    return Target(kind, part, _name_file(files, kind, day), day, key, resume)
-
-
-def _name_file(files: MemoryFiles, kind: TargetType, day: date | None) -> str:
-    """Return the name of the notes' file; empty for a stored memory, which has none."""
+    filename = ""
     if kind == "long_term":
-        return files.long_term
-    if day is not None:
-        return files.name_day(day)
+        filename = files.long_term
+        if "date" in fields:
+            mistakes.append(Mistake(field="date", reason="date_not_allowed"))
+    elif kind == "short_term":
+        with _collect(mistakes):
+            day = _parse_day(fields.get("date", "today"), today)
+            filename = files.name_day(day)
+    elif "key" not in fields:
+        key_rule: JsonObject = {"type": "string", **KEY_RULE}
+        mistakes.append(Mistake(field="key", reason="missing_argument", expected=key_rule))
+    elif not isinstance(fields["key"], str) or not is_key(fields["key"]):
+        mistakes.append(Mistake(field="key", reason="invalid_key", expected=KEY_RULE))
+    else:
+        key = fields["key"]
 
-    return ""
+    resume = fields.get("resume")
+    part = WHOLE
+    if resume is not None:
+        with _collect(mistakes):
+            part = parse_resume(resume)
+
+    # A required field with a misspelled name is not missing.
+    unknown = _list_unknown(kind, fields)
+    found = {mistake.did_you_mean for mistake in unknown}
+    mistakes = [
+        mistake
+        for mistake in (*mistakes, *unknown)
+        if mistake.reason != "missing_argument" or mistake.field not in found
+    ]
+    if mistakes:
+        raise Refused.from_mistakes(mistakes[:MAX_MISTAKES])
+
+    return Target(kind, part, filename, day, key, resume)
 
 
-class _Checks:
-    """Checks the fields of one target, and collects all that is wrong with them."""
-
-    def __init__(self) -> None:
-        self.mistakes: list[Mistake] = []
-
-    def run(
-        self,
-        check: Callable[Parameters, Value],
-        *args: Parameters.args,
-        **kwargs: Parameters.kwargs,
-    ) -> Value | None:
-        """Return what a check returns; None if it refuses."""
-        try:
-            return check(*args, **kwargs)
-        except Refused as error:
-            mistake = Mistake(
-                field=error.field,
-                reason=error.reason,
-                expected=error.expected,
-                did_you_mean=error.did_you_mean,
-            )
-            self.mistakes.append(mistake)
-            return None
-
-
-def _join_mistakes(wrong: Sequence[Mistake], unknown: Sequence[Mistake]) -> list[Mistake]:
-    """Return the mistakes of a target: a field that is there under a wrong name is not missing."""
-    meant = {mistake.did_you_mean for mistake in unknown}
-    mistakes: list[Mistake] = []
-
-    for mistake in (*wrong, *unknown):
-        if mistake.reason != "missing_argument" or mistake.field not in meant:
-            mistakes.append(mistake)
-
-    return mistakes[:MAX_MISTAKES]
+@contextmanager
+def _collect(mistakes: list[Mistake]) -> Generator[None]:
+    """Catch the refusal of a field, and add it to the mistakes."""
+    try:
+        yield
+    except Refused as error:
+        mistake = Mistake(
+            field=error.field,
+            reason=error.reason,
+            expected=error.expected,
+            did_you_mean=error.did_you_mean,
+        )
+        mistakes.append(mistake)
 
 
 def _list_unknown(kind: TargetType, fields: JsonObject) -> list[Mistake]:
-    """Return the mistakes of fields that a type does not have."""
+    """Return the mistakes of fields that do not belong to a type."""
     allowed = {name: _FIELDS[name] for name in ("type", *_OWN_FIELDS[kind], "resume")}
     mistakes: list[Mistake] = []
 
     for name in fields:
-        # A date of long_term has a reason of its own.
+        # The date of a long-term note has another reason.
         if name in allowed or (kind == "long_term" and name == "date"):
             continue
 
@@ -215,45 +188,6 @@ def _list_unknown(kind: TargetType, fields: JsonObject) -> list[Mistake]:
     return mistakes
 
 
-def _check_key(key: object) -> str:
-    if key is None:
-        raise Refused("missing_argument", "key", expected={"type": "string", **KEY_RULE})
-
-    if not isinstance(key, str) or not is_key(key):
-        raise Refused("invalid_key", "key", expected=KEY_RULE)
-
-    return key
-
-
-def _parse_resume(fields: JsonObject) -> tuple[Range, str | None]:
-    """Return the range that the field ``resume`` names, and the field itself."""
-    resume: object = fields.get("resume")
-    if resume is None:
-        return WHOLE, None
-
-    if not isinstance(resume, str):
-        raise _invalid_resume()
-
-    return parse_resume(resume), resume
-
-
-def parse_resume(resume: str) -> Range:
-    """Return the range that a resume point names. Raises Refused: invalid_range."""
-    # A path may name lines as well, a target may not.
-    if not resume.startswith("byte="):
-        raise _invalid_resume()
-
-    try:
-        return parse_range(resume)
-    except Refused:
-        raise _invalid_resume() from None
-
-
-def _invalid_resume() -> Refused:
-    rule: JsonObject = {"format": "byte=START[-END][@VERSION]"}
-    return Refused("invalid_range", "resume", expected=rule)
-
-
 def _parse_day(day: object, today: date) -> date:
     if day == "today":
         return today
@@ -261,15 +195,42 @@ def _parse_day(day: object, today: date) -> date:
     if day == "yesterday":
         return today - timedelta(days=1)
 
-    # `fromisoformat` alone would take other forms too, such as 20240229.
+    # `fromisoformat` also accepts other forms, such as 20240229.
+    refusal = Refused("invalid_date", "date", expected={"format": "YYYY-MM-DD"})
     if not isinstance(day, str) or not _DAY.fullmatch(day):
-        raise _invalid_date()
+        raise refusal
 
     try:
         return date.fromisoformat(day)
     except ValueError:
-        raise _invalid_date() from None
+        raise refusal from None
 
 
-def _invalid_date() -> Refused:
-    return Refused("invalid_date", "date", expected={"format": "YYYY-MM-DD"})
+def parse_resume(resume: object) -> Range:
+    """Return the range that a resume point names. Raises Refused: invalid_range.
+
+    >>> parse_resume("byte=120-480").start
+    120
+    """
+    # A path may also name lines, but a target may not.
+    rule: JsonObject = {"format": "byte=START[-END][@VERSION]"}
+    refusal = Refused("invalid_range", "resume", expected=rule)
+    if not isinstance(resume, str) or not resume.startswith("byte="):
+        raise refusal
+
+    try:
+        return parse_range(resume)
+    except Refused:
+        raise refusal from None
+
+
+def require_name(arguments: JsonObject) -> MemoryName:
+    """Return the name of a memory in arguments: its ``key``, its ``id`` or both.
+
+    Raises Refused: missing_argument.
+    """
+    name = MemoryName(id=arguments.get("id"), key=arguments.get("key"))
+    if name.id is None and name.key is None:
+        raise Refused("missing_argument", "key", expected={"one_of": ["key", "id"]})
+
+    return name

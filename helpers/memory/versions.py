@@ -1,4 +1,4 @@
-"""The past of memories: their histories and versions, and what changed since some version."""
+"""The past of memories: their histories, their versions, and the changes of a namespace."""
 
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -10,7 +10,6 @@ from abilities.helpers.memory.records import to_memory_data
 from abilities.helpers.reply.budget import Bound
 from abilities.helpers.store.history import (
     ChangePage,
-    Entry,
     MemoryChange,
     MemoryHistory,
     MemoryName,
@@ -21,19 +20,22 @@ from abilities.helpers.store.protocol import HistoryStore, MemoryStore
 from abilities.helpers.store.query import MemoryLine
 
 _CHANGES_AT_ONCE = 500
-"""Changes that a filtered page of a timeline looks at in one read of the store."""
+"""Changes that a filtered page of a timeline reads from the store at once."""
 
-_MAX_LOOKED_AT = 10 * _CHANGES_AT_ONCE
-"""Changes that it looks at altogether; then it ends, however few were found."""
+_MAX_CHANGES = 10 * _CHANGES_AT_ONCE
+"""Changes that such a page reads in all; then it ends, however few were found."""
+
+_NUMBERS_RESERVE = 64
+"""Bytes kept free for the digits of numbers that are known last."""
 
 SHOWN_LINKS = 20
-"""Links on a page of a memory's links, or of those that lead to it."""
+"""Links on a page of a memory's links or of its backlinks."""
 
 
 def show_links(stored: StoredMemory, offset: int, direction: Direction) -> StoredMemory:
     """Return a memory of the past with a page of its links, the heaviest first.
 
-    Links that led to it are not known any more.
+    Its former backlinks are not known.
     """
     links = sorted(stored.links, key=lambda link: (-link.weight, link.target, link.type))
     shown = links[offset : offset + SHOWN_LINKS]
@@ -44,7 +46,7 @@ def show_links(stored: StoredMemory, offset: int, direction: Direction) -> Store
 
 
 class TimelineFilter(NamedTuple):
-    """Which changes to list: those by a caller, those of an action, or all."""
+    """The changes to list: those by a caller, those of an action, or all."""
 
     caller: str | None = None
     action: str | None = None
@@ -56,24 +58,23 @@ class TimelineFilter(NamedTuple):
 
 
 class TimelinePage(NamedTuple):
-    """Changes, newest first; ``before`` is the version to go on before, None at the end."""
+    """Changes, newest first; the next page ends before version ``before``, None at the end."""
 
     changes: tuple[MemoryChange, ...]
     before: int | None
 
 
 class VersionPair(NamedTuple):
-    """A memory in a version and in the one that this replaced; None where there was none."""
+    """A memory in a version and in the one that this replaced; None if there was none."""
 
     memory: StoredMemory | None
     before: StoredMemory | None
 
 
 class Versions:
-    """What a namespace knows of its past.
+    """The histories and versions of the memories of a namespace.
 
-    Of a store that keeps no history nothing is known: its methods raise
-    Refused("version_not_found").
+    If the store keeps no history, the methods that need one raise Refused("version_not_found").
     """
 
     def __init__(self, namespace: str, store: MemoryStore) -> None:
@@ -103,13 +104,13 @@ class Versions:
     async def list_memories(
         self, prefix: str, after: str, limit: int, *, archived: bool
     ) -> list[MemoryLine | DamagedMemory]:
-        """Return memories by their keys, as `MemoryStore.list_memories`. Raises Refused."""
+        """Return memories in the order of their keys, as the store does. Raises Refused."""
         return await self._store.list_memories(
             self._namespace, prefix, after, limit, archived=archived
         )
 
     async def read_changes(self, since: int, limit: int) -> ChangePage:
-        """Return what changed after a version. Raises Refused."""
+        """Return the changes after a version. Raises Refused."""
         return await self._past.read_changes(self._namespace, since, limit)
 
     async def read_timeline(
@@ -120,12 +121,13 @@ class Versions:
         A filter that few changes pass may end a page early, even without any.
         """
         found: list[MemoryChange] = []
-        looked_at = 0
+        count = 0
         at_once = _CHANGES_AT_ONCE
         if chosen == TimelineFilter():
-            at_once = limit + 1  # one more tells whether more follow
+            at_once = limit + 1  # one more shows whether more follow
 
-        while looked_at < _MAX_LOOKED_AT:
+        # A filter may reject almost all changes, so their number is limited too.
+        while count < _MAX_CHANGES:
             changes = await self._past.read_latest_changes(self._namespace, before, at_once)
             for change in changes:
                 if len(found) == limit:
@@ -136,14 +138,14 @@ class Versions:
 
             if len(changes) < at_once:
                 return TimelinePage(tuple(found), None)
-            looked_at += len(changes)
+            count += len(changes)
 
         return TimelinePage(tuple(found), before)
 
     async def read_pair(self, memory_id: str, version: int) -> VersionPair:
-        """Return a memory in a version, and what it was before that, with all links.
+        """Return a memory in a version and in the one before it, with all links.
 
-        Raises Refused: id_not_found, version_not_found, and what the store refuses.
+        Raises Refused: id_not_found, version_not_found, and the refusals of the store.
         """
         name = MemoryName(id=memory_id)
         page = await self.read(name, version + 1, 1)
@@ -156,19 +158,19 @@ class Versions:
         if entry.action != "deleted":
             memory = await self._past.read_version(self._namespace, name, version)
         if entry.action == "mended":
-            before = memory  # nobody knows what was there before the damage
+            before = memory  # the content before the damage is unknown
         elif entry.previous:
             before = await self._past.read_version(self._namespace, name, entry.previous)
 
         return VersionPair(memory, before)
 
     async def exists(self, memory_id: str) -> bool:
-        """Return whether a memory is there, not only its history. Raises Refused: id_not_found."""
+        """Return whether a memory still exists. Raises Refused: id_not_found."""
         page = await self.read(MemoryName(id=memory_id), None, 1)
         return page.row is not None
 
     async def find_key(self, memory_id: str) -> str:
-        """Return the key that a memory has now. Raises Refused: id_not_found."""
+        """Return the current key of a memory. Raises Refused: id_not_found."""
         page = await self.read(MemoryName(id=memory_id), None, 1)
         if page.row is None:
             raise Refused("id_not_found")
@@ -176,12 +178,8 @@ class Versions:
         return page.row.key
 
 
-_RESERVED_BYTES = 64
-"""Kept free for the digits of numbers that are known last."""
-
-
 def build_history_answer(page: MemoryHistory, given: JsonObject, bound: Bound) -> JsonObject:
-    """Return `memory_history`'s answer, for the arguments that were given."""
+    """Return `memory_history`'s answer; its next request repeats the ``given`` arguments."""
     newest = page.entries[0] if page.entries else None
     answer: JsonObject = {}
 
@@ -194,7 +192,20 @@ def build_history_answer(page: MemoryHistory, given: JsonObject, bound: Bound) -
     if page.earliest:
         answer["earliest"] = page.earliest
 
-    entries = [_describe_entry(entry) for entry in page.entries]
+    entries: list[JsonObject] = []
+    for entry in page.entries:
+        data: JsonObject = {
+            "version": entry.version,
+            "at": entry.made_at,
+            "by": entry.caller,
+            "action": entry.action,
+        }
+        changed = list_changed(entry)
+        if changed and entry.action != "deleted":
+            data["changed"] = changed
+        data["size"] = len(entry.before.encode())
+        entries.append(data)
+
     before = page.entries[-1].version if page.entries else 0
     widest: JsonObject = {**given, "before": before}
     count = _count_fitting(entries, answer, widest, bound)
@@ -206,23 +217,8 @@ def build_history_answer(page: MemoryHistory, given: JsonObject, bound: Bound) -
     return answer
 
 
-def _describe_entry(entry: Entry) -> JsonObject:
-    data: JsonObject = {
-        "version": entry.version,
-        "at": entry.made_at,
-        "by": entry.caller,
-        "action": entry.action,
-    }
-    changed = list_changed(entry)
-    if changed and entry.action != "deleted":
-        data["changed"] = changed
-
-    data["size"] = len(entry.before.encode())
-    return data
-
-
 def build_changes_answer(page: ChangePage, given: JsonObject, bound: Bound) -> JsonObject:
-    """Return `memory_changes`'s answer, for the arguments that were given."""
+    """Return `memory_changes`'s answer; its next request repeats the ``given`` arguments."""
     changes = [describe_change(change) for change in page.changes]
     answer: JsonObject = {"changes": [], "next": page.next}
     if not page.is_complete:
@@ -239,7 +235,7 @@ def build_changes_answer(page: ChangePage, given: JsonObject, bound: Bound) -> J
 
 
 def describe_change(change: MemoryChange) -> JsonObject:
-    """Return a change as answers show it."""
+    """Return the fields of a change."""
     data: JsonObject = {"version": change.version, "id": change.id}
     if change.key:
         data["key"] = change.key
@@ -249,7 +245,7 @@ def describe_change(change: MemoryChange) -> JsonObject:
 
 
 def describe_pair(pair: VersionPair) -> JsonObject:
-    """Return a memory in a version and before it, each with all its links, if there was one."""
+    """Return the fields of a memory in a version and before it, each with all its links."""
     data: JsonObject = {}
     if pair.memory is not None:
         data["memory"] = to_memory_data(pair.memory, links=True)
@@ -262,7 +258,7 @@ def describe_pair(pair: VersionPair) -> JsonObject:
 def build_list_answer(
     lines: Sequence[MemoryLine | DamagedMemory], limit: int, given: JsonObject, bound: Bound
 ) -> JsonObject:
-    """Return `memory_list`'s answer: up to ``limit`` memories, and how to go on after them."""
+    """Return `memory_list`'s answer: up to ``limit`` memories, and the request for more."""
     memories = [describe_line(line) for line in lines[:limit]]
     widest: JsonObject = {
         **given,
@@ -278,7 +274,7 @@ def build_list_answer(
 
 
 def describe_line(line: MemoryLine | DamagedMemory) -> JsonObject:
-    """Return a memory of a list as answers show it."""
+    """Return the fields of a memory in a list."""
     if isinstance(line, DamagedMemory):
         return {"key": line.key, "reason": line.reason}
 
@@ -297,10 +293,10 @@ def describe_line(line: MemoryLine | DamagedMemory) -> JsonObject:
 
 
 def _count_fitting(
-    entries: Sequence[JsonObject], frame: JsonObject, request: JsonObject, bound: Bound
+    entries: Sequence[JsonObject], envelope: JsonObject, request: JsonObject, bound: Bound
 ) -> int:
-    """Return how many entries fit, from the front; at least one, so that requests get ahead."""
-    room = bound.room - json_size({**frame, "next_request": request}) - _RESERVED_BYTES
+    """Return how many entries fit, from the front; at least one, so that requests make progress."""
+    room = bound.room - json_size({**envelope, "next_request": request}) - _NUMBERS_RESERVE
 
     for count, entry in enumerate(entries):
         room -= json_size(entry) + 1

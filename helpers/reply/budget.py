@@ -1,10 +1,19 @@
-"""Share the bytes of one reply among its items, counted as they are serialized: whole items first.
+"""Divide the bytes of one reply among its items, as they are serialized: whole items first.
 
 The fair level decides which items are small: the highest one to which all of them could be cut
 (the max-min fair allocation of Bertsekas and Gallager, "Data Networks", 6.5.2; the weighted one if
-items have weights). Those below it stay whole. The larger ones follow whole, the heavier first and
-then in the order asked, as long as there is room; the next one is cut where the room ends, and
-those behind it are left out. So one item of a reply is cut at most.
+items have weights). The small items stay whole. The larger ones follow whole, the heavier first and
+then in the order of the request, as long as there is room. The next one is cut at the end of the
+room, and the rest are left out. So at most one item of a reply is cut.
+
+These terms mean the same in all code that builds replies:
+
+- bound: the most bytes that a reply may take, and the format in which they are counted
+- room: the bytes that are still free
+- size: the bytes that something takes as it is sent
+- overhead: the bytes of the fixed parts around a content or around records
+- share: the bytes of content that one item gets of the room
+- reserve: the bytes kept free for fields that are known last
 """
 
 import math
@@ -18,91 +27,145 @@ from abilities.declarations.limits import MAX_WEIGHT
 from abilities.declarations.values import text_size
 
 MIN_SHARE = 64
-"""Bytes of content that a cut item gets at least; with less room the item is left out."""
+"""The least share of an item that is cut; with less room the item is left out."""
+
+Counting = Literal["json", "text", "both"]
+"""How a reply is sent: as JSON, in the text format, or in both at once.
+
+There is none for TOON: such a reply is built as JSON, and again with less room if needed.
+"""
 
 _COMMON_MULTIPLE = math.lcm(*range(1, MAX_WEIGHT + 1))
 
+_TEXT_OVERHEAD = 8
+"""The first line end and the first number of a reply in the text format.
+
+A boundary and two line ends take no more than the name of the content in JSON.
+"""
+
+
+class Bound(NamedTuple):
+    """The most bytes of one reply, and the format in which they are counted.
+
+    In both formats at once, each part counts as in the format in which it is larger.
+    """
+
+    max_bytes: int
+    counting: Counting = "json"
+
+    @property
+    def room(self) -> int:
+        """The bytes for the JSON of a reply with empty contents, and for its contents."""
+        if self.counting == "json":
+            return self.max_bytes
+
+        return self.max_bytes - _TEXT_OVERHEAD
+
+    def measure_content(self, content: str) -> int:
+        """Return the size of a content."""
+        if self.counting == "text":
+            return text_size(content)
+
+        return measure_escaped(content)
+
+    def count_fitting_chars(self, content: str, room: int) -> int:
+        """Return how many characters of a content fit into ``room`` bytes."""
+        if self.counting != "text":
+            return count_fitting_chars(content, room)
+
+        fitting = content.encode()[: max(room, 0)]
+        return len(fitting.decode(errors="ignore"))  # the last character may be cut in two
+
 
 @dataclass(frozen=True, slots=True)
-class Cost:
-    """What one item takes of a reply, in bytes."""
+class ItemSize:
+    """The size of one item in a reply, in bytes: whole, cut, or left out."""
 
-    whole: int
+    overhead: int
     """Everything but the content, if the content is complete."""
-    cut: int
-    """Everything but the content, if the content is cut; this includes how to continue."""
+    cut_overhead: int
+    """Everything but the content, if it is cut; this includes the place to continue."""
     left_out: int
-    """The whole record that says there was no room."""
+    """The whole record of an item without room."""
     content: int
     """The content, after JSON escaping."""
 
 
-class Allotment:
-    """The room of a reply beyond what its items take if all of them are left out.
+class Allocator:
+    """Allocates the room of a reply that already counts every item as left out.
 
-    ``has_content`` is whether the reply brings its caller further already; when the room
-    ``is_used_up``, no more are granted.
+    ``has_content`` is whether the reply has any content yet. Once the room ``is_used_up``, no
+    further item gets a share.
     """
 
-    def __init__(self, spare: int) -> None:
-        self.spare = spare
+    def __init__(self, room: int) -> None:
+        self.room = room
         self.has_content: bool = False
         self.is_used_up: bool = False
 
-    def grant_whole(self, size: int, left_out: int) -> bool:
-        """Return whether the next item is granted whole; it takes ``left_out`` if it is left out.
+    def allocate_whole(self, size: int, left_out: int) -> bool:
+        """Allocate the size of a whole item, which takes ``left_out`` if it is left out.
 
-        If not, nothing has changed.
+        Return whether there was room; if not, nothing has changed.
         """
-        room = self.spare + left_out
+        room = self.room + left_out
         if self.is_used_up or size > room:
             return False
 
         self.has_content = True
-        self.spare = room - size
+        self.room = room - size
         return True
 
-    def grant(self, cost: Cost, least: int = MIN_SHARE) -> int | None:
-        """Return the content bytes granted to the next item; None leaves it out.
+    def allocate(self, size: ItemSize, min_share: int = MIN_SHARE) -> int | None:
+        """Return the share of the next item; None leaves it out.
 
-        A grant of at least ``content`` is the whole item. Nothing is granted after an item that was
-        cut or left out. The first item is cut rather than left out, to ``least`` bytes or more, so
-        that every reply brings its caller further.
+        A share of ``size.content`` or more is the whole item. After an item that was cut or left
+        out, no other gets a share. The first item is cut rather than left out, to ``min_share``
+        bytes or more, so that every reply makes progress.
         """
-        if self.grant_whole(cost.whole + cost.content, cost.left_out):
-            return cost.content
+        if self.allocate_whole(size.overhead + size.content, size.left_out):
+            return size.content
 
         if self.is_used_up:
             return None
 
+        # The room counts the item as left out, so the bytes of that record are free again.
         self.is_used_up = True
-        granted = self.spare + cost.left_out - cost.cut
+        share = self.room + size.left_out - size.cut_overhead
         if not self.has_content:
-            return max(granted, least)
+            return max(share, min_share)
 
-        return granted if granted >= MIN_SHARE else None
+        return share if share >= MIN_SHARE else None
 
 
-def share(costs: Sequence[Cost], room: int) -> list[int | None]:
-    """Return the content bytes granted to each item; all costs together stay within ``room``.
+def share_room(sizes: Sequence[ItemSize], room: int) -> list[int | None]:
+    """Return the share of each item; together the items stay within ``room``.
 
-    A grant of at least ``content`` is the whole item. None leaves the item out; that never happens
-    to all of them.
+    A share of ``content`` bytes or more is the whole item. None leaves the item out; that never
+    happens to all of them.
+
+    >>> small = ItemSize(overhead=250, cut_overhead=420, left_out=200, content=1_000)
+    >>> large = ItemSize(overhead=250, cut_overhead=420, left_out=200, content=9_000)
+    >>> share_room([large, small, large], 8_000)
+    [6130, 1000, None]
     """
-    allotment = Allotment(room - sum(cost.left_out for cost in costs))
-    grants: list[int | None] = [None] * len(costs)
+    allocator = Allocator(room - sum(size.left_out for size in sizes))
+    shares: list[int | None] = [None] * len(sizes)
 
-    for index in rank([cost.content for cost in costs], allotment.spare):
-        grants[index] = allotment.grant(costs[index])
+    for index in rank([size.content for size in sizes], allocator.room):
+        shares[index] = allocator.allocate(sizes[index])
 
-    return grants
+    return shares
 
 
 def rank(sizes: Sequence[int], room: int, weights: Sequence[int] | None = None) -> list[int]:
-    """Return the items' indices in the order in which they are granted their room.
+    """Return the items' indices in the order in which they get room.
 
-    Small ones come first, those at the front that need the least for their weight; then the others,
-    the heaviest at the front. All else being equal, they stand as they were asked for.
+    Small ones come first, by their size per unit of weight; then the others, the heaviest first.
+    Ties keep the order of the request.
+
+    >>> rank([900, 30, 800, 10], room=700)
+    [3, 1, 0, 2]
     """
     if weights is None:
         weights = [1] * len(sizes)
@@ -125,8 +188,11 @@ def rank(sizes: Sequence[int], room: int, weights: Sequence[int] | None = None) 
 def find_level(sizes: Sequence[int], room: int, weights: Sequence[int] | None = None) -> int:
     """Return the highest level at which items of these sizes fit if they are cut there.
 
-    At a level an item has that many bytes for each unit of its weight. What an item does not need
+    At a level, an item has that many bytes for each unit of its weight. An item that needs less
     raises the level for the others. If all items fit, the level is that of the tallest.
+
+    >>> find_level([100, 900, 500], room=900)
+    400
     """
     if weights is None:
         weights = [1] * len(sizes)
@@ -153,7 +219,11 @@ def _measure_height(size: int, weight: int) -> int:
 
 
 def measure_escaped(text: str) -> int:
-    """Return the bytes that a text takes inside a JSON string."""
+    """Return the size of a text inside a JSON string.
+
+    >>> measure_escaped('"')
+    2
+    """
     return len(orjson.dumps(text)) - 2
 
 
@@ -168,49 +238,3 @@ def count_fitting_chars(text: str, room: int) -> int:
             return len(orjson.loads(b'"' + escaped[:end] + b'"'))
         except orjson.JSONDecodeError:
             end -= 1  # an escape or a character was cut in two; the longest has six bytes
-
-
-Counting = Literal["json", "text", "both"]
-"""How a reply is sent: as JSON, in the text format, or in both at once.
-
-TOON has no counting of its own: such a reply is made as JSON, and again with less room if needed.
-"""
-
-_TEXT_REPLY_BYTES = 8
-"""What the text format adds to a reply: the first line's end and its first number.
-
-A boundary and two line ends take no more than the name of the content in JSON.
-"""
-
-
-class Bound(NamedTuple):
-    """The most bytes of one reply, and how they are counted.
-
-    In both formats at once, each part counts as in the format in which it is larger.
-    """
-
-    max_bytes: int
-    counting: Counting = "json"
-
-    @property
-    def room(self) -> int:
-        """The bytes for the JSON of a reply with empty contents, and for its contents."""
-        if self.counting == "json":
-            return self.max_bytes
-
-        return self.max_bytes - _TEXT_REPLY_BYTES
-
-    def measure_content(self, content: str) -> int:
-        """Return the bytes that a content takes."""
-        if self.counting == "text":
-            return text_size(content)
-
-        return measure_escaped(content)
-
-    def count_fitting_chars(self, content: str, room: int) -> int:
-        """Return how many characters of a content fit into ``room`` bytes."""
-        if self.counting != "text":
-            return count_fitting_chars(content, room)
-
-        fitting = content.encode()[: max(room, 0)]
-        return len(fitting.decode(errors="ignore"))  # of the last character a part may be left

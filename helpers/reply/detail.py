@@ -1,7 +1,7 @@
-"""Concise answers: of each record, what a model needs to go on, in one flat object.
+"""Concise answers: each record as one flat object with only the fields that a model needs.
 
-Concise answers are projections of full ones: they take values out of them and compute none. This
-module decides which. All functions leave out what has no value.
+A concise answer is a projection of the full one: it takes values from it and computes none. This
+module lists the fields. All functions leave out fields without a value.
 """
 
 from typing import NamedTuple
@@ -11,16 +11,13 @@ from abilities.declarations.values import JsonObject, as_object, json_bytes
 
 _DAY_CHARS = len("YYYY-MM-DD")
 
-_RULE_FIELDS = ("field", "expected")
-"""Fields of a fault whose message says how to correct what was sent."""
-
 
 class RecordShape(NamedTuple):
-    """The fields of a concise record, in their order, if it succeeded and if it failed.
+    """The fields of a concise record in their order: one list for success, one for failure.
 
     Besides the fields of a full record and of its data, there are ``score`` (combinedScore),
-    ``link`` and ``direction`` (of its link, if they are not the usual ones), ``next`` (where its
-    truncation continues), and ``reason`` and ``message`` of its error.
+    ``link`` and ``direction`` (of its link, if they are not the usual ones), ``next`` (of its
+    truncation), and ``reason`` and ``message`` of its error.
     """
 
     found: tuple[str, ...]
@@ -54,7 +51,7 @@ MEMORY = RecordShape(
     ),
     ("key", "reason", "score", "depth", "parent", "link", "direction"),
 )
-"""A stored memory, alone or in a walk."""
+"""A stored memory, read alone or in a walk."""
 
 ITEM = RecordShape(
     (
@@ -71,16 +68,16 @@ FOUND_FILE = RecordShape(
     ("path", "content", "source", "lines", "version", "next"),
     ("path", "reason", "message", "did_you_mean"),
 )
-"""A file that a glob found."""
+"""A file that matches a glob."""
 
 HIT = RecordShape(("path", "content", "source", "next"), ("path", "reason"))
-"""A place that a search found."""
+"""A match of a search."""
 
 DAY = RecordShape(("date", "content", "version", "next"), ("date", "reason"))
 """The notes of a day."""
 
 LISTED_MEMORY = RecordShape(("key", "type", "size", "summary"), ("key", "reason"))
-"""A memory of a list, without its content."""
+"""A memory in a list, without its content."""
 
 RECALLED = RecordShape(
     (
@@ -89,7 +86,7 @@ RECALLED = RecordShape(
     ),
     ("key", "reason"),
 )
-"""A memory or a part of a note that answers a question."""
+"""A memory, or a part of a note, that answers a question."""
 
 _FOUND = ("key", "content", "archived", "date", "score", "next")
 _WRITTEN = ("id", "key", "action", "archived", "version", "created", "replaced", "mended")
@@ -97,19 +94,23 @@ _LISTED = ("path", "source", "size_bytes")
 
 
 def choose_shape(shape: RecordShape, detail: Detail) -> RecordShape | None:
-    """Return the shape of records in a detail: None for full ones, which keep their own."""
+    """Return the shape of records in this detail; None if they are full."""
     return shape if detail == "concise" else None
 
 
 def shape_record(record: JsonObject, shape: RecordShape | None) -> JsonObject:
-    """Return a full record in a shape; without one, as it is."""
+    """Return a full record in the shape, or unchanged if that is None."""
     if shape is None:
         return record
 
     values = {**record, **record.get("data", {})}
     if "combinedScore" in record:
         values["score"] = record["combinedScore"]
-        values |= _flatten_link(values.pop("link", {}))
+        link = values.pop("link", {})
+        if "type" in link:
+            values["link"] = link["type"]
+        if "direction" in link:
+            values["direction"] = link["direction"]
     if "truncation" in record:
         values["next"] = _flatten_item(record["truncation"]["next"])
 
@@ -118,8 +119,8 @@ def shape_record(record: JsonObject, shape: RecordShape | None) -> JsonObject:
 
     fault: JsonObject = record["error"]
     values["reason"] = fault["reason"]
-    # Most reasons say all there is; a malformed item is corrected by its rule.
-    if any(name in fault for name in _RULE_FIELDS):
+    # Most reasons say enough. Only the message says how to correct a malformed item.
+    if "field" in fault or "expected" in fault:
         values["message"] = fault["message"]
     if fault.get("did_you_mean", "") not in values.get("message", ""):
         values["did_you_mean"] = fault["did_you_mean"]
@@ -128,7 +129,7 @@ def shape_record(record: JsonObject, shape: RecordShape | None) -> JsonObject:
 
 
 def shape_found(memory: JsonObject) -> JsonObject:
-    """Return a memory that a query found, given its fields; ``date`` is its last change, in UTC."""
+    """Return a memory found by a query, given its fields; ``date`` is its last change, in UTC."""
     day = memory["updated_at"][:_DAY_CHARS]
     values = {**memory, "date": day, "score": memory["metadata"]["memory_score"]}
     if "truncation" in memory:
@@ -137,9 +138,9 @@ def shape_found(memory: JsonObject) -> JsonObject:
     return _choose(values, _FOUND)
 
 
-def shape_written(memory: JsonObject, frame: JsonObject) -> JsonObject:
+def shape_written(memory: JsonObject, envelope: JsonObject) -> JsonObject:
     """Return the answer to a write, given the memory's fields and those of the full answer."""
-    return _choose({**memory, **frame}, _WRITTEN)
+    return _choose({**memory, **envelope}, _WRITTEN)
 
 
 def shape_listed(file: JsonObject) -> JsonObject:
@@ -148,9 +149,9 @@ def shape_listed(file: JsonObject) -> JsonObject:
 
 
 def shape_walk(answer: JsonObject) -> JsonObject:
-    """Return a walk whose metadata has only the limits reached and the keys that they left out.
+    """Return a walk whose metadata has only the limits reached and the keys left out.
 
-    Its records are not touched. A walk that left nothing out has no metadata.
+    The records do not change. A walk that left nothing out has no metadata.
     """
     full: JsonObject = answer["metadata"]
     metadata: JsonObject = {}
@@ -167,7 +168,7 @@ def shape_walk(answer: JsonObject) -> JsonObject:
 
 
 def is_failed(record: JsonObject) -> bool:
-    """Return whether a record, full or concise, is that of an item that failed."""
+    """Return whether the item of a record failed; the record is full or concise."""
     return "error" in record or "reason" in record
 
 
@@ -176,29 +177,24 @@ def is_cut(record: JsonObject) -> bool:
     if "truncation" in record:
         return True
 
+    # In a concise record, `next` is the only trace of a truncation.
     return "next" in record and ("content" in record or "items" in record)
 
 
 def _choose(values: JsonObject, names: tuple[str, ...]) -> JsonObject:
     chosen = {name: values[name] for name in names if name in values}
 
-    # Most files are the workspace's.
+    # Most files are in the workspace.
     if chosen.get("source") == "workspace":
         del chosen["source"]
 
     return chosen
 
 
-def _flatten_link(link: JsonObject) -> JsonObject:
-    """Return the kind and the direction of a link, as far as they are not the usual ones."""
-    names = {"type": "link", "direction": "direction"}
-    return {names[name]: link[name] for name in names if name in link}
-
-
 def _flatten_item(item: object) -> object:
-    """Return a path as it is, and of a target its resume point: the record has the others.
+    """Return a path unchanged, the resume point of a target, or the JSON of any other object.
 
-    Anything else becomes its JSON.
+    The record itself has the other fields of a target.
     """
     target = as_object(item)
     if target is None:

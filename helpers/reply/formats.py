@@ -1,4 +1,10 @@
-"""The formats of a payload: compact JSON, text whose contents are not escaped, and TOON."""
+"""The formats of a payload: compact JSON, text with unescaped contents, and TOON.
+
+In the text format, the first line is the payload as JSON, with a number in place of each run of
+records that have content. The records follow: each begins with a boundary and its other fields as
+JSON, and its content fills the next lines. In the payload of a bulk reply, one entry replaces each
+run of records that were left out, because the next request has their items.
+"""
 
 import itertools
 import re
@@ -14,46 +20,82 @@ from abilities.declarations.values import JsonObject, as_object, json_bytes
 from abilities.helpers.reply.detail import is_cut
 from abilities.helpers.reply.envelope import format_item
 
-_LISTS = ("results", "associatedMemories", "memories", "files")
-"""The fields in which answers hold their records."""
+Format = Literal["json", "text", "toon"]
 
-_INNER_LISTS = ("memories", "items")
-"""The fields in which a record may hold further ones."""
+_LISTS = ("results", "associatedMemories", "memories", "files")
+"""The fields of an answer that hold records as rows of a table."""
+
+_PLACES = ("results", "targetMemory", "associatedMemories", "memories")
+"""The fields of a payload that hold one record with content or a list of them.
+
+A payload may also be such a record itself.
+"""
+
+_INNER_PLACES = ("memories", "items")
+"""The fields of a record of `recall` or `read`, or of its data, that hold further records."""
+
+_ITEM_ARGUMENTS = ("paths", "targets", "items")
+
+_REASON: Reason = "response_budget"
+_FAULT = Fault.from_reason(_REASON).to_payload()
+
+_BOUNDARY_BYTES = 4
+"""Few, because every record repeats them; enough, because another boundary is tried if a content
+contains the first.
+"""
+
+_RECORD_START = re.compile(f"[0-9a-f]{{{_BOUNDARY_BYTES * 2}}} ")
+_NOT_TEXT = "the text is not a whole reply in the text format"
+
+
+def render(payload: object, format: Format = "json") -> str:
+    """Return a payload in a format: compact JSON, text with unescaped contents, or TOON.
+
+    JSON is UTF-8, not escaped to ASCII. As text, a payload without contents is JSON; `parse_text`
+    reads both. In TOON, records of plain values are one table, with null for each missing field.
+    Raises ValueError for an unknown format, and TypeError for a payload that JSON cannot represent.
+
+    >>> render({"results": [{"input": "a.txt", "success": True, "content": "é"}]})
+    '{"results":[{"input":"a.txt","success":true,"content":"é"}]}'
+    """
+    if format == "json":
+        return json_bytes(payload).decode()
+
+    if format == "text":
+        return format_text(payload)
+
+    if format == "toon":
+        # Imported here because it takes a fifth of a second, and only TOON needs it.
+        import toon_format
+
+        return toon_format.dumps(fill_tables(payload))
+
+    raise ValueError(f"unknown format {format!r}: use 'json', 'text' or 'toon'")
 
 
 def fill_tables(payload: object) -> object:
-    """Return a payload whose records are flat with null for each field that another one has.
+    """Return a payload whose flat records have null for each field that another record has.
 
-    Records are flat if they hold only plain values, as those of concise answers do; those of
-    `recall` are within the records of its questions. A payload with any other records is returned
-    as it is.
+    Records are flat if all their values are plain, as in concise answers; those of `recall` are
+    within the records of its questions. A payload with any other records is returned unchanged.
     """
     reply = as_object(payload)
-    if reply is None or not _has_flat_records(reply):
+    if reply is None:
         return payload
 
-    return _fill(reply)
-
-
-def _has_flat_records(reply: JsonObject) -> bool:
     lists = [reply[name] for name in _LISTS if isinstance(reply.get(name), list)]
     records: list[object] = []
-    for value in chain.from_iterable(lists):
-        records += _list_inner(value)
+    for record in chain.from_iterable(lists):
+        fields = as_object(record) or {}
+        inner = (fields[name] for name in _INNER_PLACES if isinstance(fields.get(name), list))
+        records += next(inner, [record])
     if "targetMemory" in reply:
         records.append(reply["targetMemory"])
 
-    return bool(records) and all(map(_is_flat, records))
+    if records and all(map(_is_flat, records)):
+        return _fill(reply)
 
-
-def _list_inner(value: object) -> list[object]:
-    """Return the records within a record of `recall` or `read`; any other record alone."""
-    fields = as_object(value) or {}
-    for name in _INNER_LISTS:
-        if isinstance(fields.get(name), list):
-            return cast(list[object], fields[name])
-
-    return [value]
+    return payload
 
 
 def _is_flat(value: object) -> bool:
@@ -65,7 +107,7 @@ def _is_flat(value: object) -> bool:
 
 
 def _fill(value: object) -> object:
-    """Fill the tables in a value, at any depth: those of the next request too."""
+    """Fill the tables in a value at any depth, including those of the next request."""
     fields = as_object(value)
     if fields is not None:
         return {name: _fill(field) for name, field in fields.items()}
@@ -74,30 +116,20 @@ def _fill(value: object) -> object:
         return value
 
     items = cast(list[object], value)
-    if items and all(map(_is_flat, items)):
-        return _fill_table(cast(list[JsonObject], items))
+    if not items or not all(map(_is_flat, items)):
+        return [_fill(item) for item in items]
 
-    return [_fill(item) for item in items]
-
-
-def _fill_table(records: Sequence[JsonObject]) -> list[JsonObject]:
-    columns = dict.fromkeys(chain.from_iterable(records))
-
-    filled: list[JsonObject] = []
-    for record in records:
-        filled.append({column: record.get(column) for column in columns})
-
-    return filled
-
-
-_REASON: Reason = "response_budget"
-_FAULT = Fault.from_reason(_REASON).to_payload()
-
-_ITEM_ARGUMENTS = ("paths", "targets", "items")
+    rows = cast(list[JsonObject], items)
+    columns = dict.fromkeys(chain.from_iterable(rows))
+    return [{column: row.get(column) for column in columns} for row in rows]
 
 
 def fold_left_out(payload: JsonObject) -> JsonObject:
-    """Return a payload with one entry in the place of each run of records that were left out."""
+    """Return a payload with one entry in place of each run of records that were left out.
+
+    A run of concise records is a number, one of full records the list of their sizes, for example
+    ``{"left_out": 3}`` and ``{"left_out": [120, 4096, 80]}``.
+    """
     items = _list_next_items(payload)
     if not items:
         return payload
@@ -106,18 +138,27 @@ def fold_left_out(payload: JsonObject) -> JsonObject:
     entries: list[object] = []
     for record in payload["results"]:
         item = next(waiting, None) if _is_continued(record) else None
-        size = _get_size(record)
+        fields = as_object(record) or {}
+        size = (as_object(fields.get("error")) or {}).get("size_bytes")
 
-        if item is None or record != _build_record(item, size):
+        if item is None or record != _build_left_out(item, size):
             entries.append(record)
+            continue
+
+        last = as_object(entries[-1]) if entries else None
+        run: object = (last or {}).get("left_out")
+        if last is not None and isinstance(run, int) and size is None:
+            last["left_out"] = run + 1
+        elif isinstance(run, list) and size is not None:
+            cast(list[object], run).append(size)
         else:
-            _count(entries, size)
+            entries.append({"left_out": 1 if size is None else [size]})
 
     return {**payload, "results": entries}
 
 
 def unfold_left_out(payload: JsonObject) -> JsonObject:
-    """Return the payload that was folded. Raises ValueError if there can be none."""
+    """Return the payload that was folded. Raises ValueError if the next request is too short."""
     items = _list_next_items(payload)
     if not items:
         return payload
@@ -125,19 +166,30 @@ def unfold_left_out(payload: JsonObject) -> JsonObject:
     waiting = iter(items)
     records: list[object] = []
     for entry in payload["results"]:
-        sizes = _list_sizes(entry)
-        if sizes is None:
+        fields = as_object(entry) or {}
+        run: object = fields.get("left_out") if len(fields) == 1 else None
+        sizes: Iterable[object]
+        if isinstance(run, list):
+            sizes = cast(list[object], run)
+        elif isinstance(run, int):
+            sizes = repeat(None, run)
+        else:
             records.append(entry)
             if _is_continued(entry):
                 next(waiting, None)
-        else:
-            records += _build_run(sizes, waiting)
+            continue
+
+        for size in sizes:
+            item = next(waiting, None)
+            if item is None:
+                raise ValueError("a reply in text leaves out more items than its next request has")
+            records.append(_build_left_out(item, size))
 
     return {**payload, "results": records}
 
 
 def _list_next_items(payload: JsonObject) -> Sequence[object]:
-    """Return the items of the next request of a bulk reply; none for anything else."""
+    """Return the items of the next request of a bulk reply; none for any other payload."""
     request = as_object(payload.get("next_request"))
     if request is None or not isinstance(payload.get("results"), list):
         return ()
@@ -156,67 +208,13 @@ def _is_continued(record: object) -> bool:
     return error.get("reason") == _REASON or is_cut(fields)
 
 
-def _get_size(record: object) -> object:
-    """Return the size that a full record of an item that was left out tells."""
-    fields = as_object(record) or {}
-    return (as_object(fields.get("error")) or {}).get("size_bytes")
-
-
-def _build_record(item: object, size: object) -> JsonObject:
+def _build_left_out(item: object, size: object) -> JsonObject:
     """Return the record of an item that was left out: a concise one without a size."""
     leading: JsonObject = {"input": format_item(item), "success": False}
     if size is None:
         return {**leading, "reason": _REASON}
 
     return {**leading, "error": {**_FAULT, "size_bytes": size}}
-
-
-def _count(entries: list[object], size: object) -> None:
-    """Count a record in the last entry, if that is a run of the same kind, or begin one."""
-    last = as_object(entries[-1]) if entries else None
-    run: object = (last or {}).get("left_out")
-
-    if last is not None and isinstance(run, int) and size is None:
-        last["left_out"] = run + 1
-    elif isinstance(run, list) and size is not None:
-        cast(list[object], run).append(size)
-    else:
-        entries.append({"left_out": 1 if size is None else [size]})
-
-
-def _list_sizes(entry: object) -> Iterable[object] | None:
-    """Return the sizes of a run, None for each that it does not tell; None if it is no run."""
-    fields = as_object(entry)
-    if fields is None or list(fields) != ["left_out"]:
-        return None
-
-    run: object = fields["left_out"]
-    if isinstance(run, list):
-        return cast(list[object], run)
-
-    return repeat(None, run) if isinstance(run, int) else None
-
-
-def _build_run(sizes: Iterable[object], waiting: Iterator[object]) -> Iterator[JsonObject]:
-    """Yield the records of a run. Raises ValueError if the next request has too few items."""
-    for size in sizes:
-        item = next(waiting, None)
-        if item is None:
-            raise ValueError("a reply in the text format names more items than its next request")
-        yield _build_record(item, size)
-
-
-_PLACES = ("results", "targetMemory", "associatedMemories", "memories")
-"""Where records stand in a payload, one or a list of them; a payload may be a record itself."""
-
-_INNER_PLACES = ("memories", "items")
-"""Where records stand within a record of `recall` or `read`, or within its data."""
-
-_BOUNDARY_BYTES = 4
-"""It is paid for with each record, and safe at any length: it stands in no content."""
-
-_RECORD_START = re.compile(f"[0-9a-f]{{{_BOUNDARY_BYTES * 2}}} ")
-_NOT_TEXT = "the text is not a whole reply in the text format"
 
 
 class _Part(NamedTuple):
@@ -229,20 +227,32 @@ class _Part(NamedTuple):
 def format_text(payload: object) -> str:
     """Return a payload in the text format; the same payload gives the same text.
 
-    It is the payload of a built-in ability: numbers in the place of records would be taken for
-    counts. Raises TypeError for a payload that JSON cannot hold.
+    It must be the payload of a built-in ability, because a number in place of a record counts
+    records. Raises TypeError for a payload that JSON cannot represent.
     """
+    folded = fold_left_out(as_object(payload) or {})
     parts: list[_Part] = []
-    frame = _take_records(fold_left_out(as_object(payload) or {}), parts)
+    fields: JsonObject = {}
 
+    for name, value in folded.items():
+        if name not in _PLACES:
+            fields[name] = value
+        elif isinstance(value, list):
+            fields[name] = _take_from_list(cast(list[object], value), parts, name)
+        else:
+            fields[name] = _take_one(value, parts, name)
+
+    envelope: object = fields
+    if not parts:
+        envelope = _take_one(folded, parts)  # the payload may be a record itself
     if not parts:
         return orjson.dumps(payload).decode()
 
     headers = [orjson.dumps(part.header) for part in parts]
     contents = [part.content for part in parts]
-    boundary = choose_boundary(_list_boundaries(headers, contents), contents)
+    boundary = choose_boundary(_generate_boundaries(headers, contents), contents)
 
-    pieces = [orjson.dumps(frame).decode(), "\n"]
+    pieces = [orjson.dumps(envelope).decode(), "\n"]
     for header, content in zip(headers, contents, strict=True):
         pieces += (boundary, " ", header.decode(), "\n", content, "\n")
 
@@ -258,7 +268,20 @@ def parse_text(text: str) -> JsonObject:
     payload: Any = orjson.loads(first_line)
 
     if rest:
-        payload = _put_records(payload, _split_records(rest))
+        records = _parse_records(rest)
+        if isinstance(payload, dict):
+            for name, value in cast(JsonObject, payload).items():
+                if name not in _PLACES:
+                    continue
+                if isinstance(value, list):
+                    payload[name] = _restore_list(cast(list[object], value), records, name)
+                else:
+                    payload[name] = _restore_one(value, records, name)
+        else:
+            payload = _restore_one(payload, records)
+
+        if next(records, None) is not None:
+            raise ValueError(_NOT_TEXT)
 
     if not isinstance(payload, dict):
         raise ValueError(_NOT_TEXT)
@@ -267,7 +290,7 @@ def parse_text(text: str) -> JsonObject:
 
 
 def choose_boundary(candidates: Iterable[str], contents: Sequence[str]) -> str:
-    """Return the first candidate that stands in none of the contents."""
+    """Return the first candidate that none of the contents contains."""
     for candidate in candidates:
         if not any(candidate in content for content in contents):
             return candidate
@@ -275,11 +298,11 @@ def choose_boundary(candidates: Iterable[str], contents: Sequence[str]) -> str:
     raise ValueError("there are too few candidates")
 
 
-def _list_boundaries(headers: Sequence[bytes], contents: Sequence[str]) -> Iterator[str]:
+def _generate_boundaries(headers: Sequence[bytes], contents: Sequence[str]) -> Iterator[str]:
     """Yield hashes without end (BLAKE2b, 32 bits): the same for the same records.
 
-    The first is of the headers alone, which is fast. Whoever foresees it and puts it into a content
-    cannot foresee the others, which are of the contents and a counter.
+    The first hash is of the headers alone, which is fast. An attacker who foresees it and puts it
+    into a content cannot foresee the others, which are of the contents and a counter.
     """
     digest = blake2b(b"\n".join(headers), digest_size=_BOUNDARY_BYTES)
     yield digest.hexdigest()
@@ -293,29 +316,8 @@ def _list_boundaries(headers: Sequence[bytes], contents: Sequence[str]) -> Itera
         yield attempt.hexdigest()
 
 
-def _take_records(payload: JsonObject, parts: list[_Part]) -> object:
-    """Return a payload with numbers in the place of the records that have content.
-
-    The records are added to ``parts``.
-    """
-    frame: JsonObject = {}
-
-    for name, value in payload.items():
-        if name not in _PLACES:
-            frame[name] = value
-        elif isinstance(value, list):
-            frame[name] = _take_from_list(cast(list[object], value), parts, name)
-        else:
-            frame[name] = _take_one(value, parts, name)
-
-    if parts:
-        return frame
-
-    return _take_one(payload, parts)
-
-
 def _take_one(record: object, parts: list[_Part], place: str = "") -> object:
-    """Return 1 in the place of a record with content, and anything else as it is."""
+    """Return 1 for a record with content, which is added to the parts; other values unchanged."""
     part = _split_record(record, place)
     if part is None:
         return record
@@ -325,7 +327,7 @@ def _take_one(record: object, parts: list[_Part], place: str = "") -> object:
 
 
 def _take_from_list(records: list[object], parts: list[_Part], place: str) -> list[object]:
-    """Return a list with one number in the place of each run of records with content."""
+    """Return a list with one number in place of each run of records with content."""
     rest: list[object] = []
     count = 0
 
@@ -339,7 +341,11 @@ def _take_from_list(records: list[object], parts: list[_Part], place: str) -> li
         if count:
             rest.append(count)
             count = 0
-        rest.append(_take_inner(record, parts, place))
+
+        name, inner = _find_inner(record, place)
+        if inner is not None:
+            record = _replace_inner(record, name, _take_from_list(inner, parts, name))
+        rest.append(record)
 
     if count:
         rest.append(count)
@@ -347,17 +353,8 @@ def _take_from_list(records: list[object], parts: list[_Part], place: str) -> li
     return rest
 
 
-def _take_inner(record: object, parts: list[_Part], place: str) -> object:
-    """Return a record of a bulk reply with numbers in the place of records within it."""
-    name, inner = _find_inner(record, place)
-    if inner is None:
-        return record
-
-    return _replace_inner(record, name, _take_from_list(inner, parts, name))
-
-
 def _find_inner(record: object, place: str) -> tuple[str, list[object] | None]:
-    """Return where a record, or its data, holds further records, and these; None for none."""
+    """Return the field of a record, or of its data, that holds further records, and its value."""
     fields = as_object(record)
     if fields is None or place != "results":
         return "", None
@@ -371,7 +368,7 @@ def _find_inner(record: object, place: str) -> tuple[str, list[object] | None]:
 
 
 def _replace_inner(record: object, name: str, inner: list[object]) -> JsonObject:
-    """Return a record with other values in the place of the records within it."""
+    """Return a record with other values in place of the records within it."""
     fields = as_object(record) or {}
     data = as_object(fields.get("data"))
     if data:
@@ -381,7 +378,7 @@ def _replace_inner(record: object, name: str, inner: list[object]) -> JsonObject
 
 
 def _split_record(record: object, place: str) -> _Part | None:
-    """Return the parts of a record that has content; None for anything else."""
+    """Return the parts of a record that has content; None for any other value."""
     fields = as_object(record)
     if fields is None:
         return None
@@ -397,19 +394,19 @@ def _split_record(record: object, place: str) -> _Part | None:
     else:
         header["data"] = {name: value for name, value in data.items() if name != "content"}
 
-    if _says_success(header, place) and header.get("success") is True:
+    if _has_success(header, place) and header.get("success") is True:
         del header["success"]
 
     return _Part(header, content)
 
 
-def _says_success(header: JsonObject, place: str) -> bool:
-    """Return whether records like this one say whether they succeeded: all but concise memories."""
+def _has_success(header: JsonObject, place: str) -> bool:
+    """Return whether such records have the field ``success``: all but concise memories do."""
     return place == "results" or "data" in header
 
 
-def _split_records(text: str) -> Iterator[JsonObject]:
-    """Yield the records of a reply's lines after the first. Raises ValueError."""
+def _parse_records(text: str) -> Iterator[JsonObject]:
+    """Yield the records that follow the first line of a reply. Raises ValueError."""
     match = _RECORD_START.match(text)
     if match is None or not text.endswith("\n"):
         raise ValueError(_NOT_TEXT)
@@ -421,110 +418,49 @@ def _split_records(text: str) -> Iterator[JsonObject]:
         if not line_end or not isinstance(record, dict):
             raise ValueError(_NOT_TEXT)
 
-        yield _put_content(cast(JsonObject, record), content)
+        fields = cast(JsonObject, record)
+        data = as_object(fields.get("data"))
+        holder = fields if data is None else data
+        holder["content"] = content
+        yield fields
 
 
-def _put_content(record: JsonObject, content: str) -> JsonObject:
-    holder = as_object(record.get("data"))
-    if holder is None:
-        holder = record
-
-    holder["content"] = content
-    return record
-
-
-def _put_records(frame: object, records: Iterator[JsonObject]) -> object:
-    """Return the payload: a frame with records in the place of numbers. Raises ValueError."""
-    fields = as_object(frame)
-    if fields is None:
-        payload = _put_one(frame, records)
-    else:
-        payload = {name: _put_into(name, value, records) for name, value in fields.items()}
-
-    if next(records, None) is not None:
-        raise ValueError(_NOT_TEXT)
-
-    return payload
-
-
-def _put_into(name: str, value: object, records: Iterator[JsonObject]) -> object:
-    if name not in _PLACES:
-        return value
-
-    if isinstance(value, list):
-        return _put_into_list(cast(list[object], value), records, name)
-
-    return _put_one(value, records, name)
-
-
-def _put_one(value: object, records: Iterator[JsonObject], place: str = "") -> object:
+def _restore_one(value: object, records: Iterator[JsonObject], place: str = "") -> object:
     if type(value) is not int:
         return value
 
-    (record,) = _put_into_list([value], records, place)
+    (record,) = _restore_list([value], records, place)
     return record
 
 
-def _put_into_list(values: list[object], records: Iterator[JsonObject], place: str) -> list[object]:
-    whole: list[object] = []
+def _restore_list(values: list[object], records: Iterator[JsonObject], place: str) -> list[object]:
+    restored: list[object] = []
 
     for value in values:
-        if type(value) is not int:  # true is no number here
-            whole.append(_put_inner(value, records, place))
+        if type(value) is not int:  # `True` is an int too, but counts nothing
+            name, inner = _find_inner(value, place)
+            if inner is not None:
+                value = _replace_inner(value, name, _restore_list(inner, records, name))
+            restored.append(value)
             continue
 
         run = list(itertools.islice(records, value))
         if len(run) < value:
             raise ValueError(_NOT_TEXT)
-        whole += [_put_success(record, place) for record in run]
+        restored += [_restore_success(record, place) for record in run]
 
-    return whole
+    return restored
 
 
-def _put_inner(record: object, records: Iterator[JsonObject], place: str) -> object:
-    """Return a record of a bulk reply with the records within it."""
-    name, inner = _find_inner(record, place)
-    if inner is None:
+def _restore_success(record: JsonObject, place: str) -> JsonObject:
+    """Return a record with the ``success`` that its header omits, in its original place."""
+    if "success" in record or not _has_success(record, place):
         return record
 
-    return _replace_inner(record, name, _put_into_list(inner, records, name))
-
-
-def _put_success(record: JsonObject, place: str) -> JsonObject:
-    """Return a record with the success that its header left out, after its first field."""
-    if "success" in record or not _says_success(record, place):
-        return record
-
-    whole: JsonObject = {}
+    restored: JsonObject = {}
     for name, value in record.items():
         if name in ("data", "content"):
-            whole["success"] = True
-        whole[name] = value
+            restored["success"] = True
+        restored[name] = value
 
-    return whole
-
-
-Format = Literal["json", "text", "toon"]
-
-
-def render(payload: object, format: Format = "json") -> str:
-    """Return a payload in a format: compact JSON, text whose contents are not escaped, or TOON.
-
-    JSON is UTF-8, not escaped to ASCII. As text, a payload without contents is JSON; `parse_text`
-    reads both. In TOON, records of plain values are one table, with null for what a record does
-    not have. Raises ValueError for an unknown format, and TypeError for a payload that JSON cannot
-    hold.
-    """
-    if format == "json":
-        return json_bytes(payload).decode()
-
-    if format == "text":
-        return format_text(payload)
-
-    if format == "toon":
-        # Imported only here: it takes a fifth of a second, which only TOON needs.
-        import toon_format
-
-        return toon_format.dumps(fill_tables(payload))
-
-    raise ValueError(f"unknown format {format!r}: use 'json', 'text' or 'toon'")
+    return restored

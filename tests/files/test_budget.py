@@ -22,11 +22,11 @@ from abilities.declarations.refusals import Fault
 from abilities.declarations.values import JsonObject
 from abilities.helpers.batch import sharing
 from abilities.helpers.batch.items import foresee_file
-from abilities.helpers.reply.budget import MIN_SHARE, Bound, Cost, find_level, rank, share
+from abilities.helpers.reply.budget import MIN_SHARE, Bound, ItemSize, find_level, rank, share_room
 from abilities.helpers.reply.envelope import (
-    FailedRecord,
     FoundItem,
     RecordDraft,
+    build_failed,
     build_left_out,
 )
 from abilities.helpers.text.pieces import Piece
@@ -39,26 +39,26 @@ many = hypothesis_settings(max_examples=EXAMPLES * 5, deadline=None)
 some = hypothesis_settings(max_examples=EXAMPLES, deadline=None)
 
 costs = st.builds(
-    lambda fixed, more, out, content: Cost(fixed, fixed + more, out, content),
+    lambda fixed, more, out, content: ItemSize(fixed, fixed + more, out, content),
     *(st.integers(100, 400), st.integers(0, 300), st.integers(150, 500), st.integers(0, 30_000)),
 )
 small = st.builds(
-    lambda fixed, more, out, content: Cost(fixed, fixed + more, out, content),
+    lambda fixed, more, out, content: ItemSize(fixed, fixed + more, out, content),
     *(st.integers(1, 40), st.integers(0, 90), st.integers(1, 60), st.integers(0, 300)),
 )
 
 
-def measure_taken(item: Cost, grant: int | None) -> int:
+def measure_taken(item: ItemSize, grant: int | None) -> int:
     if grant is None:
         return item.left_out
 
-    return item.whole + item.content if grant >= item.content else item.cut + grant
+    return item.overhead + item.content if grant >= item.content else item.cut_overhead + grant
 
 
 @many
 @given(st.lists(costs, min_size=1, max_size=25), st.integers(14_000, 80_000))
-def test_the_budget_is_kept_and_one_item_is_cut_at_most(items: list[Cost], room: int) -> None:
-    grants = share(items, room)
+def test_the_budget_is_kept_and_one_item_is_cut_at_most(items: list[ItemSize], room: int) -> None:
+    grants = share_room(items, room)
     taken = sum(measure_taken(item, grant) for item, grant in zip(items, grants, strict=True))
 
     assert len(grants) == len(items)
@@ -79,12 +79,12 @@ def test_the_budget_is_kept_and_one_item_is_cut_at_most(items: list[Cost], room:
 @many
 @given(st.lists(small, min_size=1, max_size=6), st.integers(0, 1200))
 def test_a_share_is_the_one_that_going_through_the_items_finds(
-    items: list[Cost], room: int
+    items: list[ItemSize], room: int
 ) -> None:
-    assert share(items, room) == share_by_hand(items, room)
+    assert share_room(items, room) == share_by_hand(items, room)
 
 
-def share_by_hand(items: list[Cost], room: int) -> list[int | None]:
+def share_by_hand(items: list[ItemSize], room: int) -> list[int | None]:
     """Grant one item after another, and add up the whole reply each time."""
     spare = room - sum(item.left_out for item in items)
     levels = [
@@ -103,11 +103,11 @@ def share_by_hand(items: list[Cost], room: int) -> list[int | None]:
             for m, (item, grant) in enumerate(zip(items, grants, strict=True))
             if m != n
         )
-        if others + items[n].whole + items[n].content <= room:
+        if others + items[n].overhead + items[n].content <= room:
             grants[n] = items[n].content
             continue
 
-        granted = room - others - items[n].cut
+        granted = room - others - items[n].cut_overhead
         if granted >= MIN_SHARE or grants == [None] * len(items):
             grants[n] = max(granted, MIN_SHARE)
         break
@@ -136,7 +136,7 @@ def test_whole_files_first_takes_no_more_replies_or_fragments_than_cutting_all()
 
     for _ in range(1_000):
         sizes = [numbers.randint(0, 20_000) for _ in range(numbers.randint(1, 25))]
-        replies, fragments = follow(share, sizes)
+        replies, fragments = follow(share_room, sizes)
         naive_replies, naive_fragments = follow(cut_all, sizes)
 
         assert replies <= naive_replies, sizes
@@ -147,7 +147,7 @@ def test_whole_files_first_takes_no_more_replies_or_fragments_than_cutting_all()
 
     assert fewer_fragments > 500
     assert follow(cut_all, [16_384] * 25) == (8, 200)
-    assert follow(share, [16_384] * 25) == (7, 31)
+    assert follow(share_room, [16_384] * 25) == (7, 31)
 
 
 def test_no_record_of_a_cut_file_takes_more_than_was_foreseen() -> None:
@@ -161,7 +161,7 @@ def test_no_record_of_a_cut_file_takes_more_than_was_foreseen() -> None:
     found = FoundItem(data, piece, "a.txt", lambda point: f"a.txt#{point}", widest)
 
     taken, foreseen = (
-        RecordDraft(item, Bound(64_000), {"input": "a.txt"}).measure_cost().cut
+        RecordDraft(item, Bound(64_000), {"input": "a.txt"}).measure().cut_overhead
         for item in (found, foresee_file("a.txt"))
     )
 
@@ -403,4 +403,4 @@ def test_an_item_left_out_has_the_record_of_any_other_failure() -> None:
 
     record = build_left_out(5, {"input": "a"}, {"depth": 1})
 
-    assert render(record) == render(FailedRecord(fault, {"input": "a"}, {"depth": 1}).payload)
+    assert render(record) == render(build_failed(fault.to_payload(), {"input": "a"}, {"depth": 1}))

@@ -5,15 +5,15 @@ It is the control that whole files first is compared with.
 
 from collections.abc import Callable, Sequence
 
-from abilities.helpers.reply.budget import MIN_SHARE, Cost
+from abilities.helpers.reply.budget import MIN_SHARE, ItemSize
 
-Share = Callable[[Sequence[Cost], int], list[int | None]]
+Share = Callable[[Sequence[ItemSize], int], list[int | None]]
 
 ROOM = 63_700
 """Bytes for the records of a reply at the default bound."""
 
 
-def cut_all(costs: Sequence[Cost], room: int) -> list[int | None]:
+def cut_all(costs: Sequence[ItemSize], room: int) -> list[int | None]:
     """Return the content bytes granted to each item; the last are left out if all are too many."""
     included = len(costs)
     level: int | None = None
@@ -34,9 +34,9 @@ def cut_all(costs: Sequence[Cost], room: int) -> list[int | None]:
     return [*grants, *([None] * (len(costs) - included))]
 
 
-def _find_level(costs: Sequence[Cost], room: int) -> int | None:
+def _find_level(costs: Sequence[ItemSize], room: int) -> int | None:
     """Return the highest level at which all items fit if they are cut there; None if all fit."""
-    spare = room - sum(cost.cut for cost in costs)
+    spare = room - sum(cost.cut_overhead for cost in costs)
     needs = sorted(_measure_saved(cost) for cost in costs)
 
     for index, need in enumerate(needs):
@@ -48,9 +48,9 @@ def _find_level(costs: Sequence[Cost], room: int) -> int | None:
     return None
 
 
-def _measure_saved(cost: Cost) -> int:
+def _measure_saved(cost: ItemSize) -> int:
     """Return the content bytes up to which the whole item costs no more than a cut one."""
-    return cost.content + cost.whole - cost.cut
+    return cost.content + cost.overhead - cost.cut_overhead
 
 
 def follow(share: Share, sizes: Sequence[int]) -> tuple[int, int]:
@@ -60,7 +60,10 @@ def follow(share: Share, sizes: Sequence[int]) -> tuple[int, int]:
 
     while left:
         replies += 1
-        costs = [Cost(whole=250, cut=420, left_out=200, content=size) for size in left.values()]
+        costs = [
+            ItemSize(overhead=250, cut_overhead=420, left_out=200, content=size)
+            for size in left.values()
+        ]
         for index, granted in zip(list(left), share(costs, ROOM), strict=True):
             if granted is None:
                 continue
