@@ -1,4 +1,4 @@
-"""How it is done: files, text, replies, memory, stores, transfer.
+"""The implementation: files, text, replies, memory, stores, transfer.
 
-No ability and no surface is named here.
+Nothing here knows of an ability or a surface.
 """

@@ -3,19 +3,20 @@
 import os
 from collections.abc import Generator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import BinaryIO
 
 
 class AtomicFile:
-    """A file that takes its place whole or not at all.
+    """A file that is replaced as a whole or not at all.
 
-    The bytes go into ``NAME.part`` beside the file, which only its owner may read, because it
-    holds memories or hashes of secrets. Once they are all written and synced, the part is renamed
-    to ``NAME`` and the folder is synced. A reader therefore sees either the old file or the new
+    The bytes are written to ``NAME.part`` beside the file. Only its owner may read it, because it
+    contains memories or hashes of secrets. Once all bytes are written and synced, the part is
+    renamed to ``NAME`` and the folder is synced. So a reader sees either the old file or the new
     one, and a power cut does not undo the change.
 
-    Writers of the same file must exclude each other: they would share the part.
+    Writers of the same file must exclude each other, because they would share the part.
     """
 
     def __init__(self, path: Path) -> None:
@@ -24,12 +25,13 @@ class AtomicFile:
 
     @contextmanager
     def open(self, *, append: bool = False) -> Generator[BinaryIO]:
-        """Open the part for writing; when the block ends without an error, it replaces the file.
+        """Open the part for writing, and replace the file with it if the block raises no error.
 
-        After an error the part stays, so that the next attempt can ``append`` to it; without
+        After an error the part stays, so that the next attempt can ``append`` to it. Without
         ``append`` it is emptied first. Raises OSError.
         """
-        with open(self.part_path, "ab" if append else "wb", opener=_open_private) as file:
+        open_private = partial(os.open, mode=0o600)
+        with open(self.part_path, "ab" if append else "wb", opener=open_private) as file:
             yield file
             file.flush()
             os.fsync(file.fileno())
@@ -39,13 +41,9 @@ class AtomicFile:
 
 
 def sync_folder(folder: Path) -> None:
-    """Make sure that a new, renamed or removed name in a folder survives a power cut."""
+    """Sync a folder, so that a new, renamed or removed name in it survives a power cut."""
     descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
     try:
         os.fsync(descriptor)
     finally:
         os.close(descriptor)
-
-
-def _open_private(path: str, flags: int) -> int:
-    return os.open(path, flags, 0o600)

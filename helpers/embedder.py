@@ -1,7 +1,7 @@
-"""A foreign embedder, on a thread of its own, and the vectors that it made.
+"""Compare texts with a foreign embedder, which runs on one thread.
 
-The thread is a daemon, and nobody waits for it longer than a deadline: an embedder may load a model
-or ask a server, and may hang. Vectors are kept by a hash of their text, so that what was embedded
+An embedder may load a model or ask a server, and may hang. So its thread is a daemon, and no caller
+waits for it beyond a deadline. Vectors are cached by a hash of their text: texts that were embedded
 before a deadline need not be embedded again.
 """
 
@@ -24,31 +24,31 @@ EMBED_SECONDS = 5.0
 """Seconds that a question waits for its similarities."""
 
 BATCH = 32
-"""Texts that are embedded at once; a deadline is looked at between batches."""
+"""Texts that are embedded at once. The deadline is checked between batches."""
 
 MAX_TEXT_CHARS = 2_000
-"""Characters of a text that are embedded: models read no more than about 512 tokens."""
+"""Characters of a text that are embedded, because models read at most about 512 tokens."""
 
 MAX_DIMENSIONS = 8_192
 """Numbers in a vector."""
 
 KEPT_NUMBERS = 8_000_000
-"""Numbers in all vectors that are kept, of 4 bytes each."""
+"""Numbers in all cached vectors, of 4 bytes each."""
 
 SIMILARITY_ONE = 1_000_000
-"""What a cosine of 1 is written as.
+"""The integer for a cosine of 1.
 
-Models give slightly different vectors in other company; rounding makes these equal.
+Models give slightly different vectors for a text in another batch; rounding makes these equal.
 """
 
 _MAX_ERROR = 300
-"""Characters of what an embedder says of an error."""
+"""Characters of an embedder's error message that are shown."""
 
 _Vector: TypeAlias = "array[float]"
 
 
 class Embedder(Protocol):
-    """What turns texts into vectors: one per text, in order, always of the same length."""
+    """Turns texts into vectors: one per text, in order, always of the same length."""
 
     def embed(self, texts: Sequence[str], /) -> Sequence[Sequence[float]]:
         """Return the vectors of texts. Called on one thread only."""
@@ -56,18 +56,18 @@ class Embedder(Protocol):
 
 
 class EmbedderFailed(AbilitiesError):
-    """No similarities can be had; the text says why, in one line."""
+    """The embedder gave no similarities; the text says why, in one line."""
 
 
 class Comparison(NamedTuple):
-    """A text, and the texts whose similarity with it is asked for."""
+    """A text, and the texts to compare it with."""
 
     text: str
     others: Sequence[str]
 
 
 class _Job(NamedTuple):
-    """Comparisons to compute until a time of the monotonic clock."""
+    """Comparisons to compute before ``end``, a time of the monotonic clock."""
 
     comparisons: Sequence[Comparison]
     end: float
@@ -86,9 +86,11 @@ class EmbedderThread:
         self._running: _Job | None = None
 
     async def compare(self, comparisons: Sequence[Comparison]) -> list[list[int]]:
-        """Return per comparison how similar each of the other texts is, from -1 to 1 million.
+        """Return the similarity of each comparison's other texts with its text, in their order.
 
-        Raises EmbedderFailed.
+        A similarity is a cosine in millionths, from -1 million to 1 million.
+
+        Raises EmbedderFailed if the embedder fails, or does not answer in time.
         """
         running = self._running
         if running is not None and monotonic() > running.end:
@@ -108,7 +110,7 @@ class EmbedderThread:
             call.give_up()
 
     def close(self) -> None:
-        """Let the thread end when it has nothing to do. It is not waited for."""
+        """Let the thread end when it has nothing left to do, without waiting for it."""
         self._thread.end()
 
     def _serve(self, call: _Comparing) -> None:
@@ -123,10 +125,10 @@ class EmbedderThread:
             similarities = self._vectors.compare(call.work)
         except EmbedderFailed as error:
             failure = error
-        except BaseException as error:  # it is foreign, and may raise SystemExit too
-            failure = EmbedderFailed(_describe(error))
+        except BaseException as error:  # foreign code may raise SystemExit too
+            failure = EmbedderFailed(_describe_error(error))
 
-        # Whoever hears of the outcome may ask again at once.
+        # First, because the caller may ask again as soon as it has the outcome.
         self._running = None
         if failure is not None:
             call.fail(failure)
@@ -135,7 +137,7 @@ class EmbedderThread:
 
 
 class _Vectors:
-    """Vectors by the hashes of their texts, those that were used last. Used on one thread."""
+    """An embedder, and a cache of its most recently used vectors. Used on one thread."""
 
     def __init__(self, load: Callable[[], Embedder]) -> None:
         self._load = load
@@ -144,24 +146,16 @@ class _Vectors:
         self._kept: OrderedDict[bytes, _Vector] = OrderedDict()
 
     def compare(self, job: _Job) -> list[list[int]]:
-        """Return the similarities of a job's texts. Raises EmbedderFailed, and anything else."""
+        """Return the similarities of a job's texts, embedding new texts batch by batch.
+
+        Raises EmbedderFailed if the job's time is over, and any exception of the embedder.
+        """
         texts: dict[bytes, str] = {}
         for comparison in job.comparisons:
             texts[_hash(comparison.text)] = comparison.text
         for comparison in job.comparisons:
             texts.update((_hash(text), text) for text in comparison.others)
 
-        vectors = self._find_vectors(texts, job.end)
-
-        similarities: list[list[int]] = []
-        for text, others in job.comparisons:
-            vector = vectors[_hash(text)]
-            similarities.append([_compute_cosine(vector, vectors[_hash(o)]) for o in others])
-
-        return similarities
-
-    def _find_vectors(self, texts: dict[bytes, str], end: float) -> dict[bytes, _Vector]:
-        """Return the vectors of texts, those that are not known batch by batch until the end."""
         vectors: dict[bytes, _Vector] = {}
         for name in texts:
             if name in self._kept:
@@ -170,23 +164,30 @@ class _Vectors:
 
         missing = [name for name in texts if name not in vectors]
         for start in range(0, len(missing), BATCH):
-            if monotonic() > end:
+            if monotonic() > job.end:
                 raise EmbedderFailed("it did not answer in time")
 
             names = missing[start : start + BATCH]
             embedded = self._embed([texts[name][:MAX_TEXT_CHARS] for name in names])
-            vectors.update(zip(names, embedded, strict=True))
-            self._keep(names, embedded)
+            new_vectors = dict(zip(names, embedded, strict=True))
+            vectors |= new_vectors
+            self._kept |= new_vectors
+            while len(self._kept) * self._dimensions > KEPT_NUMBERS:
+                self._kept.popitem(last=False)
 
-        return vectors
+        similarities: list[list[int]] = []
+        for text, others in job.comparisons:
+            vector = vectors[_hash(text)]
+            in_millionths: list[int] = []
+            for other in others:
+                cosine: float = sum(map(mul, vector, vectors[_hash(other)]))
+                in_millionths.append(round(SIMILARITY_ONE * cosine))
+            similarities.append(in_millionths)
 
-    def _keep(self, names: Sequence[bytes], vectors: Sequence[_Vector]) -> None:
-        self._kept.update(zip(names, vectors, strict=True))
-
-        while len(self._kept) * self._dimensions > KEPT_NUMBERS:
-            self._kept.popitem(last=False)
+        return similarities
 
     def _embed(self, texts: Sequence[str]) -> list[_Vector]:
+        """Return the vectors of texts, scaled to length 1; zeros stay zeros."""
         if self._embedder is None:
             self._embedder = self._load()
 
@@ -194,7 +195,19 @@ class _Vectors:
         if len(rows) != len(texts):
             raise EmbedderFailed(f"it gave {len(rows)} vectors for {len(texts)} texts")
 
-        vectors = [_normalize(row) for row in islice(rows, len(texts))]
+        vectors: list[_Vector] = []
+        for row in islice(rows, len(texts)):
+            vector = array("f", islice(row, MAX_DIMENSIONS + 1))
+            if not 1 <= len(vector) <= MAX_DIMENSIONS:
+                raise EmbedderFailed(f"a vector must have 1 to {MAX_DIMENSIONS} numbers")
+            if not all(map(math.isfinite, vector)):
+                raise EmbedderFailed("a vector has a number that is not finite")
+
+            length = math.sqrt(sum(map(mul, vector, vector)))
+            if length:
+                vector = array("f", [number / length for number in vector])
+            vectors.append(vector)
+
         dimensions = self._dimensions or len(vectors[0])
         if any(len(vector) != dimensions for vector in vectors):
             raise EmbedderFailed("its vectors differ in length")
@@ -203,26 +216,11 @@ class _Vectors:
         return vectors
 
 
-def _normalize(row: Sequence[float]) -> _Vector:
-    """Return a vector as one of length 1; zeros stay zeros. Raises EmbedderFailed."""
-    vector = array("f", islice(row, MAX_DIMENSIONS + 1))
-    if not 1 <= len(vector) <= MAX_DIMENSIONS:
-        raise EmbedderFailed(f"a vector must have 1 to {MAX_DIMENSIONS} numbers")
-    if not all(map(math.isfinite, vector)):
-        raise EmbedderFailed("a vector holds what is no finite number")
-
-    length = math.sqrt(sum(map(mul, vector, vector)))
-    if not length:
-        return vector
-
-    return array("f", [number / length for number in vector])
-
-
-def _describe(error: BaseException) -> str:
-    """Return what an embedder raised as a sentence in one line."""
+def _describe_error(error: BaseException) -> str:
+    """Describe an embedder's exception in one line."""
     try:
         text = str(error)
-    except BaseException:  # exceptions of foreign code are foreign code
+    except BaseException:  # the exception's class may be foreign code too
         text = ""
 
     shown = "".join(char if char.isprintable() else " " for char in text[:_MAX_ERROR])
@@ -230,12 +228,6 @@ def _describe(error: BaseException) -> str:
 
 
 def _hash(text: str) -> bytes:
-    """Return a hash of the part of a text that is embedded (BLAKE2b, 128 bits)."""
+    """Return a hash of the embedded part of a text (BLAKE2b, 128 bits)."""
     shown = text[:MAX_TEXT_CHARS].encode("utf-8", "surrogatepass")
     return blake2b(shown, digest_size=16).digest()
-
-
-def _compute_cosine(first: _Vector, second: _Vector) -> int:
-    """Return the cosine of two vectors of length 1, in millionths."""
-    cosine: float = sum(map(mul, first, second))
-    return round(SIMILARITY_ONE * cosine)

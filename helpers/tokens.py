@@ -1,7 +1,8 @@
-"""Tokens: who may call a server, for which namespace, and what for. Only hashes are kept.
+"""The tokens of a server: each lets a caller use one namespace, within a scope.
 
-A token is ``abl_ID_SECRET`` with a secret of 256 random bits, which nobody can guess: a plain
-SHA-256 hides it as well as a slow hash would. The prefix lets secret scanners find a leaked token.
+A token is ``abl_ID_SECRET``, and only a hash of its secret is kept. The secret has 256 random bits
+and cannot be guessed, so a plain SHA-256 hides it as well as a slow hash would. The prefix lets
+secret scanners find a leaked token.
 """
 
 import fcntl
@@ -23,48 +24,50 @@ from abilities.declarations.values import Model, has_control_character, has_surr
 from abilities.helpers.durable import AtomicFile
 
 Scope = Literal["read", "write", "purge", "metrics"]
-"""What a token allows: abilities that read, all abilities, purging too, or a server's metrics."""
+"""The abilities of a token: only reading, all, purging too, or only a server's metrics."""
 
 MAX_FILE_BYTES = 4 * 1024 * 1024
-"""The largest tokens file that is read; it has room for more than 15,000 tokens."""
+"""The largest tokens file that is read. It has room for more than 15,000 tokens."""
 
 TOKEN_SUFFIXES = ("-lock", ".part")
-"""How the names of files go on that lie beside the tokens file while it is changed."""
+"""Suffixes of the files beside the tokens file, which exist while it is changed."""
 
 _TOKEN = re.compile(r"abl_([0-9a-f]{8})_([A-Za-z0-9_-]{43})")
 _IMPOSSIBLE_HASH = "0" * 64
 
+_NOT_REGULAR = "the tokens file is not a regular file"
+_TOO_LARGE = f"the tokens file is larger than {MAX_FILE_BYTES // 1024 // 1024} MiB"
+
 
 class Token(Model):
-    """What is kept of a token; ``sha256`` is the hash of its secret in hexadecimal."""
+    """A token without its secret, of which only the hash is kept (hexadecimal)."""
 
     id: Annotated[str, Field(pattern="^[0-9a-f]{8}$")]
     namespace: Namespace
     scope: Scope
     created_at: str
     label: Annotated[str, Field(max_length=100, description="Who has it.")] = ""
-    tools: Annotated[tuple[str, ...], Field(description="What it is offered; () is all.")] = ()
+    tools: Annotated[tuple[str, ...], Field(description="Tools it is offered; () is all.")] = ()
     sha256: Annotated[str, Field(pattern="^[0-9a-f]{64}$")]
 
     @property
     def plain_label(self) -> str:
-        """The label without characters that could steer a terminal, for logs and lists."""
-        shown: list[str] = []
-
+        """The label for logs and lists, without characters that could steer a terminal."""
+        shown = ""
         for char in self.label:
             if has_control_character(char) or has_surrogate(char):
-                shown.append("\ufffd")
+                shown += "\ufffd"
             else:
-                shown.append(char)
+                shown += char
 
-        return "".join(shown)
+        return shown
 
 
 _TOKENS = TypeAdapter(list[Token], config=ConfigDict(defer_build=True))
 
 
 class _FileState(NamedTuple):
-    """What differs when a file was replaced or changed."""
+    """The fields of a file's status that change when it is replaced or modified."""
 
     device: int
     inode: int
@@ -80,10 +83,10 @@ class _FileState(NamedTuple):
 
 
 class TokenSet(NamedTuple):
-    """What a tokens file held when it was read.
+    """The content of a tokens file when it was read.
 
-    ``problem`` says why a file cannot be used; then it has no tokens. ``exists`` is False if there
-    was no file at all.
+    ``problem`` says why the file cannot be used; then the set is empty. ``exists`` is False if
+    there was no file at all.
     """
 
     by_id: Mapping[str, Token]
@@ -91,9 +94,9 @@ class TokenSet(NamedTuple):
     problem: str = ""
 
     def find(self, text: str) -> Token | None:
-        """Return the token that a caller sent; None for any other text.
+        """Return the token with this text, as a caller sent it; None if there is none.
 
-        Every text takes the same comparison, in constant time, so that the time says nothing about
+        Every text takes the same comparison, in constant time, so that the time does not reveal
         which ids exist or how much of a secret is right.
         """
         parts = _TOKEN.fullmatch(text)
@@ -114,8 +117,8 @@ class TokenSet(NamedTuple):
     def is_token_needed(self, require_tokens: bool | None) -> bool | None:
         """Return whether callers on this machine need a token, given the setting.
 
-        None means that the file cannot tell: there is none, so it depends on whether there ever
-        were tokens. A file without tokens was left by those that were revoked or lost.
+        None means that there is no file, so it depends on whether there ever were tokens. If the
+        file exists without tokens, they were revoked or lost, and a token is still needed.
         """
         if require_tokens is not None:
             return require_tokens
@@ -124,9 +127,9 @@ class TokenSet(NamedTuple):
 
 
 class TokenFile:
-    """The tokens of a server, in a JSON file of their own, which is read again after every change.
+    """A JSON file of tokens, which is read again after every change.
 
-    The path may be a link, as those of mounted secrets are. Only a regular file is read.
+    The path may be a link, as with mounted secrets. Only a regular file is read.
     """
 
     def __init__(self, path: Path) -> None:
@@ -135,7 +138,7 @@ class TokenFile:
         self._tokens: dict[str, Token] = {}
 
     def load(self) -> TokenSet:
-        """Return what the file holds; it is parsed only if it changed since the last call."""
+        """Return the content of the file, parsing it only if it changed since the last call."""
         try:
             status = self.path.stat()
             if self._state != _FileState.from_status(status):
@@ -146,30 +149,41 @@ class TokenFile:
                 return TokenSet({}, problem="the tokens file is a link that leads to no file")
 
             return TokenSet({}, exists=False)
-        except (OSError, ValueError) as error:
+        except _UnusableFile as error:
             self._state = None
-            return TokenSet({}, problem=_describe_problem(error))
+            return TokenSet({}, problem=str(error))
+        except (OSError, ValueError):
+            self._state = None
+            problem = "the tokens file cannot be read, or holds something else"
+            return TokenSet({}, problem=problem)
 
         return TokenSet(self._tokens)
 
     def tokens(self) -> list[Token]:
-        """Return the tokens, oldest first; none if there is no file. Raises ValueError."""
+        """Return the tokens, oldest first; none if there is no file.
+
+        Raises ValueError if the file cannot be used, like all methods but `load`.
+        """
         return list(self._read().values())
 
     def find(self, text: str) -> Token | None:
-        """Return the token that a caller sent; None for any other text. Raises ValueError."""
+        """Return the token with this text, as a caller sent it; None if there is none."""
         return TokenSet(self._read()).find(text)
 
     def add(
         self, namespace: str, scope: Scope, label: str = "", tools: tuple[str, ...] = ()
     ) -> tuple[Token, str]:
-        """Add a token, and return it with its text, which is known only now. Raises ValueError."""
+        """Add a token, and return it with its text, which is known only now."""
         secret = secrets.token_urlsafe(32)
 
         with self._lock():
             tokens = self._read()
+            name = secrets.token_hex(4)
+            while name in tokens:
+                name = secrets.token_hex(4)
+
             token = Token(
-                id=_choose_id(tokens),
+                id=name,
                 namespace=namespace,
                 scope=scope,
                 created_at=utc_now(),
@@ -182,7 +196,7 @@ class TokenFile:
         return token, f"abl_{token.id}_{secret}"
 
     def revoke(self, name: str) -> Token | None:
-        """Remove the token with an id, and return it; None if there is none. Raises ValueError."""
+        """Remove the token with this id, and return it; None if there is none."""
         with self._lock():
             tokens = self._read()
             token = tokens.pop(name, None)
@@ -192,7 +206,7 @@ class TokenFile:
         return token
 
     def _read(self) -> dict[str, Token]:
-        """Return the tokens by id. Raises ValueError if the file cannot be used."""
+        """Return the tokens by id."""
         tokens = self.load()
         if tokens.problem:
             raise ValueError(tokens.problem)
@@ -201,14 +215,14 @@ class TokenFile:
 
     def _parse(self, status: os.stat_result) -> None:
         """Read the tokens and remember the state of the file. Raises OSError, ValueError."""
-        # Before it is opened, because opening is enough to set off some devices.
-        _check_kind(status)
+        # Before it is opened, because opening alone has effects on some devices.
+        _check_status(status)
 
-        # A FIFO that takes the file's place in this moment would block without O_NONBLOCK.
+        # If a FIFO took the file's place at this moment, opening it without O_NONBLOCK would block.
         flags = os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
         with open(os.open(self.path, flags), "rb") as file:
             status = os.fstat(file.fileno())
-            _check_kind(status)
+            _check_status(status)
             content = file.read(MAX_FILE_BYTES + 1)
 
         if len(content) > MAX_FILE_BYTES:
@@ -224,9 +238,9 @@ class TokenFile:
 
     @contextmanager
     def _lock(self) -> Generator[None]:
-        """Let one process at a time change the file.
+        """Exclude other processes that change the file.
 
-        The lock has a file of its own, because the tokens file is replaced by each change.
+        The lock is on another file, because each change replaces the tokens file.
         """
         self.path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         lock_path = self.path.with_name(f"{self.path.name}-lock")
@@ -240,32 +254,14 @@ class TokenFile:
 
 
 class _UnusableFile(ValueError):
-    """A tokens file that is not even read; the message says why."""
+    """The tokens file is not read at all; the message says why."""
 
 
-_NOT_REGULAR = "the tokens file is not a regular file"
-_TOO_LARGE = f"the tokens file is larger than {MAX_FILE_BYTES // 1024 // 1024} MiB"
-
-
-def _check_kind(status: os.stat_result) -> None:
+def _check_status(status: os.stat_result) -> None:
     if not stat.S_ISREG(status.st_mode):
         raise _UnusableFile(_NOT_REGULAR)
     if status.st_size > MAX_FILE_BYTES:
         raise _UnusableFile(_TOO_LARGE)
-
-
-def _describe_problem(error: OSError | ValueError) -> str:
-    if isinstance(error, _UnusableFile):
-        return str(error)
-
-    return "the tokens file cannot be read, or holds something else"
-
-
-def _choose_id(taken: dict[str, Token]) -> str:
-    while True:
-        name = secrets.token_hex(4)
-        if name not in taken:
-            return name
 
 
 def _hash_secret(secret: str) -> str:

@@ -1,13 +1,13 @@
-"""The walk from one memory along its links; sans-IO: it asks for links and is sent links.
+"""Walk from one memory along its links, without I/O: the walk asks for links and is sent links.
 
-The walk goes depth first. From a memory it follows the links of the best rank until the memory has
-``breadth`` children. A link to a memory that is in the answer by as short a way takes no place; one
-that is a longer way there becomes a child here, and the walk goes on from it with the larger
-remainder of depth. (With a plain visited set, a memory first met at the depth limit would hide what
-a shorter way to it allows.)
+The walk goes depth first. From a memory it follows the best links until the memory has ``breadth``
+children. If a link leads to a memory that was already reached by a path as short, the link takes no
+place. If this path is shorter, the memory becomes a child here, and the walk continues from it,
+because it may now go deeper. (With a plain visited set, a memory first met at the depth limit would
+hide the memories that a shorter path to it lets in.)
 
 Invariants: each memory is retrieved once, no memory has more than ``breadth`` children, and a
-memory comes after its parent and one level below it.
+memory comes after its parent, one level below it.
 """
 
 import heapq
@@ -18,16 +18,16 @@ from typing import Literal, NamedTuple, TypeVar
 Cut = Literal["depth", "breadth", "total"]
 
 State = Literal["present", "absent", "invalid"]
-"""Of the memory at a link's other end; absent is one that is missing or archived."""
+"""The state of a link's other end: "absent" means missing or archived."""
 
 FRONTIER = 10
-"""How many of the best candidates that were not retrieved are shown at the end of a walk."""
+"""The most candidates that are shown at the end of a walk, the best first."""
 
 RANK_ONE = 1_000_000
 """The rank of a link of weight 1 to a memory of score 1."""
 
 MAX_SKIPPED = 1_000
-"""How many missing and how many invalid links are counted; a memory may have any number."""
+"""The most missing links, and the most invalid ones, that are counted."""
 
 _LIMITS: tuple[Cut, ...] = ("depth", "breadth", "total")
 
@@ -35,14 +35,16 @@ _LIMITS: tuple[Cut, ...] = ("depth", "breadth", "total")
 def compute_rank(weight: float, score: float) -> int:
     """Return a link's rank: weight times score in millionths, rounded half up.
 
-    Integers decide ties as the numbers were written: 0.6 x 0.6 equals 0.4 x 0.9, which the products
-    of floats do not.
+    Integers keep the ties of the numbers as written, which products of floats may not.
+
+    >>> compute_rank(0.6, 0.6) == compute_rank(0.4, 0.9), 0.6 * 0.6 == 0.4 * 0.9
+    (True, False)
     """
     return int(weight * score * RANK_ONE + 0.5)
 
 
 class WalkLimits(NamedTuple):
-    """How far a walk goes; the target counts into ``total``."""
+    """The bounds of a walk. The memory that it begins with counts toward ``total``."""
 
     depth: int
     breadth: int
@@ -52,8 +54,8 @@ class WalkLimits(NamedTuple):
 class WalkLink(NamedTuple):
     """A link as a store describes it, seen from the memory whose links were requested.
 
-    ``key`` is the memory at its other end. ``rank`` comes from `compute_rank`; it is negative
-    unless that memory is present. ``incoming`` says that the link leads from there to here.
+    ``key`` names the memory at its other end. ``rank`` comes from `compute_rank`, and is negative
+    unless that memory is present. An ``incoming`` link leads from the other memory to this one.
     """
 
     key: str
@@ -65,13 +67,13 @@ class WalkLink(NamedTuple):
 
 
 class LinkRequest(NamedTuple):
-    """A request for some of a memory's links, beginning after ``offset`` of them.
+    """A request for some of a memory's links, from the index ``offset`` on.
 
-    They are ordered by falling rank, falling weight and key, so absent ones come last. Only
-    ``needed`` of them are needed for now; more may be sent.
+    Links are ordered by falling rank, falling weight and key, so absent ones come last. The walk
+    needs ``needed`` of them for now; more may be sent.
 
-    With ``among``, all that is needed are the links to these memories, and ``needed`` of the links
-    to absent ones. They come in one answer, in any order; some may have been sent before. It is
+    With ``among``, the walk needs only the links to these memories, and ``needed`` of the links to
+    absent ones. They are sent in one answer, in any order; some may have been sent before. This is
     the last request for the links of that memory.
     """
 
@@ -83,10 +85,9 @@ class LinkRequest(NamedTuple):
 
 @dataclass(slots=True)
 class Step:
-    """A retrieved memory in its place: ``parent`` and ``link`` are its last step from the target.
+    """A retrieved memory: ``link`` leads to it from ``parent``; the target has neither.
 
-    ``kept`` are the links to its children, and those passed over because they lead to other
-    retrieved memories.
+    ``kept`` are the best links to other retrieved memories, children or not.
     """
 
     key: str
@@ -97,7 +98,10 @@ class Step:
 
 
 class Candidate(NamedTuple):
-    """A memory that was not retrieved, and the limit that cut it; ``source`` has the link to it."""
+    """A memory that was not retrieved, and the limit that cut it.
+
+    The link to it belongs to the retrieved memory ``source``.
+    """
 
     key: str
     source: str
@@ -108,17 +112,17 @@ class Candidate(NamedTuple):
 
     @classmethod
     def build(cls, step: Step, link: WalkLink, cut_by: Cut) -> "Candidate":
-        """Return the candidate that a link of a retrieved memory leads to."""
+        """Return the candidate at the other end of a retrieved memory's link."""
         return cls(link.key, step.key, link.rank, link.weight, cut_by, link.incoming)
 
 
 @dataclass(slots=True)
 class WalkOutcome:
-    """A walk's steps in the order of the answer, the target first, and what it counted.
+    """The steps of a walk in the order of the answer, the target first, and its counts.
 
-    ``duplicates`` counts the links passed over because they lead to retrieved memories, and
-    ``cycles`` those of them that lead back to a memory on the way there.
-    ``has_more_frontier`` says whether candidates beyond the frontier were cut too.
+    ``duplicates`` counts links to retrieved memories other than children. ``cycles`` counts the
+    duplicates that lead back to an ancestor of their memory. With ``has_more_frontier``, there are
+    candidates beyond those in ``frontier``.
     """
 
     steps: list[Step]
@@ -134,17 +138,17 @@ class WalkOutcome:
 T = TypeVar("T")
 
 Conversation = Generator[LinkRequest, Sequence[WalkLink], T]
-"""Yields requests and is sent links, until it returns a result."""
+"""A generator that yields requests, is sent links, and returns a result."""
 
 
 @dataclass(slots=True)
 class _Memory:
-    """A retrieved memory while the walk goes on.
+    """A retrieved memory during the walk.
 
-    ``known`` are the links that the store sent, all of them if ``is_exhausted``. ``targets`` are
-    the other present memories that they lead to, best first, each with the best link to it; all of
-    them if ``has_all_targets``. ``last_place`` is the place among the targets of the last one that
-    was ever taken as a child. The frontier knows the first ``looked_at`` targets.
+    ``known`` are the links that the store sent; all of them if ``is_exhausted``. ``targets`` are
+    the best links to each other present memory, best first; all of them if ``has_all_targets``.
+    ``last_place`` is the last index in ``targets`` that was ever taken as a child. The search for
+    candidates has passed the first ``looked_at`` targets.
     """
 
     key: str
@@ -163,12 +167,12 @@ class _Memory:
         self._seen = {self.key}
 
     def learn_targets(self, needed: int) -> Conversation[bool]:
-        """Learn of more targets; return whether there are any."""
+        """Request links until there is another target; return False if there is none."""
         before = len(self.targets)
         while len(self.targets) == before and not self.has_all_targets:
             links = yield LinkRequest(self.key, len(self.known), needed)
 
-            # A store decides how many links it sends at once; only an empty answer ends them.
+            # A store decides how many links it sends at once. Only an empty answer means the end.
             self.known.extend(links)
             self.is_exhausted = self.has_all_targets = not links
 
@@ -183,7 +187,7 @@ class _Memory:
         return len(self.targets) > before
 
     def learn_rest(self, among: frozenset[str]) -> Conversation[Sequence[WalkLink]]:
-        """Return the links to some memories and to absent ones, and what else is known."""
+        """Return all links to some memories and to absent ones, and any other known links."""
         if self.is_exhausted:
             return self.known
 
@@ -193,7 +197,7 @@ class _Memory:
 
 
 class Walk:
-    """One walk; `run` is the conversation with a store, which knows the links."""
+    """One walk; `run` is the conversation with the store that has the links."""
 
     def __init__(self, target: str, limits: WalkLimits) -> None:
         self._limits = limits
@@ -203,25 +207,42 @@ class Walk:
         self._outcome = WalkOutcome([])
 
     def run(self) -> Conversation[WalkOutcome]:
-        """Walk. Each request is answered with that memory's next links, none after the last."""
+        """Walk. Each request is answered with the memory's next links, or none after the last."""
         (target,) = self._retrieved.values()
 
         yield from self._visit(target)
         self._list_steps(target)
         yield from self._find_frontier()
-        yield from self._count_skipped()
 
+        among = frozenset(self._retrieved)
+        for step in self._outcome.steps:
+            memory = self._retrieved[step.key]
+            if step.depth == self._limits.depth:
+                continue
+
+            if self._is_full(memory):
+                self._keep_links(step, memory.targets[: memory.last_place + 1])
+                continue
+
+            links = yield from memory.learn_rest(among)
+            self._keep_links(step, links)
+            for link in links:
+                self._outcome.missing += link.state == "absent"
+                self._outcome.invalid += link.state == "invalid"
+
+        self._outcome.missing = min(self._outcome.missing, MAX_SKIPPED)
+        self._outcome.invalid = min(self._outcome.invalid, MAX_SKIPPED)
         return self._outcome
 
     def _visit(self, memory: _Memory) -> Conversation[None]:
-        """Retrieve what a memory's links lead to, as far as the limits allow."""
+        """Retrieve the memories that a memory leads to, as far as the limits allow."""
         if memory.depth == self._limits.depth:
             return
 
         place = 0
         below = memory.depth + 1
 
-        # A full memory takes no more children, but those that it has may have come nearer.
+        # A full memory takes no more children, but its own may now be reached by a shorter path.
         while memory.children < self._limits.breadth or place <= memory.last_place:
             if place == len(memory.targets):
                 needed = self._limits.breadth - memory.children
@@ -240,9 +261,9 @@ class Walk:
             place += 1
 
     def _take(self, parent: _Memory, place: int, child: _Memory | None) -> _Memory | None:
-        """Take one of a memory's targets as its child; return None if there is no room for it.
+        """Make one of a memory's targets its child; return None if there is no room for it.
 
-        A child that another memory had leaves it.
+        ``child`` is the target's memory if it was retrieved before. It leaves its former parent.
         """
         if child is not None and child.parent is parent:
             return child
@@ -267,7 +288,7 @@ class Walk:
         return memory.children == self._limits.breadth
 
     def _list_steps(self, memory: _Memory) -> None:
-        """List a memory and what is below it, depth first and the best children first."""
+        """List a memory and its descendants, depth first and the best children first."""
         step = self._steps[memory.key]
         self._outcome.steps.append(step)
 
@@ -278,32 +299,21 @@ class Walk:
                 continue
 
             last_place = place
-            # If the total stopped the walk, a child may still have the depth of a longer way.
+            # If the total stopped the walk, a child may still have the depth of a longer path.
             child.depth = memory.depth + 1
             self._steps[child.key] = Step(child.key, child.depth, step, link)
             self._list_steps(child)
 
         memory.last_place = last_place  # other memories may have taken former children
 
-    def _count_skipped(self) -> Conversation[None]:
-        """Count the links that were passed over, and link the steps that they lead to."""
-        among = frozenset(self._retrieved)
-
-        for step in self._outcome.steps:
-            memory = self._retrieved[step.key]
-            if step.depth == self._limits.depth:
-                continue
-
-            if self._is_full(memory):
-                self._keep_links(step, memory.targets[: memory.last_place + 1])
-                continue
-
-            links = yield from memory.learn_rest(among)
-            self._keep_links(step, links)
-            self._count_unusable(links)
-
     def _keep_links(self, step: Step, links: Sequence[WalkLink]) -> None:
-        """Keep the best link to each other retrieved memory, and count those passed over."""
+        """Keep the best link to each other retrieved memory, and count the duplicates."""
+        ancestors: list[str] = []
+        ancestor = step.parent
+        while ancestor is not None:
+            ancestors.append(ancestor.key)
+            ancestor = ancestor.parent
+
         seen = {step.key}
         for link in links:
             other = self._steps.get(link.key)
@@ -314,22 +324,12 @@ class Walk:
             step.kept.append((other, link))
             if other.parent is not step:
                 self._outcome.duplicates += 1
-                self._outcome.cycles += _is_ancestor(other, step)
-
-    def _count_unusable(self, links: Sequence[WalkLink]) -> None:
-        """Count the links that lead to absent memories and those that are invalid."""
-        outcome = self._outcome
-        for link in links:
-            outcome.missing += link.state == "absent"
-            outcome.invalid += link.state == "invalid"
-
-        outcome.missing = min(outcome.missing, MAX_SKIPPED)
-        outcome.invalid = min(outcome.invalid, MAX_SKIPPED)
+                self._outcome.cycles += other.key in ancestors
 
     def _find_frontier(self) -> Conversation[None]:
-        """Find the best candidates that were not retrieved, and the limits that cut any.
+        """Find the best candidates, and the limits that cut any.
 
-        Each memory's candidates come best first, so that few of its links have to be looked at.
+        Each memory's candidates come best first, so only a few of its links are requested.
         """
         waiting: list[tuple[tuple[int, float, str], int, Candidate]] = []
         best: dict[str, Candidate] = {}
@@ -341,7 +341,7 @@ class Walk:
                 heapq.heappush(waiting, (_order_by_rank(candidate), place, candidate))
                 reached.add(candidate.cut_by)
 
-        # Of equals the first one listed stays. One more than is shown tells that there are more.
+        # Among equals the first one listed is kept. One more than is shown means there are more.
         while waiting and len(best) <= FRONTIER:
             _, place, candidate = heapq.heappop(waiting)
             best.setdefault(candidate.key, candidate)
@@ -354,40 +354,24 @@ class Walk:
         self._outcome.cut_by = [limit for limit in _LIMITS if limit in reached]
 
     def _find_candidate(self, step: Step) -> Conversation[Candidate | None]:
-        """Return the next memory that a memory's links lead to and that was not retrieved."""
+        """Return the next target of a memory that was not retrieved, if there is one."""
         memory = self._retrieved[step.key]
+
+        # If a memory lost a child to a nearer parent, it is not full, and yet the breadth cut it.
+        cut: Cut = "breadth"
+        if memory.depth == self._limits.depth:
+            cut = "depth"
+        elif len(self._retrieved) == self._limits.total and not self._is_full(memory):
+            cut = "total"
 
         while memory.looked_at < len(memory.targets) or (yield from memory.learn_targets(1)):
             link = memory.targets[memory.looked_at]
             memory.looked_at += 1
             if link.key not in self._retrieved:
-                return Candidate.build(step, link, self._find_cut(memory))
+                return Candidate.build(step, link, cut)
 
         return None
-
-    def _find_cut(self, memory: _Memory) -> Cut:
-        """Return the limit that cut what a memory's other links lead to."""
-        if memory.depth == self._limits.depth:
-            return "depth"
-
-        # A memory that lost a child to a nearer one is not full, and yet the breadth cut it.
-        is_total = len(self._retrieved) == self._limits.total
-        if is_total and not self._is_full(memory):
-            return "total"
-
-        return "breadth"
 
 
 def _order_by_rank(candidate: Candidate) -> tuple[int, float, str]:
     return -candidate.rank, -candidate.weight, candidate.key
-
-
-def _is_ancestor(ancestor: Step, step: Step) -> bool:
-    """Return whether a memory stands on the way from the target to another one."""
-    parent = step.parent
-    while parent is not None:
-        if parent is ancestor:
-            return True
-        parent = parent.parent
-
-    return False

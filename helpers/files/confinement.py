@@ -1,13 +1,10 @@
-"""Open a file beneath a root, so that no link, name or race ever leads outside it.
+"""Open a requested path beneath a root, so that no link, name or race ever leads outside it.
 
-Every step opens one component relative to a descriptor that is already beneath the root, and never
-follows a link in the kernel (``O_NOFOLLOW``); links are resolved here, component by component, on
-a stack of descriptors that cannot rise above the root. This is the technique of Go's ``os.Root``
-and of ``openat2(RESOLVE_BENEATH)``; checking a resolved path and opening it afterwards is a race.
-
-Take a requested path apart. Only the string is looked at; no file is touched here.
-
-The checks run in one fixed order, and the first that fails names the reason (see `parse_path`).
+A path is taken apart before any file is touched (`parse_path`). Then every step opens one component
+relative to a descriptor that is already beneath the root, and the kernel never follows a link
+(``O_NOFOLLOW``). Links are resolved here, component by component, on a stack of descriptors that
+cannot rise above the root. This is the technique of Go's ``os.Root`` and of
+``openat2(RESOLVE_BENEATH)``; to check a resolved path and open it afterwards would be a race.
 """
 
 import errno
@@ -30,11 +27,47 @@ from abilities.helpers.text.pieces import WHOLE, Range, parse_range, split_suffi
 MAX_COMPONENT_BYTES = 255
 MAX_COMPONENTS = 32
 
+MOST_FOLDERS = 16
+"""Folders that are kept open at once; more only if a single path has more."""
+
+SKIPPED_FOLDERS = ("node_modules", "__pycache__", ".venv", "venv", "dist", "target")
+"""Names of folders that tools fill, in which people hardly ever keep their own work."""
+
+DIRECTORY_FLAGS = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+
+_FILE_FLAGS = (
+    os.O_RDONLY
+    | os.O_NONBLOCK  # else opening a pipe waits for its writer
+    | os.O_NOCTTY
+    | os.O_NOFOLLOW
+    | os.O_CLOEXEC
+)
+
+_LINK_ERRORS = (errno.ELOOP, errno.ENOTDIR)  # the errors of O_NOFOLLOW for a link
+
+_MAX_LINKS = 40  # as in Linux (path_resolution(7))
+_MAX_DEPTH = 64  # descriptors that are held at once while links are resolved
+_MAX_RETRIES = 64  # for a component that keeps changing its kind meanwhile
+
+_REASONS: dict[int, Reason] = {
+    errno.EACCES: "access_denied",
+    errno.EPERM: "access_denied",
+    errno.ENAMETOOLONG: "path_too_long",
+    errno.ENXIO: "not_regular_file",
+    errno.ENODEV: "not_regular_file",
+    errno.EMFILE: "resource_exhausted",
+    errno.ENFILE: "resource_exhausted",
+    errno.ENOMEM: "resource_exhausted",
+}
+
 _PLAIN_NAME = r"\.?[A-Za-z0-9_-][A-Za-z0-9_.-]*"
 _PLAIN_PATH = re.compile(rf"(?:{_PLAIN_NAME}/){{0,{MAX_COMPONENTS - 1}}}{_PLAIN_NAME}")
 _MAX_PLAIN_CHARS = 200  # so short that no component can be too long
 
 _DRIVE = re.compile(r"[A-Za-z]:")
+
+Absence = Literal["nothing", "directory", "nothing behind a link"]
+"""Why a root has no file with a name. After the last of these, no further root is tried."""
 
 
 class PathRequest(NamedTuple):
@@ -51,12 +84,27 @@ class PathRequest(NamedTuple):
     range: Range
 
 
-def parse_path(item: object) -> PathRequest:
-    """Take a requested path apart.
+@dataclass(frozen=True, slots=True)
+class Policy:
+    """The rules for opening files beneath a root, and whether secrets in them are redacted.
 
-    Raises Refused with the first of: not_a_string, empty_path, path_too_long or path_too_deep,
+    Folders named in ``skip`` may be opened, but lists enter them only if the pattern names them.
+    """
+
+    deny: DenyList
+    follow_links: bool
+    deny_hardlinks: bool
+    redacts: bool
+    own: OwnFiles = field(default_factory=OwnFiles)
+    skip: frozenset[str] = frozenset()
+
+
+def parse_path(item: object) -> PathRequest:
+    """Take a requested path apart, looking only at the string.
+
+    Raises Refused with the first reason that applies: not_a_string, empty_path, path_too_long,
     invalid_unicode, control_character, drive_path, backslash, absolute_path, parent_traversal,
-    is_directory, trailing_slash, invalid_range.
+    is_directory, trailing_slash, path_too_deep, path_too_long (a component), invalid_range.
     """
     if not isinstance(item, str):
         raise Refused("not_a_string")
@@ -66,30 +114,6 @@ def parse_path(item: object) -> PathRequest:
         return PathRequest(item, item, item, tuple(item.split("/")), WHOLE)
 
     path, suffix = split_suffix(item)
-    _check_text(path)
-    parts = _split_components(path)
-
-    requested = WHOLE
-    if suffix:
-        requested = parse_range(suffix)
-
-    return PathRequest(item, path, "/".join(parts), tuple(parts), requested)
-
-
-def express_path(name: str) -> str | None:
-    """Return the path that requests a file by its name; None if no path can express it.
-
-    If the name itself ends in a range, ``#L1-`` is appended, which stands for the whole file.
-    """
-    for path in (name, f"{name}#L1-"):
-        with suppress(Refused):
-            if parse_path(path).name == name:
-                return path
-
-    return None
-
-
-def _check_text(path: str) -> None:
     if not path.strip(" "):
         raise Refused("empty_path")
 
@@ -111,9 +135,13 @@ def _check_text(path: str) -> None:
     if path.startswith("/"):
         raise Refused("absolute_path")
 
+    parts = _split_components(path)
+    requested = parse_range(suffix) if suffix else WHOLE
+    return PathRequest(item, path, "/".join(parts), tuple(parts), requested)
+
 
 def _split_components(path: str) -> list[str]:
-    """Return the path's names without empty ones and ``.``."""
+    """Return the names in a path, without empty ones and ``.``."""
     names = path.split("/")
     if ".." in names:
         raise Refused("parent_traversal")
@@ -134,17 +162,24 @@ def _split_components(path: str) -> list[str]:
     return parts
 
 
-DIRECTORY_FLAGS = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+def express_path(name: str) -> str | None:
+    """Return the path that requests a file by its name; None if no path can express it.
 
-MOST_FOLDERS = 16
-"""Folders that are kept open at once; more only if one path has more."""
+    If the name itself ends in a range, ``#L1-`` is appended, which requests the whole file.
+    """
+    for path in (name, f"{name}#L1-"):
+        with suppress(Refused):
+            if parse_path(path).name == name:
+                return path
+
+    return None
 
 
 class OpenFolders:
-    """Folders by their names beneath a root: each was opened without following a link.
+    """Folders beneath roots that are kept open, each opened without following a link.
 
-    Whoever replaces one of them meanwhile, by a link for example, leads no reader elsewhere. The
-    roots must stay open for as long.
+    If a folder is replaced meanwhile, for example by a link, readers still get the folder that was
+    opened. The roots must stay open as long as this object is used.
     """
 
     def __init__(self) -> None:
@@ -160,38 +195,25 @@ class OpenFolders:
         return len(self._descriptors)
 
     def open(self, root: int, names: Sequence[str]) -> int:
-        """Return the descriptor of a folder, given its names, which stays open until `close`.
+        """Return the descriptor of a folder, given its names; it is open until `close`.
 
-        Raises OSError for what is no folder, and for links.
+        One ``openat`` is made per component that is not open yet. Raises OSError if a component is
+        not a folder, or is a link.
         """
-        if not names:
-            return root
-
         folder = tuple(names)
-        descriptor = self._descriptors.get((root, folder))
-        if descriptor is None:
-            descriptor = self._open_below_kept(root, folder)
-
-        return descriptor
-
-    def close(self) -> None:
-        """Close all folders."""
-        while self._descriptors:
-            _, descriptor = self._descriptors.popitem()
-            os.close(descriptor)
-
-    def _open_below_kept(self, root: int, names: tuple[str, ...]) -> int:
-        """Open a folder that no link leads to: one ``openat`` per component that is not open."""
-        depth = len(names) - 1
-        while depth and (root, names[:depth]) not in self._descriptors:
+        depth = len(folder)
+        while depth and (root, folder[:depth]) not in self._descriptors:
             depth -= 1
 
-        parent = self._descriptors[root, names[:depth]] if depth else root
+        parent = self._descriptors[root, folder[:depth]] if depth else root
+        if depth == len(folder):
+            return parent
+
         opened: dict[tuple[int, tuple[str, ...]], int] = {}
         try:
-            for end in range(depth + 1, len(names) + 1):
-                parent = os.open(names[end - 1], DIRECTORY_FLAGS, dir_fd=parent)
-                opened[root, names[:end]] = parent
+            for end in range(depth + 1, len(folder) + 1):
+                parent = os.open(folder[end - 1], DIRECTORY_FLAGS, dir_fd=parent)
+                opened[root, folder[:end]] = parent
         finally:
             if len(self._descriptors) + len(opened) > MOST_FOLDERS:
                 self.close()
@@ -199,57 +221,15 @@ class OpenFolders:
 
         return parent
 
-
-_FILE_FLAGS = (
-    os.O_RDONLY
-    | os.O_NONBLOCK  # else opening a pipe waits for its writer
-    | os.O_NOCTTY
-    | os.O_NOFOLLOW
-    | os.O_CLOEXEC
-)
-
-_LINK_ERRORS = (errno.ELOOP, errno.ENOTDIR)  # what O_NOFOLLOW says of a link
-
-_MAX_LINKS = 40  # as Linux does (path_resolution(7))
-_MAX_DEPTH = 64  # descriptors held at once while resolving links
-_MAX_RETRIES = 64  # a component that keeps changing its kind under us
-
-_REASONS: dict[int, Reason] = {
-    errno.EACCES: "access_denied",
-    errno.EPERM: "access_denied",
-    errno.ENAMETOOLONG: "path_too_long",
-    errno.ENXIO: "not_regular_file",
-    errno.ENODEV: "not_regular_file",
-    errno.EMFILE: "resource_exhausted",
-    errno.ENFILE: "resource_exhausted",
-    errno.ENOMEM: "resource_exhausted",
-}
-
-
-SKIPPED_FOLDERS = ("node_modules", "__pycache__", ".venv", "venv", "dist", "target")
-"""Names of folders that tools fill, and in which hardly anybody keeps their own work."""
-
-Absence = Literal["nothing", "directory", "nothing behind a link"]
-"""Why a root has no file of a name. Another root is tried, unless a link led to where it is not."""
-
-
-@dataclass(frozen=True, slots=True)
-class Policy:
-    """What may be opened beneath a root, and whether secrets in it are shown.
-
-    Folders named in ``skip`` may be opened, but lists enter them only if the pattern names them.
-    """
-
-    deny: DenyList
-    follow_links: bool
-    deny_hardlinks: bool
-    redacts: bool
-    own: OwnFiles = field(default_factory=OwnFiles)
-    skip: frozenset[str] = frozenset()
+    def close(self) -> None:
+        """Close all folders."""
+        while self._descriptors:
+            _, descriptor = self._descriptors.popitem()
+            os.close(descriptor)
 
 
 def translate_os_error(error: OSError) -> Refused:
-    """Return a failed system call's meaning to the caller: io_error unless the cause is known."""
+    """Return the refusal for a failed system call: io_error unless the cause is known."""
     return Refused(_REASONS.get(error.errno or 0, "io_error"))
 
 
@@ -258,14 +238,14 @@ def open_file(
 ) -> tuple[int, os.stat_result] | Absence:
     """Open a regular file beneath a root for reading.
 
-    Returns its descriptor, which the caller closes, and its status; or says that there is none,
-    either because nothing has this name or because a directory has it.
+    Returns its descriptor, which the caller closes, and its status; or says that there is no file,
+    because nothing has this name or because a directory has it.
 
-    Who opens several files gives the ``folders`` that are kept open meanwhile.
+    To open several files, pass ``folders``: the folders on their paths are kept open there.
 
-    ``parts`` are names as `parse_path` returns them: none is empty, ``.``, ``..`` or holds a
-    ``/``. The deny list is checked against every name that links lead through; the caller checks
-    ``parts`` themselves, once for all roots.
+    ``parts`` are names as `parse_path` returns them: none is empty, ``.``, ``..`` or contains a
+    ``/``. Every name that links lead through is checked against the deny list here. The caller
+    checks ``parts`` themselves, once for all roots.
 
     Raises Refused: dangling_link, denied, symlink_escape, symlink_loop, symlink_refused,
     is_directory (behind a link), not_regular_file, hard_link, access_denied, path_too_deep,
@@ -312,7 +292,7 @@ def open_file(
 def open_directory(name: str, parent: int) -> int:
     """Open a folder by its name in another one, following no link; the caller closes it.
 
-    Raises Refused as `translate_os_error` says.
+    Raises Refused with the reasons of `translate_os_error`.
     """
     try:
         return os.open(name, DIRECTORY_FLAGS, dir_fd=parent)
@@ -342,8 +322,8 @@ class _LinkResolver:
     """Resolve links by hand, on a stack of descriptors that are all beneath the root.
 
     The names that are still to be opened are pending; a link's target is put in front of them.
-    ``..`` takes a descriptor off the stack, so it is never left to the kernel, for which a folder
-    that was moved meanwhile has another parent.
+    ``..`` takes a descriptor off the stack. It is never left to the kernel, because a folder that
+    was moved meanwhile has another parent there.
     """
 
     def __init__(self, root: int, parts: Sequence[str], policy: Policy) -> None:
@@ -354,8 +334,8 @@ class _LinkResolver:
         self._retries = 0
         self.links = 0
 
-        # Requested names that follow the last link among them; while at least as many are pending,
-        # the current name stands in a link's target.
+        # The number of requested names after the last link among them. While at least as many are
+        # pending, the current name comes from a link's target.
         self._after_link = len(parts)
 
     @property
@@ -376,22 +356,37 @@ class _LinkResolver:
                 continue
 
             if name == "..":
-                self._leave_directory()
+                if len(self._stack) == 1:
+                    raise Refused("symlink_escape")
+
+                os.close(self._stack.pop())
+                self._names.pop()
                 continue
 
-            # Also a folder or link on the way: a link to a secret may itself be called ".env".
+            # Also folders and links on the way: a link to a secret may itself be called ".env".
             path = "/".join((*self._names, name))
             if pending:
                 path += "/"
             if self._policy.deny.denies(path):
                 raise Refused("denied")
 
-            if pending:
-                self._enter_directory(name)
+            flags = DIRECTORY_FLAGS if pending else _FILE_FLAGS
+            descriptor: int | None = None
+            try:
+                descriptor = os.open(name, flags, dir_fd=self._stack[-1])
+            except OSError as error:
+                if error.errno not in _LINK_ERRORS:
+                    raise
+
+            if descriptor is None:
+                self._expand_link(name)
+            elif not pending:
+                return descriptor
             else:
-                descriptor = self._open_last(name)
-                if descriptor is not None:
-                    return descriptor
+                self._stack.append(descriptor)
+                self._names.append(name)
+                if len(self._stack) > _MAX_DEPTH:
+                    raise Refused("path_too_deep")
 
         raise Refused("is_directory")
 
@@ -400,49 +395,30 @@ class _LinkResolver:
         for descriptor in self._stack[1:]:
             os.close(descriptor)
 
-    def _enter_directory(self, name: str) -> None:
-        """Put a directory on the stack, or a link's target in front of the pending names."""
-        descriptor = self._try_open(name, DIRECTORY_FLAGS)
-        if descriptor is None:
-            self._expand_link(name)
-            return
-
-        self._stack.append(descriptor)
-        self._names.append(name)
-        if len(self._stack) > _MAX_DEPTH:
-            raise Refused("path_too_deep")
-
-    def _open_last(self, name: str) -> int | None:
-        """Open the last name; None if it is a link, whose target is then pending."""
-        descriptor = self._try_open(name, _FILE_FLAGS)
-        if descriptor is None:
-            self._expand_link(name)
-
-        return descriptor
-
-    def _leave_directory(self) -> None:
-        if len(self._stack) == 1:
-            raise Refused("symlink_escape")
-
-        os.close(self._stack.pop())
-        self._names.pop()
-
-    def _try_open(self, name: str, flags: int) -> int | None:
-        """Open a name in the current directory; None if it may be a link."""
-        try:
-            return os.open(name, flags, dir_fd=self._stack[-1])
-        except OSError as error:
-            if error.errno in _LINK_ERRORS:
-                return None
-            raise
-
     def _expand_link(self, name: str) -> None:
         """Put a link's target in front of the pending names.
 
-        A name that has changed its kind meanwhile is put back, to be tried again.
+        A name that has changed its kind meanwhile is put back, to be tried again. Raises
+        FileNotFoundError if the request looks for something inside a plain file.
         """
-        target = self._read_link(name, is_last=not self._pending)
+        target: str | None = None
+        mode = stat.S_IFDIR  # if the name is gone by now, it is tried again like a directory
+        try:
+            mode = os.stat(name, dir_fd=self._stack[-1], follow_symlinks=False).st_mode
+            if stat.S_ISLNK(mode):
+                target = os.readlink(name, dir_fd=self._stack[-1])
+        except OSError as error:
+            if error.errno not in (errno.ENOENT, errno.EINVAL):
+                raise
+
         if target is None:
+            if self._pending and not stat.S_ISDIR(mode) and not stat.S_ISLNK(mode):
+                raise FileNotFoundError(errno.ENOENT, name)
+
+            self._retries += 1
+            if self._retries > _MAX_RETRIES:
+                raise Refused("symlink_escape")
+
             self._pending.appendleft(name)
             return
 
@@ -459,26 +435,3 @@ class _LinkResolver:
         self._after_link = min(self._after_link, len(self._pending))
         # 'name/' leaves '' behind the name, which is then not the last and must be a directory.
         self._pending.extendleft(reversed(target.split("/")))
-
-    def _read_link(self, name: str, *, is_last: bool) -> str | None:
-        """Return a link's text; None if the name changes under us and is to be tried again.
-
-        Raises FileNotFoundError if something was looked for inside a plain file.
-        """
-        mode = stat.S_IFDIR  # of a name that is gone again: it is tried again like a directory
-        try:
-            mode = os.stat(name, dir_fd=self._stack[-1], follow_symlinks=False).st_mode
-            if stat.S_ISLNK(mode):
-                return os.readlink(name, dir_fd=self._stack[-1])
-        except OSError as error:
-            if error.errno not in (errno.ENOENT, errno.EINVAL):
-                raise
-
-        if not is_last and not stat.S_ISDIR(mode) and not stat.S_ISLNK(mode):
-            raise FileNotFoundError(errno.ENOENT, name)
-
-        self._retries += 1
-        if self._retries > _MAX_RETRIES:
-            raise Refused("symlink_escape")
-
-        return None

@@ -1,17 +1,34 @@
-"""Names that are never shared with an agent."""
+"""The deny list: names that are never shared with an agent, in any spelling and any copy."""
 
+import math
 import re
 import unicodedata
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from functools import lru_cache
-from itertools import chain
+from itertools import product
 
 _MAX_LAYERS = 4
-"""Marks of copies that are taken off one after the other: ``#.env.bak~#`` has three."""
+"""Layers of copy marks that are removed one after the other: ``#.env.bak~#`` has three."""
 
 _MAX_ORIGINALS = 24
-"""Paths that are compared when marks are taken off one at a time."""
+"""Paths that are compared when marks are removed one at a time."""
+
+_MOST_SHORTENED = 32
+"""The most names that a pattern's braces may expand to if it also matches short names."""
+
+_REMEMBERED = 1_024
+"""Paths whose answer is cached, because a batch that is continued repeats its paths."""
+
+_FREQUENT = frozenset(
+    (
+        "access", "account", "api", "app", "client", "conf", "config", "csv", "d", "data", "db",
+        "default", "file", "google", "host", "ini", "json", "local", "network", "pip", "py", "rb",
+        "registry", "run", "runtime", "service", "ssl", "state", "store", "support", "toml", "txt",
+        "user", "users", "v1", "web", "xml", "yaml", "yml",
+    )
+)  # fmt: skip
+"""Words of many ordinary paths: no pattern is indexed by one if it has another word."""
 
 # Unicode's property Default_Ignorable_Code_Point (DerivedCoreProperties.txt), beyond the category
 # Cf. A folder of ext4 or f2fs that ignores case ignores these characters as well.
@@ -31,17 +48,17 @@ _MARKS = re.compile(
     (?=[~#!%:(\ ._bc-]) (?:                 # so that most characters are passed fast
     (?<![^/]) (?:
         \#                                  # Emacs: '#name#', saved while it is edited
-        | \.\#                              # Emacs: who edits it
-        | \._                               # macOS: its attributes, on other file systems
-        | ~\$                               # Office: who edits it
-        | [!%] [^/]* [!%] (?=[^/])          # Vim, Emacs: its whole path, among backups
+        | \.\#                              # Emacs: a lock
+        | \._                               # macOS: attributes, on other file systems
+        | ~\$                               # Office: a lock
+        | [!%] [^/]* [!%] (?=[^/])          # Vim, Emacs: a whole path, in a backup folder
         | (?:copy|backup)[ ]of[ ]
     )
     | (?<=[^/]) (?:
         ~ | \# | \.~\d+~ | \.un~            # Emacs, Vim
         | \.sw[a-p]                         # Vim
         | [._-] (?:{_BACKUP}) \d*
-        | - (?:{_DATABASE})                 # SQLite: what belongs to a database
+        | - (?:{_DATABASE})                 # SQLite: files of a database
         | \.(?:{_PACKAGE})
         | [._-] \d{{1,14}} | [._-] {_DATE}  # log rotation, numbered and dated copies
         | [ ]-[ ]copy | [ ] copy (?:[ ]\d+)? | [ ]?\(\d+\) | [ ]\((?:copy|[^()/]*conflict[^()/]*)\)
@@ -56,7 +73,7 @@ _MARKS = re.compile(
     re.VERBOSE,
 )
 
-# What every mark holds: far faster to look for than the marks themselves.
+# Every mark contains one of these, and they are found far faster than the marks themselves.
 _HINTS = re.compile(
     r"[~#%!:)]|[ ._-](?:\d|-|b[ackp]|copy|dis|old|orig|prev|save|te?mp|sw|dpkg|pac|rpm|ucf|sync"
     r"|journal|shm|wal)"
@@ -71,11 +88,14 @@ _NOT_IN_SHORT_NAMES = re.compile(r"[+,;=\[\]]")
 
 
 def fold(path: str) -> str:
-    """Return one spelling for all names that a file system may take for the same one.
+    """Return one spelling for all names that a file system may treat as equal.
 
     Letter case, Unicode normalization and ignorable characters make no difference. HFS+, APFS and
-    ext4 compare canonical forms; ZFS may compare compatible ones (``normalization=formKC``), in
-    which full-width letters are the same as ASCII.
+    ext4 compare canonical forms. ZFS may compare compatibility forms (``normalization=formKC``), in
+    which full-width letters equal ASCII.
+
+    >>> fold("ÀB.Key") == fold("A\u0300b.KEY")
+    True
     """
     if path.isascii():
         return path.lower()
@@ -86,55 +106,38 @@ def fold(path: str) -> str:
     return unicodedata.normalize("NFKC", folded)
 
 
-def list_originals(path: str) -> Iterator[str]:
-    """Yield the paths of which a folded path may be a copy.
+def list_originals(path: str) -> list[str]:
+    """Return the paths of which a folded path may be a copy.
 
-    >>> list(list_originals("a/.env.bak")), list(list_originals("a/environment.md"))
+    >>> list_originals("a/.env.bak"), list_originals("a/environment.md")
     (['a/.env'], [])
     """
     if not _HINTS.search(path):
-        return
+        return []
 
-    # Most copies have a mark or two, all of which go; but a name may end as a copy's does, such as
-    # krb5cc_1000, and keeps that if its copy has another mark.
-    found = {path}
-    for original in chain(_strip_all(path), _strip_each(path)):
-        if original not in found:
-            found.add(original)
-            yield original
-
-
-def _strip_all(path: str) -> Iterator[str]:
-    """Yield a path without its outermost marks, then without the next ones, and so on."""
+    # Most copies have one or two marks, which are all removed, the outermost layer first.
+    originals: list[str] = []
+    layer = path
     for _ in range(_MAX_LAYERS):
-        swapped = _SWAP_FILE.sub(r"\1", path)
-        if swapped != path:
-            yield swapped
+        originals.append(_SWAP_FILE.sub(r"\1", layer))
+        layer = _MARKS.sub("", layer)
+        originals.append(layer)
 
-        original = _MARKS.sub("", path)
-        if original == path:
-            return
-
-        yield original
-        path = original
-
-
-def _strip_each(path: str) -> Iterator[str]:
-    """Yield a path without any one of its marks, then those without any two, and so on."""
-    originals = [path]
-
-    for original in originals:
+    # But a name such as krb5cc_1000 ends like a copy, and must keep that ending if its own copy has
+    # another mark. So marks are also removed one at a time: each one, each two, and so on.
+    partly = [path]
+    for original in partly:
         for mark in _MARKS.finditer(original):
             stripped = original[: mark.start()] + original[mark.end() :]
-            if stripped in originals or len(originals) > _MAX_ORIGINALS:
-                continue
+            if stripped not in partly and len(partly) <= _MAX_ORIGINALS:
+                partly.append(stripped)
 
-            originals.append(stripped)
-            yield stripped
+    originals += partly
+    return [original for original in dict.fromkeys(originals) if original != path]
 
 
 def shorten(name: str) -> str:
-    """Return a name as short names of FAT and NTFS have it, without their number.
+    """Return the short name of FAT and NTFS for a name, without the number.
 
     >>> shorten(".git"), shorten("service-account.json")
     ('git', 'servic.jso')
@@ -148,15 +151,6 @@ def shorten(name: str) -> str:
     return stem[:6] + dot + ending[:3]
 
 
-def parse_short_name(name: str) -> tuple[str, str] | None:
-    """Return stem and ending of a short name such as ``git~1``; None for any other name."""
-    match = _SHORT_NAME.fullmatch(name)
-    if match is None:
-        return None
-
-    return match[1], match[2] or ""
-
-
 _BRACES = r"\{[^{}]*,[^{}]*\}"
 _WILDCARD = re.compile(rf"{_BRACES}|[*?]")
 _TOKEN = re.compile(rf"{_BRACES}|(?s:.)")
@@ -166,25 +160,15 @@ _EXPRESSIONS = {"*": "[^/]*", "?": "[^/]"}
 _WHOLE_WORD = re.compile(r"(?<![^\W_]|[*?])[^\W_]+(?![^\W_]|[*?])")
 _SEPARATORS = {code: "/" for code in range(128) if not chr(code).isalnum()}
 
-_MOST_SHORTENED = 32
-"""Names that a pattern may stand for if it has braces and is to be known by short names too."""
-
-_FREQUENT = frozenset(
-    (
-        "access", "account", "api", "app", "client", "conf", "config", "csv", "d", "data", "db",
-        "default", "file", "google", "host", "ini", "json", "local", "network", "pip", "py", "rb",
-        "registry", "run", "runtime", "service", "ssl", "state", "store", "support", "toml", "txt",
-        "user", "users", "v1", "web", "xml", "yaml", "yml",
-    )
-)  # fmt: skip
-"""Words of many ordinary paths: no pattern stands under one if it has another."""
-
 
 class NamePatterns:
-    """Patterns of one name or several, which match whole names anywhere in a path.
+    """Patterns of one or more names, which match whole names anywhere in a path.
 
-    ``*`` and ``?`` stay within a name, and ``{a,b}`` stands for either. A pattern that begins with
+    ``*`` and ``?`` stay within a name, and ``{a,b}`` matches either. A pattern that begins with
     ``file:`` matches no folder, whose path ends in ``/``. Patterns and paths are folded.
+
+    Each pattern is indexed by a key: the word that is in the fewest other patterns, or a fragment
+    if it has no whole word. Only the patterns whose key is in a path are matched.
     """
 
     def __init__(self, patterns: Iterable[str]) -> None:
@@ -196,8 +180,10 @@ class NamePatterns:
         self._fragments: set[str] = set()
 
         for pattern, name in zip(trimmed, names, strict=True):
-            key = _choose_word(name, counts)
-            if key is None:
+            words = _list_whole_words(name)
+            if words:
+                key = min(words, key=lambda word: (word in _FREQUENT, counts[word], -len(word)))
+            else:
                 key = max(_WILDCARD.split(name), key=len)
                 self._fragments.add(key)
             self._patterns.setdefault(key, []).append(pattern)
@@ -206,7 +192,7 @@ class NamePatterns:
         self._long_names = _list_short_names(names)
 
     def find_keys(self, path: str) -> list[str]:
-        """Return the words that patterns stand under and a path holds; none if nothing matches."""
+        """Return the keys of patterns that are in a path; without any, no pattern matches."""
         keys: list[str] = []
         words = path.translate(_SEPARATORS).split("/")
         if not self._words.isdisjoint(words):
@@ -218,72 +204,69 @@ class NamePatterns:
         return keys
 
     def find_matches(self, path: str, keys: Iterable[str]) -> Iterator[range]:
-        """Yield the indexes of the names that each match covers.
+        """Yield the indices of the names that each match covers.
 
-        ``keys`` are those of the path, or of one that it is the original of.
+        ``keys`` are the path's, or those of a path of which this one is the original.
         """
         for key in keys:
-            for match in self._compile(key).finditer(path):
+            expression = self._expressions.get(key)
+            if expression is None:
+                # The longest first, because a match of many names covers what others would.
+                patterns = self._patterns[key]
+                patterns = sorted(patterns, key=lambda text: text.count("/"), reverse=True)
+                alternatives = "|".join(_translate(pattern) for pattern in patterns)
+                expression = re.compile(rf"(?<![^/])(?=({alternatives})(?:/|\Z))")
+                self._expressions[key] = expression
+
+            for match in expression.finditer(path):
                 start = path.count("/", 0, match.start(1))
                 yield range(start, start + match[1].count("/") + 1)
 
     def lengthen(self, path: str) -> str:
-        """Return a path with the patterns' own names in place of short ones like ``git~1``."""
-        return "/".join(self._find_long_name(name) for name in path.split("/"))
+        """Return a path with the patterns' full names in place of short ones such as ``git~1``."""
+        names = path.split("/")
+        for index, name in enumerate(names):
+            match = _SHORT_NAME.fullmatch(name)
+            if match is None:
+                continue
 
-    def _compile(self, key: str) -> re.Pattern[str]:
-        """Compile the patterns under a word, when it is met for the first time."""
-        expression = self._expressions.get(key)
-        if expression is None:
-            # What covers more names comes first, for it covers what the others would.
-            patterns = sorted(self._patterns[key], key=lambda text: text.count("/"), reverse=True)
-            alternatives = "|".join(_translate(pattern) for pattern in patterns)
-            expression = re.compile(rf"(?<![^/])(?=({alternatives})(?:/|\Z))")
-            self._expressions[key] = expression
+            stem, ending = match[1], match[2] or ""
+            for key in (stem + ending, stem, ending):
+                if key in self._long_names:
+                    names[index] = self._long_names[key]
+                    break
 
-        return expression
-
-    def _find_long_name(self, name: str) -> str:
-        """Return the pattern's name that a short one stands for; any other name as it is."""
-        parsed = parse_short_name(name)
-        if parsed is None:
-            return name
-
-        stem, ending = parsed
-        for key in (stem + ending, stem, ending):
-            if key in self._long_names:
-                return self._long_names[key]
-
-        return name
+        return "/".join(names)
 
 
 def _list_whole_words(pattern: str) -> list[str]:
-    """Return the words that every name that matches a pattern holds between two separators."""
+    """Return the words that are in each name that matches a pattern, between two separators."""
     required = _WILDCARD.sub("*", pattern)
     words: list[str] = _WHOLE_WORD.findall(required)
     return words
 
 
-def _choose_word(pattern: str, counts: Counter[str]) -> str | None:
-    """Return the word of a pattern that is in the fewest others; None if it has no whole word."""
-    words = _list_whole_words(pattern)
-    if not words:
-        return None
-
-    return min(words, key=lambda word: (word in _FREQUENT, counts[word], -len(word)))
-
-
 def _list_short_names(patterns: Sequence[str]) -> dict[str, str]:
-    """Return the patterns' names by their short ones.
+    """Return the names in patterns by their short names.
 
-    Single names win over parts of others, and names that are too long for FAT over those that are
-    short anyway.
+    Patterns of a single name come before those of several, and names that are too long for FAT
+    before names that are short anyway.
     """
     long_names: dict[str, str] = {}
     short_anyway: dict[str, str] = {}
 
+    parts: list[str] = []
     for pattern in sorted(patterns, key=lambda text: text.count("/")):
-        for name in chain.from_iterable(map(_expand, pattern.split("/"))):
+        parts += pattern.split("/")
+
+    for part in parts:
+        choices: list[list[str]] = []
+        for token in _TOKEN.findall(part):
+            choices.append(token[1:-1].split(",") if len(token) > 1 else [token])
+        if math.prod(map(len, choices)) > _MOST_SHORTENED:
+            continue
+
+        for name in map("".join, product(*choices)):
             if re.fullmatch(r"\*\.[^.*?]{4,}", name):
                 long_names.setdefault(name[1:5], name[1:])
             elif not name.startswith("*"):
@@ -293,21 +276,6 @@ def _list_short_names(patterns: Sequence[str]) -> dict[str, str]:
                 names.setdefault(short, literal)
 
     return short_anyway | long_names
-
-
-def _expand(name: str) -> list[str]:
-    """Return the names that the braces of a name stand for; none if they are too many."""
-    names = [""]
-    for token in _TOKEN.findall(name):
-        choices = [token]
-        if len(token) > 1:
-            choices = token[1:-1].split(",")
-
-        names = [before + choice for before in names for choice in choices]
-        if len(names) > _MOST_SHORTENED:
-            return []
-
-    return names
 
 
 def _translate(pattern: str) -> str:
@@ -327,21 +295,20 @@ def _translate(pattern: str) -> str:
     return expression
 
 
-_REMEMBERED = 1_024
-"""Paths whose answer is remembered: those of a batch that is continued come again and again."""
-
-
 class DenyList:
     """Names that are never shared with an agent, matched at any depth and in any spelling.
 
     A pattern is one name, such as ``*.pem``, or several, such as ``.docker/config.json``. ``*``
-    and ``?`` stay within a name, and ``{a,b}`` stands for either. Whatever lies beneath a match is
-    denied too, and a trailing ``/**`` may say so; a pattern that begins with ``file:`` matches no
-    folder. ``!name`` makes an exception: ``!.env.example`` is shared although ``.env.*`` is not. An
-    exception of several names, such as ``!tests/*.pem``, holds for each of them.
+    and ``?`` stay within a name, and ``{a,b}`` matches either. Everything beneath a match is denied
+    too, which a trailing ``/**`` may say explicitly. A pattern that begins with ``file:`` matches
+    no folder. ``!name`` makes an exception: ``!.env.example`` is shared although ``.env.*`` is not.
+    An exception of several names, such as ``!tests/*.pem``, applies to each of them.
 
-    Copies and backups are denied like what they were made from, and so are the short names of
-    FAT and NTFS.
+    Copies and backups are denied like their originals, and so are the short names of FAT and NTFS.
+
+    >>> denied = DenyList(["*.pem", "!tests/*.pem"])
+    >>> [denied.denies(path) for path in ("a/KEY.pem", "a/key.pem.bak", "tests/key.pem")]
+    [True, True, False]
     """
 
     def __init__(self, patterns: Iterable[str]) -> None:
@@ -355,14 +322,14 @@ class DenyList:
 
         self._denied = NamePatterns(denied)
         self._spared = NamePatterns(spared)
-        self._remember = lru_cache(_REMEMBERED)(self._decide)
+        self._decide_once = lru_cache(_REMEMBERED)(self._decide)
 
     def denies(self, path: str) -> bool:
         """Return whether a path, relative to its root, is on the list.
 
         The path of a folder ends in ``/``.
         """
-        return self._remember(path)
+        return self._decide_once(path)
 
     def _decide(self, path: str) -> bool:
         folded = fold(path)
@@ -375,17 +342,17 @@ class DenyList:
         """Return whether a folded path, or one that it may be a copy of, is on the list."""
         keys = self._denied.find_keys(path)
         if not keys:
-            return False  # as nearly every path
+            return False  # nearly every path
 
         if self._matches(path, keys, frozenset()):
             return True
 
-        # What is an exception under its own name is not denied as a copy of something else.
+        # An exception under its own name is not denied as a copy of another file.
         spared = self._find_spared(path)
         return any(self._matches(original, keys, spared) for original in list_originals(path))
 
     def _matches(self, path: str, keys: list[str], spared: frozenset[int]) -> bool:
-        """Return whether any name in a path is denied, and not spared by its index."""
+        """Return whether any name in a path is denied, and its index is not spared."""
         starts = {match.start for match in self._denied.find_matches(path, keys)}
         if not starts:
             return False
@@ -393,7 +360,7 @@ class DenyList:
         return not starts <= spared | self._find_spared(path)
 
     def _find_spared(self, path: str) -> frozenset[int]:
-        """Return the indexes of the names that are exceptions."""
+        """Return the indices of the names that are exceptions."""
         spared: set[int] = set()
         for match in self._spared.find_matches(path, self._spared.find_keys(path)):
             spared.update(match)
@@ -403,5 +370,5 @@ class DenyList:
 
 @lru_cache(8)
 def build_deny_list(patterns: tuple[str, ...]) -> DenyList:
-    """Return the list of some patterns; who asks for the same ones again shares it."""
+    """Return the deny list for patterns, cached, so that equal patterns share one list."""
     return DenyList(patterns)

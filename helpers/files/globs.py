@@ -1,9 +1,9 @@
 """Glob patterns over relative paths.
 
-``*``, ``?`` and ``[…]`` stay within a component, as in Python's fnmatch; ``**`` stands for any
-number of components, and ``{a,b}`` for either. A pattern that ends in the name of a folder finds
-what is in it: ``docs`` is ``docs/**``. As in a shell, matching is case-sensitive, and a
-name that begins with a dot is matched only if the pattern has that dot.
+``*``, ``?`` and ``[…]`` stay within a component, as in Python's fnmatch. ``**`` matches any number
+of components, and ``{a,b}`` matches either. A pattern that ends in the name of a folder matches the
+files in it: ``docs`` is ``docs/**``. As in a shell, matching is case-sensitive, and a name that
+begins with a dot is matched only if the pattern has that dot.
 
 A pattern is matched one component at a time, so that a walk can skip folders in which nothing can
 match.
@@ -20,7 +20,7 @@ from abilities.declarations.values import has_control_character, has_surrogate
 from abilities.helpers.files.confinement import MAX_COMPONENTS
 
 MAX_ALTERNATIVES = 32
-"""Patterns that the braces of one pattern may stand for."""
+"""The most patterns that the braces of one pattern may expand to."""
 
 _WILDCARD = re.compile(r"[*?[]")
 
@@ -28,7 +28,7 @@ _INNERMOST_BRACES = re.compile(r"\{([^{}]*,[^{}]*)\}")
 
 
 class _Component(NamedTuple):
-    """What matches one name: its text in the pattern, and its expression, None for ``**``."""
+    """One component of a pattern: its text, and its regular expression; None for ``**``."""
 
     text: str
     expression: re.Pattern[str] | None
@@ -40,7 +40,7 @@ _DOUBLE_STAR = _Component("**", None)
 class GlobState(NamedTuple):
     """A position in one of a pattern's alternatives: the components before it have been matched.
 
-    One that ``names_skipped`` is beneath a folder that is skipped unless a pattern names it.
+    With ``names_skipped``, a folder above is one that is skipped unless a pattern names it.
     """
 
     alternative: int
@@ -60,6 +60,9 @@ class Glob:
         for name in ("src", "app.py"):
             states = glob.step(states, name)
         glob.accepts(states)
+
+    >>> Glob("src/**/*.{py,md}").matches("src/app.py"), Glob("*.py").matches(".app.py")
+    (True, False)
     """
 
     def __init__(self, pattern: str) -> None:
@@ -67,17 +70,40 @@ class Glob:
 
         Raises Refused if it could never match, with the reason that such a path would get
         (path_too_long, control_character, backslash, absolute_path, parent_traversal,
-        path_too_deep), or invalid_format if its braces stand for too many patterns.
+        path_too_deep), or invalid_format if its braces expand to too many patterns.
         """
         _check(pattern)
-        self._set_alternatives([_parse_components(text) for text in _expand_braces(pattern)])
+        alternatives: list[list[_Component]] = []
+
+        for text in _expand_braces(pattern):
+            names = [name for name in text.split("/") if name not in ("", ".")]
+            if ".." in names:  # braces may have made one
+                raise Refused("parent_traversal")
+
+            if len(names) > MAX_COMPONENTS:
+                raise Refused("path_too_deep")
+
+            # A trailing '/' matches everything beneath. So does a last name without wildcards, if
+            # it is the name of a folder.
+            if text.endswith("/") or not names or not _WILDCARD.search(names[-1]):
+                names.append("**")
+
+            components: list[_Component] = []
+            for name in names:
+                if name == "**":
+                    components.append(_DOUBLE_STAR)
+                else:
+                    components.append(_Component(name, _compile(translate(name), name)))
+            alternatives.append(components)
+
+        self._set_alternatives(alternatives)
 
     @classmethod
     def of_beginning(cls, beginning: str) -> "Glob":
-        """Return the glob of all paths that begin with a text, in which nothing is special.
+        """Return the glob of all paths that begin with a text, in which no character is special.
 
         As in a pattern, a component that begins with a dot is matched only if the text has that
-        dot. Raises Refused as a pattern does.
+        dot. Raises Refused for the same reasons as a pattern.
         """
         _check(beginning)
         *folders, last = beginning.split("/")
@@ -101,12 +127,10 @@ class Glob:
     def step(self, states: States, name: str, skip: Collection[str] = ()) -> States:
         """Return the states after one more component; empty if nothing beneath it can match.
 
-        A name in ``skip`` is matched only if the pattern has that very name, and then nothing
+        A name in ``skip`` is matched only if the pattern has this exact name, and then nothing
         beneath it is skipped.
         """
         after: set[GlobState] = set()
-        if name in skip:
-            states = self._keep_named(states, name)
 
         for state in states:
             components = self._alternatives[state.alternative]
@@ -114,6 +138,11 @@ class Glob:
                 continue
 
             component = components[state.component]
+            if name in skip:
+                if not state.names_skipped and component.text != name:
+                    continue
+                state = state._replace(names_skipped=True)
+
             if component.expression is None:
                 if not name.startswith("."):
                     after.add(state)
@@ -130,19 +159,16 @@ class Glob:
 
         return False
 
-    def _keep_named(self, states: States, name: str) -> States:
-        """Return the states whose pattern names a folder that others skip, or one above it."""
-        kept: set[GlobState] = set()
+    def matches(self, path: str) -> bool:
+        """Return whether a path matches."""
+        states = self.start
+        for name in path.split("/"):
+            states = self.step(states, name)
 
-        for state in states:
-            components = self._alternatives[state.alternative][state.component :]
-            if state.names_skipped or (components and components[0].text == name):
-                kept.add(state._replace(names_skipped=True))
-
-        return frozenset(kept)
+        return self.accepts(states)
 
     def _skip_double_stars(self, states: set[GlobState]) -> States:
-        """Return the states and those behind each ``**``, which may stand for no component."""
+        """Add the states after each ``**``, which may match no component."""
         reachable: set[GlobState] = set()
 
         for state in states:
@@ -175,7 +201,7 @@ def _check(pattern: str) -> None:
 
 
 def _expand_braces(pattern: str) -> list[str]:
-    """Return the patterns that a pattern's braces stand for, resolving the innermost first."""
+    """Return the patterns that a pattern's braces expand to, expanding the innermost first."""
     expanded: list[str] = []
     pending = [pattern]
 
@@ -191,36 +217,10 @@ def _expand_braces(pattern: str) -> list[str]:
                 pending.append(before + choice + after)
 
         if len(pending) + len(expanded) > MAX_ALTERNATIVES:
-            form = f"braces that stand for at most {MAX_ALTERNATIVES} patterns"
+            form = f"braces that expand to at most {MAX_ALTERNATIVES} patterns"
             raise Refused("invalid_format", "pattern", expected={"format": form})
 
     return expanded
-
-
-def _parse_components(text: str) -> list[_Component]:
-    """Return a pattern's components.
-
-    A trailing ``/`` asks for everything beneath, and so does a last name without wildcards, if it
-    is that of a folder.
-    """
-    names = [name for name in text.split("/") if name not in ("", ".")]
-    if ".." in names:  # braces may have made one
-        raise Refused("parent_traversal")
-
-    if len(names) > MAX_COMPONENTS:
-        raise Refused("path_too_deep")
-
-    if text.endswith("/") or not names or not _WILDCARD.search(names[-1]):
-        names.append("**")
-
-    return [_compile_component(name) for name in names]
-
-
-def _compile_component(name: str) -> _Component:
-    if name == "**":
-        return _DOUBLE_STAR
-
-    return _Component(name, _compile(translate(name), name))
 
 
 def _compile(expression: str, name: str) -> re.Pattern[str]:

@@ -1,10 +1,14 @@
-"""List files as `FileReader` would read them: both roots as one sorted list, the agent's first."""
+"""List files as one sorted list of all roots, and suggest paths for those that were misspelled.
+
+A name in several roots is listed once, from the root that `FileReader` would read it from.
+"""
 
 import re
 from collections.abc import Callable, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field
 from difflib import get_close_matches
+from functools import partial
 from typing import NamedTuple
 from urllib.parse import unquote, urlsplit
 
@@ -13,10 +17,35 @@ from abilities.helpers.files.confinement import Policy
 from abilities.helpers.files.file_walk import FileWalk, FolderMemory, FoundFile
 from abilities.helpers.files.globs import Glob
 from abilities.helpers.files.roots import Root
-from abilities.helpers.threads.workers import Worker, WorkerPool
+from abilities.helpers.threads.workers import WorkerPool
 
 SECONDS = 1.2
-"""After that long no further folder is entered: the next call lists the rest. A call has 2 s."""
+"""Seconds after which no further folder is entered: the next call lists the rest. A call has 2."""
+
+MAX_LISTED = 5_000
+"""The most files that are compared with a path to find a suggestion."""
+
+MAX_BYTES = 120
+"""The longest suggestion in bytes; a longer one is left out."""
+
+_MENDABLE: tuple[Reason, ...] = (
+    "not_found",
+    "absolute_path",
+    "parent_traversal",
+    "backslash",
+    "drive_path",
+    "trailing_slash",
+    "control_character",
+    "is_directory",
+    "invalid_range",
+)
+"""Refusals of paths that may only be spelled differently."""
+
+_CLOSE = 0.8
+"""The least similarity (difflib's ratio) of a misspelled name."""
+
+_LINES = re.compile(r"(.+?)\s*[:#]\s*[Ll]?(\d{1,9})(?:\s*(?:-|:|,|\.\.)\s*[Ll]?(\d{1,9}))?")
+"""A path with lines as editors, compilers and other tools write them."""
 
 
 @dataclass
@@ -35,7 +64,7 @@ class Listing:
 
 
 class ListingRequest(NamedTuple):
-    """What to list: files that match ``glob``, behind the position ``after``, ``limit`` at most."""
+    """A request for ``limit`` files at most that match ``glob``, after the position ``after``."""
 
     glob: Glob
     after: str
@@ -45,8 +74,7 @@ class ListingRequest(NamedTuple):
 class FileLister:
     """The one way to lists of files. Holds no descriptor between calls.
 
-    Folders that links lead to are not entered; a file that a link leads to is listed if it may be
-    read.
+    Folders behind links are not entered. A file behind a link is listed if it may be read.
     """
 
     def __init__(self, roots: Sequence[Root], policy: Policy, workers: WorkerPool) -> None:
@@ -70,69 +98,35 @@ class FileLister:
 
         Raises Refused: timeout, root_unavailable, access_denied, resource_exhausted.
         """
-        (outcome,) = await self._workers.map(self._open_session, _list_files, [request])
+
+        def list_files(walk: FileWalk, request: ListingRequest) -> Listing:
+            listing = Listing()
+            start = request.after
+            if start:
+                start += "\0"  # no position is between a file's and this one
+
+            with closing(walk.find_files(request.glob, start)) as files:
+                for file in files:
+                    if len(listing.files) == request.limit:
+                        listing.after = listing.files[-1].position
+                        break
+
+                    listing.files.append(file)
+                else:
+                    listing.after = walk.stopped_at
+
+            listing.skipped = walk.skipped
+            listing.folders = walk.folders
+            return listing
+
+        begin_walk = partial(
+            FileWalk, self._roots, self._policy, memory=self._memory, seconds=SECONDS
+        )
+        (outcome,) = await self._workers.map(begin_walk, list_files, [request])
         if isinstance(outcome, Exception):
             raise outcome
 
         return outcome
-
-    def _open_session(self, worker: Worker) -> FileWalk:
-        return FileWalk(self._roots, self._policy, worker, self._memory, SECONDS)
-
-
-def _list_files(walk: FileWalk, request: ListingRequest) -> Listing:
-    """Walk through the roots until the limit is reached or time is over."""
-    listing = Listing()
-    start = request.after
-    if start:
-        start += "\0"  # no position stands between that of a file and this
-
-    with closing(walk.find_files(request.glob, start)) as files:
-        for file in files:
-            if len(listing.files) == request.limit:
-                listing.after = listing.files[-1].position
-                break
-
-            listing.files.append(file)
-        else:
-            listing.after = walk.stopped_at
-
-    listing.skipped = walk.skipped
-    listing.folders = walk.folders
-    return listing
-
-
-MAX_LISTED = 5_000
-"""Files that are looked through for a suggestion, however many there are."""
-
-MAX_BYTES = 120
-"""Bytes of a suggestion; a longer one is left out."""
-
-_MENDABLE: tuple[Reason, ...] = (
-    "not_found",
-    "absolute_path",
-    "parent_traversal",
-    "backslash",
-    "drive_path",
-    "trailing_slash",
-    "control_character",
-    "is_directory",
-    "invalid_range",
-)
-"""Why a path may be refused that is only written otherwise."""
-
-_CLOSE = 0.8
-"""The least similarity (difflib's ratio) of a name that is taken for a misspelling."""
-
-_LINES = re.compile(r"(.+?)\s*[:#]\s*[Ll]?(\d{1,9})(?:\s*(?:-|:|,|\.\.)\s*[Ll]?(\d{1,9}))?")
-"""A path with lines as editors, compilers and other tools write them."""
-
-
-class _Meant(NamedTuple):
-    """A path as it was probably meant, and the suffix that asks for some of its lines."""
-
-    path: str
-    suffix: str
 
 
 async def suggest_paths(
@@ -141,39 +135,36 @@ async def suggest_paths(
     lister: FileLister,
     name_glob: Callable[[str], str],
 ) -> dict[int, Refused]:
-    """Return refusals that say what to send instead, by their places among the outcomes.
+    """Return refusals that suggest a path to send instead, by the indices of the outcomes.
 
-    ``name_glob`` says how the caller's ability asks for the files of a pattern. All paths are
-    looked up in one listing, of up to `MAX_LISTED` files.
+    ``name_glob`` returns how the caller's ability requests the files of a pattern. All paths are
+    compared with one listing, of up to `MAX_LISTED` files.
     """
-    mended: dict[int, Refused] = {}
-    places = [place for place, outcome in enumerate(outcomes) if _is_mendable(outcome)]
-    if not places:
-        return mended
+    suggestions: dict[int, Refused] = {}
+    refusals: dict[int, Refused] = {}
+    for index, outcome in enumerate(outcomes):
+        if isinstance(outcome, Refused) and outcome.reason in _MENDABLE:
+            refusals[index] = outcome
+
+    if not refusals:
+        return suggestions
 
     try:
         listing = await lister.list_files(ListingRequest(Glob("**"), "", MAX_LISTED))
     except Refused:
-        return mended
+        return suggestions
 
     names = _Names([file.path for file in listing.files], name_glob)
-    for place in places:
-        refusal = outcomes[place]
-        assert isinstance(refusal, Refused)
-        if refusal.reason == "is_directory":
-            meant = names.find_folder(paths[place])
-        else:
-            meant = names.find(paths[place])
-        if meant is not None and meant != paths[place] and len(meant.encode()) <= MAX_BYTES:
-            mended[place] = Refused(
+    for index, refusal in refusals.items():
+        sent = paths[index]
+        find = names.find_folder if refusal.reason == "is_directory" else names.find
+        meant = find(sent)
+        if meant is not None and meant != sent and len(meant.encode()) <= MAX_BYTES:
+            suggestions[index] = Refused(
                 refusal.reason, refusal.field, expected=refusal.expected, did_you_mean=meant
             )
 
-    return mended
-
-
-def _is_mendable(outcome: object) -> bool:
-    return isinstance(outcome, Refused) and outcome.reason in _MENDABLE
+    return suggestions
 
 
 class _Names:
@@ -187,49 +178,49 @@ class _Names:
             self._by_folded.setdefault(path.casefold(), path)
 
     def find(self, sent: str) -> str | None:
-        """Return what a path was probably meant to be, or None."""
-        text = _unwrap(sent)
+        """Return the path that was probably meant, or None."""
+        text = _clean(sent)
         if any(mark in text for mark in "*?{"):
-            return self._find_pattern(text)
+            for pattern in (text, f"**/{text}"):
+                try:
+                    glob = Glob(pattern)
+                except Refused:
+                    return None
+                if any(map(glob.matches, self._paths)):
+                    return self._name_glob(pattern)
 
-        # A name may end like lines; so the text as it is comes first.
-        for wanted in (_Meant(text, ""), _split_lines(text)):
-            found = self._find_file(wanted.path)
-            if found is not None:
-                return f"{found}{wanted.suffix}"
+            return None
+
+        # A file's name may end like lines, so the whole text is tried first.
+        path, suffix = _split_lines(text)
+        for wanted, ending in ((text, ""), (path, suffix)):
+            parts = _split_parts(wanted)
+            # Without the folders in front, which may lead to the root.
+            for first in range(len(parts)):
+                found = self._by_folded.get("/".join(parts[first:]).casefold())
+                if found is not None:
+                    return found + ending
 
         folder = self.find_folder(text)
         if folder is not None:
             return folder
 
-        wanted = _split_lines(text)
-        found = self._find_elsewhere(_split_parts(wanted.path))
-        return None if found is None else f"{found}{wanted.suffix}"
+        found = self._find_similar(_split_parts(path))
+        return None if found is None else found + suffix
 
-    def _find_pattern(self, text: str) -> str | None:
-        """Return how to ask for the files of a pattern, here or in any folder, if any match."""
-        for pattern in (text, f"**/{text}"):
-            try:
-                glob = Glob(pattern)
-            except Refused:
-                return None
-            if any(_matches(glob, path) for path in self._paths):
-                return self._name_glob(pattern)
-
-        return None
-
-    def _find_file(self, text: str) -> str | None:
-        """Return the file with a path, without the folders in front that lead to the root."""
-        parts = _split_parts(text)
+    def find_folder(self, sent: str) -> str | None:
+        """Return how to request the files of a folder, or None."""
+        parts = _split_parts(_clean(sent))
         for first in range(len(parts)):
-            found = self._by_folded.get("/".join(parts[first:]).casefold())
-            if found is not None:
-                return found
+            beginning = "/".join(parts[first:]).casefold() + "/"
+            for path in self._paths:
+                if path.casefold().startswith(beginning):
+                    return self._name_glob(f"{path[: len(beginning)]}**")
 
         return None
 
-    def _find_elsewhere(self, parts: Sequence[str]) -> str | None:
-        """Return the only file beneath another folder, or the one whose name is alike."""
+    def _find_similar(self, parts: Sequence[str]) -> str | None:
+        """Return the only file with this path in another folder, or one with a similar name."""
         if not parts:
             return None
 
@@ -247,32 +238,21 @@ class _Names:
             if path.startswith(folder) and "/" not in path[len(folder) :]
         ]
         path = "/".join(parts).casefold()
-        alike = get_close_matches(path, beside, n=1, cutoff=_CLOSE)
-        if not alike:
-            # Of another ending is what was written in another format.
+        similar = get_close_matches(path, beside, n=1, cutoff=_CLOSE)
+        if not similar:
+            # The file may have another ending, because it is in another format.
             stem, dot, _ = path.rpartition(".")
-            alike = [other for other in beside if dot and other.rpartition(".")[0] == stem][:1]
+            similar = [other for other in beside if dot and other.rpartition(".")[0] == stem]
 
-        return self._by_folded[alike[0]] if alike else None
-
-    def find_folder(self, sent: str) -> str | None:
-        """Return how to ask for the files of a folder, or None."""
-        parts = _split_parts(_unwrap(sent))
-        for first in range(len(parts)):
-            beginning = "/".join(parts[first:]).casefold() + "/"
-            for path in self._paths:
-                if path.casefold().startswith(beginning):
-                    return self._name_glob(f"{path[: len(beginning)]}**")
-
-        return None
+        return self._by_folded[similar[0]] if similar else None
 
 
 def _split_parts(text: str) -> list[str]:
     return [part for part in text.split("/") if part not in ("", ".", "..")]
 
 
-def _unwrap(sent: str) -> str:
-    """Return a path without quotes, as files' URLs and other systems have it."""
+def _clean(sent: str) -> str:
+    """Return a path without quotes, the scheme of a file URL, and backslashes."""
     text = sent.strip().strip("\"'`")
     if text.lower().startswith("file:"):
         text = unquote(urlsplit(text).path)
@@ -280,19 +260,16 @@ def _unwrap(sent: str) -> str:
     return text.replace("\\", "/")
 
 
-def _split_lines(text: str) -> _Meant:
+def _split_lines(text: str) -> tuple[str, str]:
+    """Split a path from lines behind it, and return these as a suffix.
+
+    >>> _split_lines("src/app.py:12-10"), _split_lines("src/app.py")
+    (('src/app.py', '#L10-L12'), ('src/app.py', ''))
+    """
     match = _LINES.fullmatch(text)
     if match is None:
-        return _Meant(text, "")
+        return text, ""
 
     path, *numbers = match.groups()
     lines = sorted(max(int(number), 1) for number in numbers if number is not None)
-    return _Meant(path, f"#L{lines[0]}-L{lines[-1]}")
-
-
-def _matches(glob: Glob, path: str) -> bool:
-    states = glob.start
-    for name in path.split("/"):
-        states = glob.step(states, name)
-
-    return glob.accepts(states)
+    return path, f"#L{lines[0]}-L{lines[-1]}"

@@ -1,7 +1,7 @@
-"""Files of the package itself, told by identity: no name of theirs is ever shared with an agent.
+"""Recognize the package's own files, which are never shared with an agent by any name.
 
-An identity is a device and an inode, so a hard link, a link, another case and a bind mount make no
-difference. Files that are made or replaced later are found when their folder has changed.
+They are recognized by device and inode, so a hard link, a link, another case or a bind mount makes
+no difference. Files that are created or replaced later are found once their folder has changed.
 """
 
 import os
@@ -16,18 +16,19 @@ from abilities.declarations.refusals import Refused
 from abilities.helpers.threads.circuit_breaker import WorkPlace
 
 SETTLED_SECONDS = 2.0
-"""A time stamp of a file system may stand for any moment within so long (FAT)."""
+"""The coarsest resolution of a file system's time stamps (FAT)."""
 
 FRESH_SECONDS = 1.0
-"""What was found is not looked for again within so long, unless a file has changed since."""
+"""The age up to which a snapshot is used without another look, unless a file has changed since."""
 
 HEADER_BYTES = 100
-"""The header of an SQLite database, whose size is a multiple of `PAGE_BYTES`."""
+"""The length of an SQLite database's header."""
 
 PAGE_BYTES = 512
+"""The smallest page of an SQLite database, whose size is a multiple of its page size."""
 
 MIN_STORE_BYTES = 8 * PAGE_BYTES
-"""A store has more tables than this holds, each with a page of its own."""
+"""A store is larger, because each of its tables has at least one page."""
 
 Identity = tuple[int, int]
 """Device and inode of a file."""
@@ -38,9 +39,9 @@ _PLACE = "own files"
 
 
 class OwnPlace(NamedTuple):
-    """A file of the package, by its absolute path, and what may follow its name in other names.
+    """A file of the package, by its absolute path, and the suffixes of related files.
 
-    For example ``-`` for ``memory.db``: ``memory.db-wal`` belongs to it too.
+    For example, the suffix ``-`` of ``memory.db`` also covers ``memory.db-wal``.
     """
 
     path: str
@@ -48,10 +49,10 @@ class OwnPlace(NamedTuple):
 
 
 class Snapshot(NamedTuple):
-    """The own files as they were found at a time, and the stamps of where they were found.
+    """The package's files at one time, and the stamps of the folders they were found in.
 
-    A file may have got its name, or have been made, after this was taken if its status has changed
-    (``st_ctime``) after ``known_until``.
+    If a file's status has changed (``st_ctime``) after ``known_until``, the file may have been
+    created or renamed after the snapshot was taken.
     """
 
     identities: frozenset[Identity] = frozenset()
@@ -63,10 +64,10 @@ class Snapshot(NamedTuple):
 
 @dataclass(slots=True)
 class OwnFiles:
-    """The files of the package itself: settings, tokens, the store and all that lies beside it.
+    """The package's own files: settings, tokens, the store and related files beside them.
 
-    ``is_store`` tells by a file's header whether it is a store or a copy of one, wherever it lies.
-    Threads share an object: what it has found is replaced in one assignment.
+    ``is_store`` returns whether a file's header is that of a store, or of a copy anywhere. Threads
+    may share an object, because its snapshot is replaced in one assignment.
     """
 
     places: Sequence[OwnPlace] = ()
@@ -74,7 +75,7 @@ class OwnFiles:
     _snapshot: Snapshot = field(default_factory=Snapshot)
 
     def find(self, enter: Callable[[WorkPlace], None]) -> Snapshot:
-        """Return the own files as they were a second ago or later; ``enter`` as for `refresh`."""
+        """Return the own files, as of one second ago at the earliest; ``enter`` as in `refresh`."""
         if abs(time.time() - self._snapshot.taken_at) < FRESH_SECONDS:
             return self._snapshot
 
@@ -83,8 +84,8 @@ class OwnFiles:
     def refresh(self, enter: Callable[[WorkPlace], None]) -> Snapshot:
         """Return the own files as they are now.
 
-        ``enter`` is called before the disk is touched, and may raise Refused if it does not answer.
-        Then what was found last counts: nobody can read a file on such a disk.
+        ``enter`` is called before the disk is touched, and may raise Refused if the disk does not
+        answer. Then the last snapshot is returned, because no file on such a disk can be read.
         """
         if not self.places:
             return self._snapshot
@@ -98,11 +99,27 @@ class OwnFiles:
         known = self._snapshot
         is_same = all(_stamp(path) == stamp for path, stamp in known.stamps)
 
+        known_until = now - SETTLED_SECONDS
         if known.is_settled and is_same:
-            self._snapshot = known._replace(taken_at=now, known_until=now - SETTLED_SECONDS)
-        else:
-            self._snapshot = _take_snapshot(self.places, now)
+            self._snapshot = known._replace(taken_at=now, known_until=known_until)
+            return self._snapshot
 
+        identities: set[Identity] = set()
+        watched: dict[str, Stamp] = {}
+        for place in self.places:
+            real_path = os.path.realpath(place.path)
+            if real_path != place.path:
+                watched[place.path] = _stamp(place.path)  # a link may lead elsewhere later
+
+            for path in {place.path, real_path}:
+                folder, name = os.path.split(path)
+                watched[folder] = _stamp(folder)  # before it is read, so that later changes show
+                identities |= _find_family(folder, name, place.suffixes)
+
+        newest = max((stamp[-1] for stamp in watched.values() if stamp), default=0)
+        is_settled = newest / 1e9 < known_until
+        stamps = tuple(watched.items())
+        self._snapshot = Snapshot(frozenset(identities), now, known_until, stamps, is_settled)
         return self._snapshot
 
     def is_copy(self, descriptor: int, size: int) -> bool:
@@ -113,28 +130,8 @@ class OwnFiles:
         return self.is_store(os.pread(descriptor, HEADER_BYTES, 0))
 
 
-def _take_snapshot(places: Sequence[OwnPlace], now: float) -> Snapshot:
-    identities: set[Identity] = set()
-    watched: dict[str, Stamp] = {}
-
-    for place in places:
-        real_path = os.path.realpath(place.path)
-        if real_path != place.path:
-            watched[place.path] = _stamp(place.path)  # a link may lead elsewhere tomorrow
-
-        for path in {place.path, real_path}:
-            folder, name = os.path.split(path)
-            watched[folder] = _stamp(folder)  # before it is read: a change meanwhile shows
-            identities |= _find_family(folder, name, place.suffixes)
-
-    newest = max((stamp[-1] for stamp in watched.values() if stamp), default=0)
-    known_until = now - SETTLED_SECONDS
-    is_settled = newest / 1e9 < known_until
-    return Snapshot(frozenset(identities), now, known_until, tuple(watched.items()), is_settled)
-
-
 def _find_family(folder: str, name: str, suffixes: tuple[str, ...]) -> set[Identity]:
-    """Return the identities of a file and of those whose names continue its name."""
+    """Return the identities of a file and of its related files."""
     beginnings = tuple(name + suffix for suffix in suffixes)
     identities: set[Identity] = set()
 
@@ -145,7 +142,7 @@ def _find_family(folder: str, name: str, suffixes: tuple[str, ...]) -> set[Ident
                     status = entry.stat()
                     identities.add((status.st_dev, status.st_ino))
 
-    # The file system may ignore case, and the setting may be in another one.
+    # If the file system ignores case, the setting may spell the name in another case.
     with suppress(OSError):
         status = os.stat(os.path.join(folder, name))
         identities.add((status.st_dev, status.st_ino))
@@ -154,7 +151,7 @@ def _find_family(folder: str, name: str, suffixes: tuple[str, ...]) -> set[Ident
 
 
 def _stamp(path: str) -> Stamp:
-    """Return what differs if a folder's names change, or a link leads elsewhere."""
+    """Return a value that differs once a folder's names change, or a link leads elsewhere."""
     try:
         status = os.stat(path)
     except OSError:

@@ -1,4 +1,4 @@
-"""Read text files from the agent's directory, else the workspace: confined, bounded, resumable."""
+"""Read parts of text files from the first root that has them, confined and bounded."""
 
 import errno
 import os
@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from functools import partial
 from hashlib import blake2b
-from typing import NamedTuple, NoReturn, Self
+from typing import NamedTuple, Self
 
 from abilities.declarations.limits import MAX_READ_CHARS
 from abilities.declarations.refusals import Reason, Refused
@@ -25,10 +25,17 @@ from abilities.helpers.files.window import KnownLines, read_piece, read_present
 from abilities.helpers.text.pieces import Piece
 from abilities.helpers.threads.workers import ItemT, ResultT, Worker, WorkerPool
 
+_EXHAUSTED = (errno.EMFILE, errno.ENFILE, errno.ENOMEM)
+
+FileVersion = tuple[int | bool, ...]
+
+LinesOfFiles = dict[FileVersion, KnownLines]
+"""The known lines of the files in one call: one search serves all ranges of a file."""
+
 
 def format_modified_at(status: os.stat_result) -> str:
     """Return a file's last modification, RFC 3339 UTC in milliseconds."""
-    # Integers throughout: a float has too few digits for nanoseconds and may round up a second.
+    # Only integers: a float has too few digits for nanoseconds, and may round up to a second.
     seconds, nanoseconds = divmod(status.st_mtime_ns, 1_000_000_000)
     date_and_time = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(seconds))
     return f"{date_and_time}.{nanoseconds // 1_000_000:03}Z"
@@ -36,16 +43,16 @@ def format_modified_at(status: os.stat_result) -> str:
 
 def find_version(status: os.stat_result) -> str:
     """Return a hash of a file's inode, size and modification time (BLAKE2b, 48 bits)."""
-    # A file replaced within one tick of the clock by one as long still has another inode.
+    # A file of the same size that replaces it within one tick of the clock has another inode.
     stamp = f"{status.st_ino} {status.st_size} {status.st_mtime_ns}"
     return blake2b(stamp.encode(), digest_size=6).hexdigest()
 
 
 class FileText(NamedTuple):
-    """A file that was read: which root had it, its status, and the requested part.
+    """A file that was read: the root that had it, its status, and the requested part.
 
-    ``original`` is the item as requested, ``path`` the same without its suffix, ``source`` the
-    root's name.
+    ``original`` is the item as requested, ``path`` is the same without its suffix, and ``source``
+    is the root's name.
     """
 
     original: str
@@ -56,7 +63,7 @@ class FileText(NamedTuple):
 
     @property
     def text(self) -> str:
-        """The text of the requested part, up to what was asked for at most."""
+        """The text of the requested part, up to the requested length."""
         return self.piece.text
 
     @property
@@ -70,7 +77,7 @@ class FileText(NamedTuple):
         return find_version(self.stat)
 
     def to_data(self) -> JsonObject:
-        """Return the fields of the file's record, the content empty."""
+        """Return the fields of the file's record, with an empty content."""
         data: JsonObject = {
             "path": self.path,
             "source": self.source,
@@ -87,17 +94,8 @@ class FileText(NamedTuple):
         return data
 
 
-_EXHAUSTED = (errno.EMFILE, errno.ENFILE, errno.ENOMEM)
-
-
-FileVersion = tuple[int | bool, ...]
-
-LinesOfFiles = dict[FileVersion, KnownLines]
-"""Where lines begin in the files of one call: one search serves all ranges of a file."""
-
-
 class OpenFile(NamedTuple):
-    """A file of a request that is open for reading: its root, a descriptor and its status."""
+    """A requested file that is open for reading: its root, a descriptor and its status."""
 
     request: PathRequest
     root: Root
@@ -138,20 +136,28 @@ class ReadingSession:
 
         With ``text_offsets``, byte positions count from the first byte after a byte order mark.
 
-        Raises Refused: what `open` and `read_open` do.
+        Raises Refused with the reasons of `open` and `read_open`.
         """
         return self.read_open(self.open(request), max_chars, text_offsets=text_offsets)
 
     def open(self, request: PathRequest, source: str | None = None) -> OpenFile:
         """Open a request in the first root that has it; `read_open` or the caller closes it.
 
-        With ``source`` that root alone is tried: another one is known not to have the file.
+        With ``source``, only the root of this name is tried, because no other has the file.
 
         Raises Refused: the reason for an absent file, is_directory, denied, and the reasons of
-        `open_file`, `Root.open`.
+        `open_file` and `Root.open`.
         """
         if self._policy.deny.denies(request.name):
-            self._refuse_name(request, source)
+            # If only files are denied this name, a folder is refused as a folder.
+            if not self._policy.deny.denies(f"{request.name}/"):
+                try:
+                    os.close(self._open_file(request, source).fd)
+                except Refused as error:
+                    if error.reason == "is_directory":
+                        raise
+
+            raise Refused("denied")
 
         if self._own is None:
             self._own = self._policy.own.find(self._worker.enter)
@@ -162,11 +168,22 @@ class ReadingSession:
             if error.reason != "resource_exhausted" or not self._folders:
                 raise
 
-            # What is kept open can be opened once more when it is needed.
+            # The folders that are kept open can be opened again when they are needed.
             self._folders.close()
             file = self._open_file(request, source)
 
-        self._refuse_own(file)
+        try:
+            own = self._own
+            if file.stat.st_ctime > own.known_until:  # it may have become one of the own files
+                own = self._own = self._policy.own.refresh(self._worker.enter)
+                self._worker.enter(file.root.find_place(file.request.parts))
+
+            if (file.stat.st_dev, file.stat.st_ino) in own.identities:
+                raise Refused("denied")
+        except BaseException:
+            os.close(file.fd)
+            raise
+
         return file
 
     def read_open(self, file: OpenFile, max_chars: int, *, text_offsets: bool = False) -> FileText:
@@ -175,8 +192,16 @@ class ReadingSession:
         Raises Refused: denied, and the reasons of `read_piece`.
         """
         request, status = file.request, file.stat
-        # Taken out, because another thread of the call may read the same file.
-        version = _identify_lines(file)
+        version = (
+            status.st_dev,
+            status.st_ino,
+            status.st_size,
+            status.st_mtime_ns,
+            status.st_ctime_ns,
+            request.range.trailing_lines is not None,  # lines are counted from either end
+        )
+
+        # Removed meanwhile, because another thread of the call may read the same file.
         known = self._known_lines.pop(version, None) or KnownLines()
         try:
             if self._policy.own.is_copy(file.fd, status.st_size):
@@ -201,9 +226,9 @@ class ReadingSession:
         return FileText(request.original, request.path, file.root.name, status, piece)
 
     def read_bytes(self, file: OpenFile, max_bytes: int) -> bytes:
-        """Read all bytes of a file, as they are, and close it.
+        """Read all bytes of a file, undecoded, and close it.
 
-        Raises Refused: denied, response_too_large for a file that is larger, changed,
+        Raises Refused: denied, response_too_large if the file is larger, changed,
         resource_exhausted, io_error.
         """
         size = file.stat.st_size
@@ -229,7 +254,10 @@ class ReadingSession:
 
             if root.name not in self._directories:
                 self._worker.enter(root.find_place(("",)))
-                self._directories[root.name] = self._open_root(root)
+                opened_root = root.open()
+                if opened_root is not None:
+                    self._closing.callback(os.close, opened_root)
+                self._directories[root.name] = opened_root
 
             directory = self._directories[root.name]
             if directory is None:
@@ -248,53 +276,9 @@ class ReadingSession:
 
         raise Refused(reason)
 
-    def _refuse_own(self, file: OpenFile) -> None:
-        """Close a file of the package itself, and raise Refused("denied").
-
-        Those made since the last look are looked for if it may be one.
-        """
-        try:
-            own = self._own
-            if own is None or file.stat.st_ctime > own.known_until:
-                own = self._own = self._policy.own.refresh(self._worker.enter)
-                self._worker.enter(file.root.find_place(file.request.parts))
-
-            if (file.stat.st_dev, file.stat.st_ino) in own.identities:
-                raise Refused("denied")
-        except BaseException:
-            os.close(file.fd)
-            raise
-
-    def _refuse_name(self, request: PathRequest, source: str | None) -> NoReturn:
-        """Refuse a name of the deny list; a folder is called one if only files are denied it."""
-        if not self._policy.deny.denies(f"{request.name}/"):
-            try:
-                os.close(self._open_file(request, source).fd)
-            except Refused as error:
-                if error.reason == "is_directory":
-                    raise
-
-        raise Refused("denied")
-
-    def _open_root(self, root: Root) -> int | None:
-        """Open a root for the rest of the session; None for an empty one."""
-        descriptor = root.open()
-        if descriptor is not None:
-            self._closing.callback(os.close, descriptor)
-
-        return descriptor
-
-
-def _identify_lines(file: OpenFile) -> FileVersion:
-    """Return what stands for a file as long as it is the same, and the end its lines count from."""
-    status = file.stat
-    times = (status.st_mtime_ns, status.st_ctime_ns)
-    from_end = file.request.range.trailing_lines is not None
-    return (status.st_dev, status.st_ino, status.st_size, *times, from_end)
-
 
 def _translate_read_error(error: OSError) -> Refused:
-    # The file is open, so other errors do not mean what they mean on opening.
+    # The file is open, so other errors have not the same meaning as on opening.
     if error.errno in _EXHAUSTED:
         return Refused("resource_exhausted")
 
@@ -304,7 +288,7 @@ def _translate_read_error(error: OSError) -> Refused:
 class FileReader:
     """The one way to read files. Holds no descriptor between calls.
 
-    ``absent`` is the reason for a file that none of the roots has.
+    ``absent`` is the refusal for a file that no root has.
     """
 
     def __init__(
@@ -327,9 +311,9 @@ class FileReader:
         return ReadingSession(self._roots, self._policy, worker, self._absent, known_lines)
 
     async def read(self, paths: Sequence[object], max_chars: int) -> list[FileText | Exception]:
-        """Read each path on its own: one outcome per path, in their order, duplicates read again.
+        """Read each path separately: one outcome per path, in order; duplicates are read again.
 
-        An outcome is a FileText, a Refused, or the unexpected exception that this path alone met.
+        An outcome is a FileText, a Refused, or an unexpected exception, for this path alone.
         """
 
         def read_path(session: ReadingSession, path: object) -> FileText:
@@ -338,7 +322,7 @@ class FileReader:
         return await self.map(read_path, paths)
 
     async def read_one(self, path: object, max_chars: int = MAX_READ_CHARS) -> FileText:
-        """Read one path, up to some characters. Raises Refused, which fails the whole call."""
+        """Read one path, up to ``max_chars`` characters. Raises Refused."""
         (outcome,) = await self.read([path], max_chars)
         if isinstance(outcome, Exception):
             raise outcome
@@ -353,7 +337,7 @@ class FileReader:
     ) -> list[ResultT | Exception]:
         """Apply a function to every item in one session, as `WorkerPool.map` does.
 
-        What is learned of the files' lines is kept in ``known_lines`` for the call's next step.
+        The lines that are found in files are kept in ``known_lines`` for the call's next step.
         """
         open_session = partial(self.open_session, known_lines=known_lines)
         return await self._workers.map(open_session, function, items)

@@ -1,12 +1,10 @@
-"""Find secrets in a text, and put marks in their place.
+"""Find secrets in a text, and replace them by marks.
 
-A seat belt rather than a guarantee: it knows the shapes that `SHAPES` lists, and no others.
+This is a safety net and not a guarantee: it knows the shapes in `SHAPES` and no others.
 
-The shapes of secrets, each with what documents it.
-
-Patterns are RE2's, for ASCII. Each has exactly one capturing group, the secret; what stands around
-the group tells it from ordinary text. Repetitions are long only where a shape needs it: RE2 makes
-as many copies of what is repeated.
+Patterns are RE2's, for ASCII. Each has exactly one capturing group, the secret; the text around the
+group distinguishes it from ordinary text. Repetitions are long only if a shape needs it, because
+RE2 copies a repeated expression as many times.
 """
 
 from collections.abc import Sequence
@@ -18,14 +16,14 @@ from abilities.helpers.text.pieces import Mark
 
 
 class Shape(NamedTuple):
-    """What a secret looks like: its kind as readers see it, a pattern, and its documentation."""
+    """The shape of a secret: its kind as readers see it, a pattern, and its documentation."""
 
     kind: str
     pattern: str
     source: str
 
 
-# What may stand between the lines of a key that is part of a program, a JSON or a YAML file.
+# Between the lines of a key that is part of a program, a JSON or a YAML file.
 _BETWEEN = r"""(?:\s|\\[nrt]|[\\"'+,;#*>|])"""
 _KEY_LINE = "[A-Za-z0-9+/]{40}"
 _BLOCK = (
@@ -196,7 +194,7 @@ SHAPES = (
     ),
     Shape(
         "Square token",
-        # Base64 is full of EAAA: this one stands alone.
+        # Base64 is full of EAAA, so there must be nothing beside this one.
         r"""(?:^|[\s"'=:])(EAAA[A-Za-z0-9_-]{60})(?:$|[\s"',;])""",
         "developer.squareup.com/docs/build-basics/access-tokens",
     ),
@@ -267,29 +265,28 @@ SHAPES = (
         "RFC 3986, section 3.2.1: user information",
     ),
 )
-"""All shapes that are looked for. Where two match at one place, the first counts."""
-
+"""All shapes of secrets. If two match at one place, the first counts."""
 
 REACH = 16 * 1024
-"""The longest secret in characters. So as many around a place tell whether it is part of one.
+"""The longest secret in characters: as many around a place decide whether it is in a secret.
 
-A longer key block is taken for a secret up to here; what follows is shown.
+A longer key block is redacted up to here, and its rest is shown.
 """
 
 _MIN_VARIETY = 6
-"""A random token has more different characters than this; what has fewer is an example."""
+"""The different characters in a token; one with fewer is an example, because it is not random."""
 
 _ANY_SHAPE = "|".join(shape.pattern for shape in SHAPES)
 
-_CONTINUATION_BYTES = bytes(range(0x80, 0xC0))  # of UTF-8: all but the first of a character
+_CONTINUATION_BYTES = bytes(range(0x80, 0xC0))  # in UTF-8: all but the first of a character
 
-# What stands in documents in the place of a secret, as `xxxxxxxx` and `AKIA…EXAMPLE` do.
+# Placeholders in documents, such as `xxxxxxxx` and `AKIA…EXAMPLE`.
 _PLACEHOLDER = (
     r"(?i:x{5}|0{7}|_{5}|\.{3}|\*{3}|1234567|abcdefg|example|placeholder|redacted"
     r"|your[_-]|change_?me|insert_?)"
 )
 
-# What documents have for a password: a few letters, a number, a variable, or a word for it.
+# Passwords in documents: a few letters, a number, a variable, or a word for a password.
 _WEAK_LOGIN = (
     r"[^A-Z0-9]{0,15}|[^a-z0-9]{0,15}|\d*|[$%].*"
     r"|(?i:(?:my|the|your|user|db|database|root|admin|test)?[._-]?"
@@ -298,7 +295,7 @@ _WEAK_LOGIN = (
 
 
 class Secret(NamedTuple):
-    """The place of a secret in a text: from ``start`` to ``end`` (exclusive), in characters."""
+    """A secret in a text: from ``start`` to ``end`` (exclusive), in characters."""
 
     start: int
     end: int
@@ -309,8 +306,11 @@ def find_secrets(text: str) -> list[Secret]:
     """Return the secrets in a text, in order; no two of them overlap.
 
     The time is linear in the length of the text.
+
+    >>> find_secrets("token: ghp_" + "A1b2C3d4E5" * 4)
+    [Secret(start=7, end=51, kind='GitHub token')]
     """
-    # RE2 searches bytes; searching strings, it would encode them and map every position.
+    # RE2 searches bytes: it would encode a string, and map every position.
     raw = text.encode("utf-8", "surrogatepass")
     scanner = compile_pattern(_ANY_SHAPE, captures=False)  # finding alone is faster
     secrets: list[Secret] = []
@@ -318,30 +318,35 @@ def find_secrets(text: str) -> list[Secret]:
 
     while (found := scanner.search(raw, position)) is not None:
         beginning, position = found.span()
-        identified = _identify(raw, beginning)
-        if identified is None:
+        for shape in SHAPES:
+            pattern = compile_pattern(shape.pattern)
+            match = pattern.match(raw, beginning, beginning + REACH)
+            if match is not None:
+                break
+        else:
             continue  # longer than any secret may be
 
-        kind, (start, end), position = identified
-        if _is_placeholder(kind, raw[start:end]):
+        position = match.span()[1]
+        start, end = match.span(1)
+        if _is_placeholder(shape.kind, raw[start:end]):
             continue
 
         first = chars + _count_chars(raw[counted:start])
         chars, counted = first + _count_chars(raw[start:end]), end
-        secrets.append(Secret(first, chars, kind))
+        secrets.append(Secret(first, chars, shape.kind))
 
     return secrets
 
 
 def format_mark(kind: str) -> str:
-    """Return what is shown in the place of a secret."""
+    """Return the mark that replaces a secret."""
     return f"[secret: {kind}]"
 
 
 def redact(
     text: str, secrets: Sequence[Secret], encoding: Encoding
 ) -> tuple[str, tuple[Mark, ...]]:
-    """Return a decoded text with a mark in the place of each secret, and the marks."""
+    """Replace each secret in a decoded text by a mark; return the new text and the marks."""
     parts: list[str] = []
     marks: list[Mark] = []
     length = position = 0
@@ -361,21 +366,8 @@ def redact(
     return "".join(parts), tuple(marks)
 
 
-def _identify(raw: bytes, position: int) -> tuple[str, tuple[int, int], int] | None:
-    """Return what the first shape that matches at a position has found there.
-
-    That is its kind, the place of the secret, and where the match ends.
-    """
-    for shape in SHAPES:
-        match = compile_pattern(shape.pattern).match(raw, position, position + REACH)
-        if match is not None:
-            return shape.kind, match.span(1), match.span()[1]
-
-    return None
-
-
 def _count_chars(raw: bytes) -> int:
-    """Return how many characters UTF-8 has, of which the last may be incomplete."""
+    """Return the number of characters in UTF-8, of which the last may be incomplete."""
     if raw.isascii():
         return len(raw)
 
@@ -383,7 +375,7 @@ def _count_chars(raw: bytes) -> int:
 
 
 def _is_placeholder(kind: str, secret: bytes) -> bool:
-    """Return whether what has a secret's shape is an example of one."""
+    """Return whether a text with the shape of a secret is only an example."""
     if kind == "private key":
         return False
 

@@ -1,4 +1,4 @@
-"""Roots: the directories that files are read from."""
+"""Roots: the directories that files are read from, one per namespace if their path says so."""
 
 import errno
 import os
@@ -23,18 +23,26 @@ _SYSTEM_FOLDERS = (
     "/mnt/c/Program Files", "/mnt/c/Program Files (x86)", "/mnt/c/ProgramData", "/mnt/c/Users",
     "/mnt/c/Windows",
 )  # fmt: skip
-"""Folders of the operating system. Those that hold one of them are so too, such as ``/usr``."""
+"""Folders of the operating system. Every folder above one, such as ``/usr``, counts as one too."""
 
 _SYSTEM_WORDS = "a folder of the operating system"
 
 _KERNEL_FOLDERS = ("/proc", "/sys")
-"""Where the kernel shows its state as files. Nothing beneath is shared either."""
+"""File systems that show the kernel's state. Nothing beneath them is shared either."""
+
+PLACEHOLDER = "{namespace}"
+"""Replaced by the name of a namespace in a directory's path."""
+
+_PLAIN_IN_FOLDERS = frozenset("abcdefghijklmnopqrstuvwxyz0123456789_-")
+_MAX_FOLDER_BYTES = 200
+
+_ROOT_FLAGS = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC  # a root itself may be a link
 
 
 def find_ban(path: Path) -> str | None:
-    """Return what a directory is that must not be shared, for example "your home directory".
+    """Return why a directory must not be shared, for example "your home directory".
 
-    None if it may be shared, or if it is not there. Links are followed.
+    Returns None if it may be shared, or if it does not exist. Links are followed.
     """
     try:
         return find_ban_of(os.stat(path))
@@ -43,13 +51,14 @@ def find_ban(path: Path) -> str | None:
 
 
 def find_ban_of(status: os.stat_result) -> str | None:
-    """Return what an open directory is that must not be shared; None if it may be.
+    """Return why an open directory must not be shared, given its status; None if it may be.
 
-    It is told by its identity, so it has no other name by which it would be shared.
+    Directories are compared by device and inode, so no other name leads around a ban.
     """
     home = os.path.expanduser("~")
-    if _is_same(status, home):
-        return "your home directory"
+    with suppress(OSError):
+        if os.path.samestat(status, os.stat(home)):
+            return "your home directory"
 
     if status.st_dev in _find_kernel_devices():
         return _SYSTEM_WORDS
@@ -59,7 +68,7 @@ def find_ban_of(status: os.stat_result) -> str | None:
 
 @lru_cache
 def _find_fixed_bans(home: str) -> dict[tuple[int, int], str]:
-    """Return the directories that stay where they are: what each is, by its device and inode."""
+    """Return the banned directories that stay in place: device and inode, and a description."""
     folders: dict[str, str] = {}
     for name in _SYSTEM_FOLDERS:
         if os.path.isdir(name):
@@ -87,29 +96,13 @@ def _find_fixed_bans(home: str) -> dict[tuple[int, int], str]:
 
 @lru_cache
 def _find_kernel_devices() -> frozenset[int]:
-    """Return the devices of the kernel's own file systems, as far as they are mounted."""
+    """Return the devices of the kernel's file systems that are mounted."""
     mounted = [os.stat(name).st_dev for name in _KERNEL_FOLDERS if os.path.ismount(name)]
     return frozenset(mounted)
 
 
-def _is_same(status: os.stat_result, path: str) -> bool:
-    try:
-        return os.path.samestat(status, os.stat(path))
-    except OSError:
-        return False
-
-
-PLACEHOLDER = "{namespace}"
-"""What stands in a directory's path for the name of a namespace."""
-
-_PLAIN_IN_FOLDERS = frozenset("abcdefghijklmnopqrstuvwxyz0123456789_-")
-_MAX_FOLDER_BYTES = 200
-
-_ROOT_FLAGS = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC  # a root itself may be a link
-
-
 def name_folder(namespace: str) -> str:
-    """Return a namespace as part of a folder's name, which no other namespace has.
+    """Return a namespace as part of a folder's name, different for every namespace.
 
     Every character but ``a-z 0-9 _ -`` is percent-encoded, upper case too, so that file systems
     which ignore case keep namespaces apart. A name over 200 bytes becomes ``~`` and its SHA-256.
@@ -131,13 +124,17 @@ def name_folder(namespace: str) -> str:
 
 
 def enter_namespace(directory: Path, namespace: str) -> Path:
-    """Return a directory as it is in a namespace."""
-    # Not by str.format, which would stumble over any other brace in a path.
+    """Return the directory of a namespace, replacing the placeholder in its path.
+
+    >>> enter_namespace(Path("/srv/{namespace}/files"), "ada")
+    PosixPath('/srv/ada/files')
+    """
+    # Without str.format, which would fail for any other brace in a path.
     return Path(str(directory).replace(PLACEHOLDER, name_folder(namespace)))
 
 
 def find_shared_part(directory: Path) -> Path:
-    """Return the part of a directory that all namespaces share; all of it without a placeholder."""
+    """Return the directory that all namespaces share: the whole path without a placeholder."""
     shared = directory
     while PLACEHOLDER in str(shared):
         shared = shared.parent
@@ -146,10 +143,10 @@ def find_shared_part(directory: Path) -> Path:
 
 
 class RootPlace(NamedTuple):
-    """Where a root is: a directory by its absolute path.
+    """The place of a root: a directory by its absolute path.
 
     ``required`` is the directory that must exist before anything is read: the root itself, the
-    folder in which each namespace has one, or None.
+    folder that contains the roots of all namespaces, or None.
     """
 
     name: Literal["agent", "workspace"]
@@ -163,15 +160,20 @@ class RootPlace(NamedTuple):
 
     @property
     def optional(self) -> bool:
-        """Whether the directory itself may be missing, and then holds no files."""
+        """Whether the directory may be missing, and then counts as empty."""
         return self.required != self.path
 
     def check(self) -> None:
         """Raise ValueError for a directory that must not be shared, or that does not exist."""
         ban = find_ban(self.path)
         if ban is not None:
+            place = f"'{self.path}'"
+            resolved = os.path.realpath(self.path)
+            if resolved != str(self.path):
+                place += f", which leads to '{resolved}'"
+
             raise ValueError(
-                f"{self.setting} must not be {_describe_place(self.path)}: this is {ban}, and "
+                f"{self.setting} must not be {place}: this is {ban}, and "
                 "agents could read all of it; name a folder that you want to share, for example "
                 "that of a project"
             )
@@ -190,13 +192,12 @@ class RootPlace(NamedTuple):
 class Root:
     """A directory that files are read from, by its absolute path.
 
-    It is opened anew for each call: a directory that was replaced is served as it is now, and one
+    It is opened again for each call: a directory that was replaced is served as it is now, and one
     that is gone is unavailable.
 
-    An optional root may be missing, and then holds no files. That ends for good when it is opened
-    for the first time: from then on a missing directory is a loss, not an empty root. Threads may
-    share a root, and should: a second object for the same directory does not know that the
-    first has opened it.
+    An optional root may be missing, and then counts as empty, until it is opened for the first
+    time. From then on, a missing directory is an error. Threads should share one object, because a
+    second one for the same directory does not know that the first has opened it.
     """
 
     def __init__(self, name: str, path: Path, *, optional: bool = False) -> None:
@@ -204,17 +205,17 @@ class Root:
         self.path = path
         self._place = str(path)  # each namespace has its own
         self._may_be_missing = optional
-        # Goes from False to True once, in one assignment, so threads need no lock for it. None may
-        # be held while opening either: a dead drive would then stop every thread.
+        # Goes from False to True once, in one assignment, so threads need no lock for it. A lock
+        # must not be held while opening either: a dead drive would then stop every thread.
         self._has_existed = False
 
     @property
     def optional(self) -> bool:
-        """Whether the directory may be missing: it was declared so, and has never been opened."""
+        """Whether the directory may be missing: it is optional, and was never opened."""
         return self._may_be_missing and not self._has_existed
 
     def find_place(self, path: tuple[str, ...]) -> WorkPlace:
-        """Return where threads may get stuck: a file by its names, a folder with '' at the end."""
+        """Return the place of a file by its names, or of a folder by its names and ``""``."""
         return WorkPlace(self._place, path)
 
     def open(self) -> int | None:
@@ -241,12 +242,3 @@ class Root:
 
         self._has_existed = True
         return descriptor
-
-
-def _describe_place(path: Path) -> str:
-    """Return a path, and where it leads if that is elsewhere."""
-    resolved = os.path.realpath(path)
-    if resolved == str(path):
-        return f"'{path}'"
-
-    return f"'{path}', which leads to '{resolved}'"

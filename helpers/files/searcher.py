@@ -1,8 +1,7 @@
 """Search the files that `FileReader` would read, in the text that it would return.
 
-Find the lines of a text in which a literal or a pattern of RE2 occurs.
-
-A line is matched without its line end, LF or CR LF.
+A search finds the lines that match a literal or a pattern of RE2. A line is matched without its
+line end, LF or CR LF.
 """
 
 import re
@@ -10,6 +9,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack, closing
 from dataclasses import dataclass, field
+from functools import partial
 from typing import NamedTuple, Protocol, Self
 
 from abilities.declarations.refusals import Refused
@@ -27,18 +27,38 @@ from abilities.helpers.threads.workers import Worker, WorkerPool
 MAX_CHARS = 1_000
 """Characters of a literal or pattern."""
 
+MAX_BLOCK = 2_000
+"""Characters of a block that are shown. A longer block has a single matching line."""
+
+SECONDS = 1.2
+"""Seconds after which no further file is searched: the next call continues. A call has 2."""
+
+FIRST_FILE_SECONDS = 0.5
+"""The least time for the first file of a call, so that every call makes progress."""
+
+MAX_FILE_BYTES = 5_000_000
+"""The largest file that is searched."""
+
+MAX_BYTES = 200_000_000
+"""Bytes of files that one call searches."""
+
 FIELD = "search"
 """The argument that a refusal names."""
 
-# A pattern whose states take too much memory costs some nanoseconds per byte and step. No piece
-# that is searched at once takes longer than about a quarter of a second.
+# A pattern whose states take too much memory costs some nanoseconds per byte and step. So bounded,
+# a piece that is searched at once takes at most about a quarter of a second.
 _MAX_STEPS = 40_000_000
 _MAX_PIECE = 1_000_000
 
-# RE2's own word boundaries know ASCII alone.
+# RE2's own word boundaries know only ASCII.
 _BESIDE_WORDS = rb"(?:^|[^\pL\pM\pN_])(?:%b)(?:[^\pL\pM\pN_]|$)"
 
 _REPLACEMENT = "\ufffd"
+
+_BEFORE_MATCH = 500  # characters that are shown before the match in a line that is cut
+
+# The file is gone, or not shared: a listing would not have it either.
+_UNSEEN = ("not_found", "no_workspace", "is_directory", "dangling_link", "denied")
 
 _MARKS = tuple({format_mark(shape.kind) for shape in SHAPES})
 
@@ -46,23 +66,23 @@ Check = Callable[[], None]
 
 
 class Matcher(Protocol):
-    """What is searched for. ``needle`` is in each UTF-8 file that has a match, in its raw bytes."""
+    """Finds a literal or pattern. The raw bytes of each UTF-8 file with a match have ``needle``."""
 
     needle: bytes
 
     def find(self, text: bytes, start: int, check: Check) -> Iterator[int]:
-        """Yield the position of the first match of each line that has one.
+        """Yield the position of the first match in each line that has one.
 
-        ``text`` is UTF-8; a line begins at ``start``. ``check`` is called now and then, and may
-        raise to stop the search.
+        ``text`` is UTF-8, and a line begins at ``start``. ``check`` is called between matches, and
+        may raise to stop the search.
         """
         ...
 
 
 def build_matcher(text: str, *, is_regex: bool, redacts: bool, is_whole: bool = False) -> Matcher:
-    """Return what finds a literal or a pattern of RE2.
+    """Return a matcher for a literal or a pattern of RE2.
 
-    If it ``is_whole``, no letter, digit or underscore may stand beside a match.
+    If it ``is_whole``, no letter, digit or underscore may be beside a match.
 
     Raises Refused: too_short, too_long, invalid_format for a text with a line break or a lone
     surrogate, invalid_pattern.
@@ -92,10 +112,10 @@ def build_matcher(text: str, *, is_regex: bool, redacts: bool, is_whole: bool = 
 
 
 def find_needle(text: str, *, redacts: bool) -> bytes:
-    """Return what the raw bytes of every UTF-8 file hold whose shown text holds a literal.
+    """Return bytes that are in every UTF-8 file whose shown text contains a literal.
 
-    A literal may begin in the mark of a secret, and end in one: both parts are left out. The result
-    is empty if nothing is certain to be there.
+    A literal may begin or end in the mark of a secret; these parts are left out. The result is
+    empty if no bytes are certain to be in the file.
 
     >>> find_needle("items[", redacts=True), find_needle("secret", redacts=True)
     (b'items', b'')
@@ -135,9 +155,9 @@ class _LiteralMatcher:
 
 
 class _PatternMatcher:
-    """Finds a pattern. Whole pieces of a text are searched, and then each line that was found.
+    """Searches whole pieces of a text for a pattern, and then each line that was found.
 
-    Searching pieces is fast, and finds every line that matches by itself.
+    Searching pieces is fast, and finds every line that matches on its own.
     """
 
     def __init__(self, pattern: bytes, *, is_whole: bool, needle: bytes = b"") -> None:
@@ -152,11 +172,18 @@ class _PatternMatcher:
         self._piece = min(_MAX_PIECE, _MAX_STEPS // compiled.programsize)
 
     def find(self, text: bytes, start: int, check: Check) -> Iterator[int]:
-        # As long, so that positions stay: a line ends before CR LF.
+        # A line ends before CR LF. The replacement is as long, so that positions stay the same.
         lines = text.replace(b"\r\n", b"\n\n")
 
         while start < len(text):
-            end, following = self._find_piece(text, start)
+            # A piece has whole lines. A line that is longer is searched up to the piece's length.
+            end = following = min(start + self._piece, len(text))
+            if end < len(text):
+                last_line_end = text.rfind(b"\n", start, end) + 1
+                if last_line_end > start:
+                    end = following = last_line_end
+                else:
+                    following = find_line_end(text, end)
 
             while start < end:
                 match = self._pattern.search(lines, start, end)
@@ -170,44 +197,21 @@ class _PatternMatcher:
 
                 first = find_line_start(text, place)
                 start = find_line_end(text, place)
-                place_in_line = self._search_line(text[first:start])
-                if place_in_line is not None:
-                    yield first + place_in_line
+                line = text[first:start].removesuffix(b"\n").removesuffix(b"\r")
+                match_in_line = self._pattern.search(line[: self._piece])
+                if match_in_line is not None:
+                    yield first + match_in_line.span()[0]
 
             start = following
 
-    def _find_piece(self, text: bytes, start: int) -> tuple[int, int]:
-        """Return where a piece of whole lines ends, and where the next one begins.
-
-        A line that is too long for a piece is searched up to there.
-        """
-        end = start + self._piece
-        if end >= len(text):
-            return len(text), len(text)
-
-        last_line_end = text.rfind(b"\n", start, end) + 1
-        if last_line_end > start:
-            return last_line_end, last_line_end
-
-        return end, find_line_end(text, end)
-
-    def _search_line(self, line: bytes) -> int | None:
-        """Return where a pattern matches in a line; None if it does not."""
-        content = line.removesuffix(b"\n").removesuffix(b"\r")
-        match = self._pattern.search(content[: self._piece])
-        if match is None:
-            return None
-
-        return match.span()[0]
-
 
 def find_line_start(text: bytes, place: int) -> int:
-    """Return where the line begins that holds a position; a line end belongs to its line."""
+    """Return the start of the line at a position; a line end belongs to its line."""
     return text.rfind(b"\n", 0, place) + 1
 
 
 def find_line_end(text: bytes, place: int) -> int:
-    """Return where the line ends, with its line end, that holds a position."""
+    """Return the end of the line at a position, after its line end."""
     line_end = text.find(b"\n", place)
     if line_end < 0:
         return len(text)
@@ -215,15 +219,9 @@ def find_line_end(text: bytes, place: int) -> int:
     return line_end + 1
 
 
-MAX_BLOCK = 2_000
-"""Characters that are shown of a block. It has several matching lines only if it is no longer."""
-
-_BEFORE_MATCH = 500  # characters that are shown before the match in a line that is cut
-
-
 @dataclass
 class TextBlock:
-    """Lines of a text from the byte ``start`` to ``end``; ``matches`` are positions in them."""
+    """Lines of a text from the byte ``start`` to ``end``, with the positions of matches."""
 
     start: int
     end: int
@@ -233,18 +231,23 @@ class TextBlock:
 def find_blocks(
     text: bytes, matches: Iterable[int], context: int, start: int
 ) -> Iterator[TextBlock]:
-    """Yield the blocks of lines that match, with ``context`` lines before and after each.
+    """Yield blocks of the matching lines, with ``context`` lines before and after each.
 
     ``matches`` has a position per matching line, in order. No block begins before ``start``. Blocks
-    that would touch are one, unless it would be too long to be shown; then the next one begins
-    behind it, so that a search may go on there and find the same.
+    that would touch are joined, unless the result would be too long to be shown. Then the next
+    block begins after the first, so that a search may continue there and find the same.
     """
     block: TextBlock | None = None
 
     for match in matches:
-        line = find_line_start(text, match)
-        first = max(_go_back(text, line, context), start)
-        end = _go_forward(text, match, context + 1)
+        line = first = find_line_start(text, match)
+        for _ in range(context):
+            first = find_line_start(text, max(first - 1, 0))
+        first = max(first, start)
+
+        end = match
+        for _ in range(context + 1):
+            end = find_line_end(text, end)
 
         if block is not None:
             touches = first <= block.end
@@ -264,9 +267,9 @@ def find_blocks(
 
 
 def cut_block(text: bytes, block: TextBlock) -> tuple[str, bool]:
-    """Return what is shown of a block, and whether that is less than the block.
+    """Return the shown part of a block, and whether it is less than the block.
 
-    Of a block that is too long, it is the first matching line, or the part of it around the match.
+    If a block is too long, only its first matching line is shown, or a part of it with the match.
     """
     shown = text[block.start : block.end].decode()
     if len(shown) <= MAX_BLOCK:
@@ -286,39 +289,21 @@ def cut_block(text: bytes, block: TextBlock) -> tuple[str, bool]:
     return part[: back_off(part, MAX_BLOCK)], True
 
 
-def _go_back(text: bytes, line: int, count: int) -> int:
-    """Return where the line begins that stands ``count`` lines before another."""
-    for _ in range(count):
-        if line == 0:
-            break
-        line = find_line_start(text, line - 1)
-
-    return line
-
-
-def _go_forward(text: bytes, place: int, count: int) -> int:
-    """Return the end of a line that stands ``count`` - 1 lines behind that of a position."""
-    for _ in range(count):
-        place = find_line_end(text, place)
-
-    return place
-
-
 class HiddenLines(NamedTuple):
-    """How many line ends are behind marks in a shown line; shown lines count from 0."""
+    """The number of line ends that marks hide in a shown line; shown lines count from 0."""
 
     line: int
     line_ends: int
 
 
 class ShownText(NamedTuple):
-    """A file's text with marks in the place of secrets, and U+FFFD for what does not decode."""
+    """A file's text with marks in place of secrets, and U+FFFD in place of undecodable bytes."""
 
     raw: bytes
     hidden: tuple[HiddenLines, ...] = ()
 
     def number_line(self, line: int) -> int:
-        """Return the number, from 1, of the first line of the file that is in a shown line."""
+        """Return the number, from 1, of the file's first line in a shown line."""
         number = line + 1
         for hidden in self.hidden:
             if hidden.line < line:
@@ -327,9 +312,9 @@ class ShownText(NamedTuple):
         return number
 
     def skip_lines(self, number: int) -> tuple[int, int]:
-        """Return the place of the first shown line that begins behind a line of the file.
+        """Return the first shown line that begins after a line of the file.
 
-        That is its byte position, and its number among the shown lines, from 0.
+        Returns its byte position, and its number among the shown lines, from 0.
         """
         if number == 0:
             return 0, 0
@@ -347,7 +332,7 @@ class ShownText(NamedTuple):
 
 
 def show_text(raw: bytes, encoding: Encoding, *, redacts: bool) -> ShownText:
-    """Return the text of a whole file as it is shown.
+    """Return the text of a whole file as reading it would show it.
 
     Raises Refused: binary_file.
     """
@@ -362,16 +347,12 @@ def show_text(raw: bytes, encoding: Encoding, *, redacts: bool) -> ShownText:
     if redacts:
         secrets = find_secrets(text)
 
-    if secrets:
-        return _hide_secrets(text, secrets)
+    if not secrets:
+        if has_markers or encoding.bom:
+            return ShownText(replace_markers(text).encode())
 
-    if has_markers or encoding.bom:
-        return ShownText(replace_markers(text).encode())
+        return ShownText(raw)
 
-    return ShownText(raw)
-
-
-def _hide_secrets(text: str, secrets: list[Secret]) -> ShownText:
     parts: list[str] = []
     hidden: list[HiddenLines] = []
     position = line = 0
@@ -391,28 +372,12 @@ def _hide_secrets(text: str, secrets: list[Secret]) -> ShownText:
     return ShownText(replace_markers("".join(parts)).encode(), tuple(hidden))
 
 
-SECONDS = 1.2
-"""After that long no further file is looked into: the next call goes on. A call has 2 s."""
-
-FIRST_FILE_SECONDS = 0.5
-"""What the first file of a call has at least, so that every call goes on."""
-
-MAX_FILE_BYTES = 5_000_000
-"""The largest file that is looked into."""
-
-MAX_BYTES = 200_000_000
-"""Bytes of files that one call looks into."""
-
-# The file is not there, or not shared: a listing would not have it either.
-_UNSEEN = ("not_found", "no_workspace", "is_directory", "dangling_link", "denied")
-
-
 class SearchRequest(NamedTuple):
-    """What to search for: a literal, or a pattern of RE2, within lines of files that match a glob.
+    """A search for a literal, or a pattern of RE2, in the lines of files that match a glob.
 
-    ``context`` is how many lines are shown before and after each match. At most ``limit`` hits are
-    returned, from those on that stand behind ``after``: a file's position, and a line of it. With
-    ``is_whole`` neither a letter, a digit nor an underscore may stand beside a match.
+    ``context`` is the number of lines that are shown before and after each match. At most ``limit``
+    hits are returned, beginning after ``after``: the position of a file, and one of its lines. With
+    ``is_whole``, no letter, digit or underscore may be beside a match.
     """
 
     text: str
@@ -425,12 +390,12 @@ class SearchRequest(NamedTuple):
 
 
 class Hit(NamedTuple):
-    """Lines that match, with the lines around them: a block of a file.
+    """A block of a file: lines that match, with the lines around them.
 
-    ``path`` reads the block, for example ``src/app.py#L10-L14``, from the root ``source``;
+    ``path`` reads the block from the root ``source``, for example ``src/app.py#L10-L14``.
     ``position`` is the file's place in the order of a listing. ``lines`` are the numbers of the
-    matching lines, ``last_line`` is that of the block's last. ``text`` is the block as reading it
-    returns it; if it ``is_cut``, it is a part of a matching line, at most 2,000 characters.
+    matching lines, and ``last_line`` is the number of the block's last line. ``text`` is the block
+    as reading it returns it; if it ``is_cut``, only a matching line, up to 2,000 characters of it.
     """
 
     path: str
@@ -446,10 +411,10 @@ class Hit(NamedTuple):
 class SearchResult:
     """The hits in the order of the files, and then of their lines.
 
-    ``searched`` counts files that were looked into; ``skipped`` those that are binary, unreadable,
-    too large or too slow to search, and folders that could not be entered. ``after`` is where
-    to go on, None at the end; it ``is_over_time`` if time or bytes ended the search, and not the
-    limit.
+    ``searched`` counts the files that were searched. ``skipped`` counts files that are binary,
+    unreadable, too large or too slow to search, and folders that could not be entered. ``after`` is
+    the place to continue from, None at the end. The search ``is_over_time`` if its time or bytes
+    ended it, and not the limit.
     """
 
     hits: list[Hit] = field(default_factory=list[Hit])
@@ -473,14 +438,12 @@ class FileSearcher:
         Raises Refused: too_short, too_long, invalid_format, invalid_pattern; timeout,
         root_unavailable, access_denied, resource_exhausted.
         """
-        (outcome,) = await self._workers.map(self._open_session, _SearchSession.search, [request])
+        open_session = partial(_SearchSession, self._roots, self._policy)
+        (outcome,) = await self._workers.map(open_session, _SearchSession.search, [request])
         if isinstance(outcome, Exception):
             raise outcome
 
         return outcome
-
-    def _open_session(self, worker: Worker) -> "_SearchSession":
-        return _SearchSession(self._roots, self._policy, worker)
 
 
 class _OutOfTime(Exception):
@@ -510,7 +473,7 @@ class _SearchSession:
         self._closing.close()
 
     def search(self, request: SearchRequest) -> SearchResult:
-        """Look into one file after the other."""
+        """Search one file after the other."""
         result = self._result
         matcher = build_matcher(
             request.text,
@@ -533,16 +496,24 @@ class _SearchSession:
         return result
 
     def _search_file(self, found: FoundFile, matcher: Matcher, request: SearchRequest) -> None:
-        """Add a file's hits to the result, or say there that the search stops."""
+        """Add a file's hits to the result, or stop the search there."""
         result = self._result
-        if self._is_over(found.stat.st_size):
+        self._files += 1
+        self._file_deadline = self._deadline
+        now = time.monotonic()
+        if self._files == 1:
+            self._file_deadline = max(self._deadline, now + FIRST_FILE_SECONDS)
+        elif self._bytes + found.stat.st_size > MAX_BYTES or now > self._deadline:
             self._stop((found.position, 0), request)
             return
 
         try:
             source, text = self._read_text(found, matcher)
         except Refused as error:
-            self._skip(error)
+            if error.reason == "resource_exhausted":
+                raise
+            if error.reason not in _UNSEEN:
+                result.skipped += 1
             return
 
         result.searched += 1
@@ -553,31 +524,20 @@ class _SearchSession:
         try:
             for hit in self._find_hits(found.position, source, text, matcher, request):
                 if len(result.hits) == request.limit:
-                    self._stop_behind_last_hit(request)
+                    self._stop_after_last_hit(request)
                     return
 
                 result.hits.append(hit)
         except _OutOfTime:
             if len(result.hits) > count:
-                self._stop_behind_last_hit(request)
+                self._stop_after_last_hit(request)
             elif self._files > 1:
                 result.searched -= 1
                 self._stop((found.position, 0), request)
             else:
                 result.skipped += 1  # it takes longer than a call has
 
-    def _is_over(self, size: int) -> bool:
-        """Whether there is no time for a file of a size; there always is for the first one."""
-        self._files += 1
-        self._file_deadline = self._deadline
-        now = time.monotonic()
-        if self._files == 1:
-            self._file_deadline = max(self._deadline, now + FIRST_FILE_SECONDS)
-            return False
-
-        return self._bytes + size > MAX_BYTES or now > self._deadline
-
-    def _stop_behind_last_hit(self, request: SearchRequest) -> None:
+    def _stop_after_last_hit(self, request: SearchRequest) -> None:
         last = self._result.hits[-1]
         self._stop((last.position, last.last_line), request)
 
@@ -585,20 +545,12 @@ class _SearchSession:
         self._result.after = after
         self._result.is_over_time = len(self._result.hits) < request.limit
 
-    def _skip(self, error: Refused) -> None:
-        """Count a file that cannot be searched, unless nobody may know of it."""
-        if error.reason == "resource_exhausted":
-            raise error
-
-        if error.reason not in _UNSEEN:
-            self._result.skipped += 1
-
     def _read_text(self, found: FoundFile, matcher: Matcher) -> tuple[str, ShownText | None]:
-        """Return the root that a file was read from, and its text; None if nothing matches.
+        """Return the root that a file was read from, and its text; None if nothing can match.
 
         Raises Refused.
         """
-        # Opened anew by its name: whatever has happened to it since it was found, it is confined.
+        # Opened again by its name, so that it is confined even if it was replaced meanwhile.
         file = self._reading.open(parse_path(found.path), found.source)
         raw = self._reading.read_bytes(file, MAX_FILE_BYTES)
         self._bytes += len(raw)
@@ -618,38 +570,34 @@ class _SearchSession:
         request: SearchRequest,
     ) -> Iterator[Hit]:
         """Yield the hits in a file. Raises _OutOfTime."""
+
+        def check() -> None:
+            self._worker.check()
+            if time.monotonic() > self._file_deadline:
+                raise _OutOfTime
+
+        # Line numbers count from 0 in the shown text.
         counted, line = 0, 0
         if position == request.after[0]:
             counted, line = text.skip_lines(request.after[1])
 
-        matches = matcher.find(text.raw, counted, self._check)
+        matches = matcher.find(text.raw, counted, check)
         for block in find_blocks(text.raw, matches, request.context, counted):
             line += text.raw.count(b"\n", counted, block.start)
-            counted = block.start
-            yield _build_hit(position, source, text, block, line)
+            counted = place = block.start
 
-    def _check(self) -> None:
-        self._worker.check()
-        if time.monotonic() > self._file_deadline:
-            raise _OutOfTime
+            following = line
+            lines: list[int] = []
+            for match in block.matches:
+                following += text.raw.count(b"\n", place, match)
+                place = match
+                lines.append(text.number_line(following))
 
+            following += text.raw.count(b"\n", place, block.end)
+            if not text.raw.endswith(b"\n", block.start, block.end):
+                following += 1  # the last line of the file, which has no line end
 
-def _build_hit(position: str, source: str, text: ShownText, block: TextBlock, line: int) -> Hit:
-    """Return a block of a text as a hit, given the number of its first shown line, from 0."""
-    first_line = text.number_line(line)
-    lines: list[int] = []
-    place = block.start
-
-    for match in block.matches:
-        line += text.raw.count(b"\n", place, match)
-        place = match
-        lines.append(text.number_line(line))
-
-    following = line + text.raw.count(b"\n", place, block.end)
-    if not text.raw.endswith(b"\n", block.start, block.end):
-        following += 1  # the last line of the file, which has no line end
-    last_line = text.number_line(following) - 1
-
-    shown, is_cut = cut_block(text.raw, block)
-    path = f"{position}#L{first_line}-L{last_line}"
-    return Hit(path, position, source, last_line, tuple(lines), shown, is_cut)
+            last_line = text.number_line(following) - 1
+            path = f"{position}#L{text.number_line(line)}-L{last_line}"
+            shown, is_cut = cut_block(text.raw, block)
+            yield Hit(path, position, source, last_line, tuple(lines), shown, is_cut)

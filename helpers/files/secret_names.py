@@ -1,16 +1,17 @@
-"""The names under which programs keep secrets, each with the manual that says so.
+"""The names under which programs keep secrets, each with the manual that documents it.
 
-Patterns are those of `DenyList`. A name here is refused in every folder, and if it is a folder's,
-so is all beneath it, unless ``file:`` stands before it. So a name that is also common for sources,
-such as ``credentials`` or ``secrets.py``, is not here; where its folder tells it apart, such as
-``.aws``, the folder is. Names that end in a word such as ``password`` are in `SECRET_WORDS`.
+Patterns are those of `DenyList`. A name here is denied in every folder, and so is everything
+beneath a folder with that name, unless the pattern begins with ``file:``. So a name that is also
+common for sources, such as ``credentials`` or ``secrets.py``, is not here; its folder is, if only
+that distinguishes it, such as ``.aws``. Names that end in a word such as ``password`` are in
+`SECRET_WORDS`.
 """
 
 from typing import NamedTuple
 
 
 class SecretWord(NamedTuple):
-    """A word for a secret, what must stand before it, and the endings of its files."""
+    """A word for a secret, the pattern of the text before it, and the endings of its files."""
 
     before: str
     word: str
@@ -18,7 +19,7 @@ class SecretWord(NamedTuple):
 
 
 def _either(*words: str) -> str:
-    """Return the pattern of any of some words.
+    """Return a pattern that matches any of the words.
 
     >>> _either("api", "ssh")
     '{api,ssh}'
@@ -54,7 +55,7 @@ _STAGES = (
     "test", "uat", "dec", "decrypted", "enc", "env", "sops",
 )  # fmt: skip
 STAGE = _either(*_STAGES)
-"""What a file is for, if there is one for each, as in ``secrets.prod.yaml``."""
+"""The stage that a file is for, as in ``secrets.prod.yaml``."""
 
 _TEXTS = (
     ".b64", ".base64", ".cfg", ".cnf", ".conf", ".config", ".env", ".ini", ".json", ".properties",
@@ -96,7 +97,7 @@ SECRET_WORDS = (
     SecretWord("*{mnemonic,recovery,seed}{,-,_}", "phrase", _either(_NO_ENDING, ".json", ".txt")),
     SecretWord(_FIRST, "mnemonic{,s}", _either(".json", ".txt")),
 )
-"""The kinds. None of them is a folder: those are named so for their sources."""
+"""Words for secrets in the names of files. Folders with such names usually contain sources."""
 
 _HANDLINGS = (
     "change", "confirm", "create", "delete", "edit", "fetch", "forgot", "forgotten", "generate",
@@ -107,19 +108,19 @@ _WORDS = ("credential", "key", "passphrase", "password", "secret", "token")
 _DESCRIPTIONS = _either("", ".json", ".yaml", ".yml", ".txt", ".xml")
 
 ORDINARY_WORDS = (
-    # What is done with a secret, such as the script `rotate-api-key` or a request `get_token.json`.
+    # Actions on a secret, such as the script `rotate-api-key` or a request `get_token.json`.
     *(f"{_FIRST}{_HANDLING}{word}{{,s}}{_DESCRIPTIONS}" for word in _WORDS),
     "*pub{,lic}{-,_, }key",
-    # Manifests that hold a secret encrypted, or name where it is.
+    # Manifests with an encrypted secret, or with the place of a secret.
     "*{external,sealed}{,-,_}secret{,s}.{json,yaml,yml}",
-    # Lists of what a password must not be.
+    # Lists of forbidden passwords.
     "*{banned,breached,common,leaked,rejected,weak}*passwords.{csv,txt}",
-    # What tests and tutorials call any text.
+    # Names of any text in tests and tutorials.
     "secret", "secret.txt",
     # Commands.
     "git-{credential,secret,secrets}", "helm-secrets",
 )  # fmt: skip
-"""Names that end in such a word, but hold no secrets."""
+"""Names that end in such a word, but of files without secrets."""
 
 
 def list_word_patterns() -> tuple[str, ...]:
@@ -421,11 +422,11 @@ SECRET_NAMES = (
 
 ORDINARY_NAMES = (
     *ORDINARY_WORDS,
-    # Examples hold no values.
+    # Examples have no values.
     ".env?example", ".env?sample", ".env?template", ".env?dist", ".env?defaults", ".env?schema",
     ".env.*.example", ".env.*.sample", ".env.*.template", ".env.*.dist", ".env?example.*",
     ".{dev.vars,envrc,netrc,npmrc,pypirc}.{dist,example,sample,template}", "dot_env.example",
-    # Sections of the manual, which look like numbered copies.
+    # Pages of manual sections, which look like numbered copies.
     "{man,man1,man5}/{gshadow,htdigest,htpasswd,netrc,shadow}.{1,5}",
     "env.{dist,example,sample,template}",
     "example.env", "sample.env", "template.env", "default.env", "defaults.env",
@@ -435,24 +436,21 @@ ORDINARY_NAMES = (
     # Templates of a Helm chart, and texts of pages by language.
     "templates/secret.yaml", "templates/secrets.yaml", "templates/secret.yml",
     "{i18n,lang,locale,locales,messages,translations}/*/*.{json,yaml,yml}",
-    # What a design or an interface is made of, and data of tests.
+    # Parts of a design or an interface, and data of tests.
     "{design,figma,design-system,design-tokens,styles,theme,themes,tokens}/tokens.json",
     "{openapi,schema,schemas,swagger}/*{key,password,secret,token}{,s}.{json,yaml,yml}",
     "{paths,responses}/*{key,password,secret,token}{,s}.{json,yaml,yml}",
     "{fixtures,testdata}/{passwords,tokens}.{json,yaml,yml}",
 )  # fmt: skip
-"""Names that the patterns above would match, but that hold no secrets."""
+"""Names that the patterns above would match, but of files without secrets."""
 
 
 def list_denied() -> tuple[str, ...]:
-    """Return the deny list that applies unless one is set: patterns, then exceptions."""
+    """Return the default deny list: patterns, then exceptions."""
     denied: list[str] = []
     for names in SECRET_NAMES:
         denied.extend(names.patterns)
 
     denied.extend(list_word_patterns())
-
-    for name in ORDINARY_NAMES:
-        denied.append(f"!{name}")
-
+    denied.extend(f"!{name}" for name in ORDINARY_NAMES)
     return tuple(denied)

@@ -1,4 +1,4 @@
-"""Look through a root for files that agents may read and that look like secrets."""
+"""Search a root for files that look like secrets although agents may read them."""
 
 import os
 import re
@@ -8,15 +8,19 @@ from dataclasses import dataclass, field
 from typing import Literal, NamedTuple
 
 from abilities.declarations.refusals import Refused
-from abilities.helpers.files.confinement import MAX_COMPONENTS, Policy, open_file
+from abilities.helpers.files.confinement import (
+    DIRECTORY_FLAGS,
+    MAX_COMPONENTS,
+    Policy,
+    open_file,
+)
 from abilities.helpers.files.deny import fold
 from abilities.helpers.files.file_walk import read_kinds
 from abilities.helpers.files.window import read_piece
 from abilities.helpers.text.pieces import WHOLE
-from abilities.helpers.threads.circuit_breaker import WorkPlace
 
 MAX_CHARS = 100_000
-"""Characters of a file that are looked at, from its start."""
+"""Characters of a file that are searched, from its start."""
 
 _WORDS = re.compile(r"[^\W_]+")
 
@@ -29,7 +33,7 @@ _HINTS = frozenset(
 )  # fmt: skip
 _KEY_ENDINGS = frozenset((".asc", ".der", ".gpg", ".pgp"))
 
-# What these words name is written for people: sources, documents and examples.
+# Files with these words in their names are written for people: sources, documents, examples.
 _ORDINARY_WORDS = frozenset(
     (
         "adoc", "bash", "c", "cc", "clj", "cpp", "cs", "css", "dart", "erl", "ex", "exs", "fs",
@@ -44,7 +48,7 @@ Stop = Literal["files", "chars", "time"]
 
 
 class SearchLimits(NamedTuple):
-    """What a search may take: files, characters of their contents, and seconds."""
+    """The bounds of a search: files, characters of their contents, and seconds."""
 
     files: int = 50_000
     chars: int = 256_000_000
@@ -57,7 +61,7 @@ DEFAULT_LIMITS = SearchLimits()
 class ExposedFile(NamedTuple):
     """A file that may be read and looks like a secret.
 
-    ``kinds`` say what its contents look like; if there are none, its name alone is a hint.
+    ``kinds`` are the kinds of secrets in its content; if there are none, only its name is a hint.
     """
 
     source: str
@@ -83,13 +87,22 @@ class SecretSearch:
 
     def __post_init__(self) -> None:
         self._deadline = time.monotonic() + self.limits.seconds
-        self._own = self.policy.own.refresh(_wait_for_nothing).identities
+        # The check before each disk access does nothing: a person waits, however long it takes.
+        self._own = self.policy.own.refresh(lambda _: None).identities
 
     def search(self, source: str, root: int) -> None:
         """Search beneath a root, an open directory; ``source`` is its name."""
         for path in self._list_paths(root, "", 1):
-            self.stopped_by = self._find_limit()
-            if self.stopped_by is not None:
+            if self.files >= self.limits.files:
+                self.stopped_by = "files"
+                return
+
+            if self.chars >= self.limits.chars:
+                self.stopped_by = "chars"
+                return
+
+            if time.monotonic() > self._deadline:
+                self.stopped_by = "time"
                 return
 
             text = self._read_text(root, path)
@@ -104,34 +117,37 @@ class SecretSearch:
             if kinds or hints_at_secret(path):
                 self.found.append(ExposedFile(source, path, kinds))
 
-    def _find_limit(self) -> Stop | None:
-        if self.files >= self.limits.files:
-            return "files"
-
-        if self.chars >= self.limits.chars:
-            return "chars"
-
-        if time.monotonic() > self._deadline:
-            return "time"
-
-        return None
-
     def _list_paths(self, root: int, folder: str, depth: int) -> Iterator[str]:
-        """Yield the paths of files and links that are not denied; links to folders are passed."""
-        for name, is_folder in _read_folder(root, folder):
+        """Yield the paths of files and links beneath a folder that are not denied.
+
+        A folder that cannot be read, or that is too large to be listed, counts as empty.
+        """
+        try:
+            descriptor = os.open(folder or ".", DIRECTORY_FLAGS, dir_fd=root)
+        except OSError:
+            return
+
+        try:
+            kinds = read_kinds(descriptor) or {}
+        except Refused:
+            return
+        finally:
+            os.close(descriptor)
+
+        for name, kind in sorted(kinds.items()):
             path = folder + name
-            if is_folder:
+            if kind == "folder":
                 path += "/"
-            if self.policy.deny.denies(path):
+            if kind == "other" or self.policy.deny.denies(path):
                 continue
 
-            if not is_folder:
+            if kind != "folder":
                 yield path
             elif depth < MAX_COMPONENTS:
                 yield from self._list_paths(root, path, depth + 1)
 
     def _read_text(self, root: int, path: str) -> str | None:
-        """Return the text at the start of a file; None if it may not be read, or is no text."""
+        """Return the text at the start of a file; None if it may not be read, or is not text."""
         try:
             opened = open_file(root, path.split("/"), self.policy)
         except Refused:
@@ -144,7 +160,7 @@ class SecretSearch:
         try:
             if (status.st_dev, status.st_ino) in self._own:
                 return None
-            return read_piece(descriptor, status.st_size, WHOLE, MAX_CHARS, _check_nothing).text
+            return read_piece(descriptor, status.st_size, WHOLE, MAX_CHARS, lambda: None).text
         except (Refused, OSError):
             return None
         finally:
@@ -152,9 +168,9 @@ class SecretSearch:
 
 
 def hints_at_secret(path: str) -> bool:
-    """Return whether a file's name, or that of its folder, hints at a secret.
+    """Return whether the name of a file or of its folder hints at a secret.
 
-    Sources, documents and examples never do, for they are about secrets.
+    Sources, documents and examples never do, because they are only about secrets.
 
     >>> hints_at_secret("deploy/db-password.txt"), hints_at_secret("src/token_count.ts")
     (True, False)
@@ -169,32 +185,3 @@ def hints_at_secret(path: str) -> bool:
 
     folder_words = _WORDS.findall("/".join(names[-2:-1]))
     return not _HINTS.isdisjoint(words.union(folder_words))
-
-
-def _read_folder(root: int, folder: str) -> list[tuple[str, bool]]:
-    """Return the names of files, links and folders in a folder, and which are folders, sorted.
-
-    A folder that cannot be read, or that is too large to be listed, has none.
-    """
-    flags = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
-    try:
-        descriptor = os.open(folder or ".", flags, dir_fd=root)
-    except OSError:
-        return []
-
-    try:
-        kinds = read_kinds(descriptor) or {}
-    except Refused:
-        return []
-    finally:
-        os.close(descriptor)
-
-    return sorted((name, kind == "folder") for name, kind in kinds.items() if kind != "other")
-
-
-def _check_nothing() -> None:
-    """Let a read go on."""
-
-
-def _wait_for_nothing(_: WorkPlace) -> None:
-    """Go on in a place, however long it takes: a person waits."""

@@ -1,4 +1,4 @@
-"""Read the requested part of an open file as text, never more of it than the bound."""
+"""Read the requested part of an open file as text, bounded in characters."""
 
 import os
 from bisect import bisect_left
@@ -19,17 +19,24 @@ from abilities.helpers.text.pieces import (
 )
 
 SCAN_LIMIT = 64 * 1024 * 1024
-"""Bytes from the start or the end of a file within which lines are looked for."""
+"""Bytes from the start or the end of a file that are searched for lines."""
 
-_CHUNK = 256 * 1024
-_FEW_BYTES = 512  # in which line ends are looked for one after another
+CHUNK = 64 * 1024
+"""Bytes that are read at once, unless the bound needs more."""
+
+_CHUNK = 256 * 1024  # is read at once to find lines
+_FEW_BYTES = 512  # are searched for line ends one after another
+_LONGEST_BOM = 4
+_BEYOND = 2**62  # greater than every position in a file and every number of lines
+
+Check = Callable[[], None]
 
 
 def read_present(fd: int, size: int, position: int, count: int) -> bytes:
     """Read ``count`` bytes of a file that had ``size`` bytes when it was opened.
 
-    There are fewer only if the file ended before them then. Raises Refused("changed") if it has
-    become shorter since, and OSError.
+    There are fewer only if the file ended before them when it was opened. Raises
+    Refused("changed") if it has become shorter since, and OSError.
     """
     present = min(count, size - position)
     raw = os.pread(fd, count, position)
@@ -44,7 +51,11 @@ def read_present(fd: int, size: int, position: int, count: int) -> bytes:
 
 
 def count_lines(text: str) -> int:
-    """Return how many lines a text has; the last one may lack a line end."""
+    r"""Return the number of lines in a text; the last one may lack a line end.
+
+    >>> count_lines("a\nb"), count_lines("a\nb\n")
+    (2, 2)
+    """
     line_ends = text.count("\n")
     if not text or text.endswith("\n"):
         return line_ends
@@ -53,10 +64,10 @@ def count_lines(text: str) -> int:
 
 
 class KnownLines:
-    """Where lines of one file begin, as far as they have been looked for.
+    """A cache of the positions of lines in one file, so that several ranges cost one search.
 
-    Kept for as long as the file stays the same, so that several parts of it cost one search. Counts
-    and positions are all from its start, or all from its end.
+    It is valid as long as the file stays the same. Counts and positions are all from the file's
+    start, or all from its end.
     """
 
     def __init__(self) -> None:
@@ -70,11 +81,12 @@ class KnownLines:
             self._places.insert(index, place)
 
     def find_before(self, count: int, begin: int) -> tuple[int, int]:
-        """Return the last known place before which fewer than ``count`` lines end.
+        """Return the last known position before which fewer than ``count`` lines end.
 
-        That is how many do, and its position; ``begin`` is the position of the first line.
+        Returns the number of these lines, and the position. ``begin`` is the position of the first
+        line.
         """
-        # A place with as many may lie anywhere in the next line.
+        # A position with exactly as many may be anywhere in the next line.
         index = bisect_left(self._places, (count, 0))
         return self._places[index - 1] if index else (0, begin)
 
@@ -85,14 +97,14 @@ def find_line(
     begin: int,
     count: int,
     encoding: Encoding,
-    check: Callable[[], None],
+    check: Check,
     known: KnownLines,
 ) -> int:
     """Return the byte position after ``count`` line ends, counted from ``begin``.
 
     If there are fewer, this is the end of the file, which had ``size`` bytes when it was opened.
-    ``check`` is called before each read and may raise to stop the search. What the search passes
-    becomes known.
+    ``check`` is called before each read and may raise to stop the search. Positions that the search
+    passes are added to ``known``.
 
     Raises Refused: range_too_far if the search goes beyond the first 64 MiB, changed if the file
     has become shorter; and OSError.
@@ -103,7 +115,7 @@ def find_line(
     passed, position = known.find_before(count, begin)
     while True:
         check()
-        # Up to the same places wherever it began, so that the limit is the same too.
+        # Chunks end at the same positions wherever the search began, so the limit is the same too.
         chunk = os.pread(fd, _CHUNK - (position - begin) % _CHUNK, position)
         if not chunk and position < size:
             raise Refused("changed")
@@ -130,24 +142,30 @@ def find_trailing(
     begin: int,
     count: int,
     encoding: Encoding,
-    check: Callable[[], None],
+    check: Check,
     known: KnownLines,
 ) -> int:
-    """Return the byte position at which the last ``count`` lines begin, looked for from the end.
+    """Return the byte position at which the last ``count`` lines begin, searching from the end.
 
-    If there are fewer, this is ``begin``. The file had ``size`` bytes when it was opened; a line
-    end that it ends with belongs to the last line. ``known`` counts from the end.
+    If there are fewer, this is ``begin``. The file had ``size`` bytes when it was opened. A line
+    end at its end belongs to the last line. ``known`` counts from the end.
 
     Raises Refused: range_too_far if the search goes beyond the last 64 MiB, changed if the file has
     become shorter; and OSError.
     """
-    end = size - _measure_last_line_end(fd, size, begin, encoding)
+    newline = "\n".encode(encoding.codec)
+    end = size
+    last = size - len(newline)
+    may_end_in_newline = last >= begin and (size - begin) % encoding.unit == 0
+    if may_end_in_newline and read_present(fd, size, last, len(newline)) == newline:
+        end = last
+
     passed, distance = known.find_before(count, size - end)
     position = size - distance
 
     while position > begin:
         check()
-        # From the same places wherever it ends, so that code units are whole.
+        # Chunks begin at the same positions whatever the end, so that code units are whole.
         start = position - ((position - begin - 1) % _CHUNK + 1)
         chunk = read_present(fd, size, start, position - start)
 
@@ -169,29 +187,19 @@ def find_trailing(
     return begin
 
 
-def _measure_last_line_end(fd: int, size: int, begin: int, encoding: Encoding) -> int:
-    """Return how many bytes the line end has that a file ends with; 0 if it ends with none."""
-    newline = "\n".encode(encoding.codec)
-    start = size - len(newline)
-    if start < begin or (size - begin) % encoding.unit:
-        return 0
-
-    return len(newline) if read_present(fd, size, start, len(newline)) == newline else 0
-
-
 def _count_line_ends(chunk: bytes, encoding: Encoding) -> int:
     if encoding.unit == 1:
-        return chunk.count(b"\n")  # much faster than looking at each
+        return chunk.count(b"\n")  # much faster than finding each
 
     return sum(1 for _ in _find_line_ends(chunk, encoding))
 
 
 def _find_line_end(chunk: bytes, count: int, encoding: Encoding) -> int:
-    """Return the position that follows the line end of this number, counted from 1."""
+    """Return the position after the line end with this number, counted from 1."""
     if encoding.unit == 2:
         return next(islice(_find_line_ends(chunk, encoding), count - 1, None))
 
-    # Halving: counting is much faster than looking at each.
+    # By bisection, because counting is much faster than finding each.
     start, end = 0, len(chunk)
     while end - start > _FEW_BYTES:
         middle = (start + end) // 2
@@ -209,28 +217,15 @@ def _find_line_end(chunk: bytes, count: int, encoding: Encoding) -> int:
 
 
 def _find_line_ends(chunk: bytes, encoding: Encoding) -> Iterator[int]:
-    """Yield the positions that follow a line end, in a chunk that begins with a whole code unit."""
+    """Yield the positions after line ends, in a chunk that begins with a whole code unit."""
     newline = "\n".encode(encoding.codec)
     index = chunk.find(newline)
 
     while index >= 0:
-        if index % encoding.unit == 0:  # else these are halves of two UTF-16 units
+        if index % encoding.unit == 0:  # else these bytes are halves of two UTF-16 units
             yield index + len(newline)
 
         index = chunk.find(newline, index + 1)
-
-
-CHUNK = 64 * 1024
-"""Bytes that are read at once, if the bound does not ask for more."""
-
-_LONGEST_BOM = 4
-_NO_END = 1 << 62  # beyond the end of every file
-
-Check = Callable[[], None]
-
-
-_BEHIND_ALL = 2**62
-"""A number of lines that no file has."""
 
 
 class _OpenFile(NamedTuple):
@@ -238,9 +233,10 @@ class _OpenFile(NamedTuple):
 
     Byte positions in requests and pieces count from ``origin``: the start of the file, or the first
     byte after a byte order mark. ``check`` is called between reads and may raise to stop them.
-    ``reach`` is how many characters around a part decide what is secret in it; 0 if nothing is.
+    ``reach`` is the number of characters around a part that decide whether something in it is a
+    secret; 0 if secrets are shown.
 
-    The methods raise Refused("changed") if bytes are gone that the file had when it was opened.
+    The methods raise Refused("changed") if the file has become shorter since it was opened.
     """
 
     fd: int
@@ -251,7 +247,7 @@ class _OpenFile(NamedTuple):
     reach: int
 
     def read_before(self, position: int) -> bytes:
-        """Read what precedes a position: 4 KiB for its version, and more to find secrets."""
+        """Read the bytes before a position: 4 KiB for its version, and more to find secrets."""
         length = max(VERSION_WINDOW, self.reach * self.encoding.unit)
         start = max(position - length, 0)
         if start == position:
@@ -260,7 +256,7 @@ class _OpenFile(NamedTuple):
         return read_present(self.fd, self.size, start, position - start)
 
     def splits_character(self, position: int) -> bool:
-        """Return whether a position lies inside a character or of the byte order mark."""
+        """Return whether a position is inside a character or the byte order mark."""
         if position >= self.size:
             return False
 
@@ -276,9 +272,9 @@ class _OpenFile(NamedTuple):
 class _Window(NamedTuple):
     """The requested part of a file: the bytes from ``start`` to ``end`` (exclusive).
 
-    An ``end`` of None is the end of the file. ``lead`` is what `_OpenFile.read_before` returns for
-    ``start``; ``head`` is the part from ``start`` on that has been read already. ``lines`` is how
-    many the file has, if the requested ones come behind all of them.
+    An ``end`` of None is the end of the file. ``lead`` are the bytes before ``start``, from
+    `_OpenFile.read_before`; ``head`` are the bytes from ``start`` on that have been read already.
+    ``lines`` is the number of lines in the file, if the requested lines are beyond its end.
     """
 
     start: int
@@ -289,7 +285,7 @@ class _Window(NamedTuple):
 
 
 class _WindowText(NamedTuple):
-    """A window's text, either complete or at least one character longer than the bound."""
+    """A window's text: complete, or at least one character longer than the bound."""
 
     text: str
     raw: bytes
@@ -308,13 +304,13 @@ def read_piece(
     redacts: bool = False,
     known_lines: KnownLines | None = None,
 ) -> Piece:
-    """Read the requested part of a file of ``size`` bytes, ``max_chars`` characters of it at most.
+    """Read the requested part of a file of ``size`` bytes, up to ``max_chars`` characters of it.
 
-    Byte positions count from the start of the file; with ``text_offsets`` from the first byte
-    after a byte order mark. ``check`` is called between reads and may raise to stop them. For the
-    whole file ``fd`` must stand at its start. With ``redacts`` secrets are replaced by marks; then
-    a piece that begins with one may be longer than ``max_chars`` by that mark. Who reads several
-    parts of one file gives its ``known_lines``.
+    Byte positions count from the start of the file; with ``text_offsets``, from the first byte
+    after a byte order mark. ``check`` is called between reads and may raise to stop them. To read
+    the whole file, ``fd`` must be positioned at its start. With ``redacts``, secrets are replaced
+    by marks; then a piece that begins with a mark may be longer than ``max_chars`` by that mark. To
+    read several parts of one file, pass its ``known_lines`` to each call.
 
     Raises Refused: binary_file, invalid_range, changed, range_too_far; and OSError.
     """
@@ -328,17 +324,14 @@ def read_piece(
     count = size
     if size > CHUNK:
         count = min(size, max(CHUNK, max_chars + reach))
-    head = os.read(fd, count + 1)  # the byte beyond the size tells whether the file has grown
+    head = os.read(fd, count + 1)  # a byte beyond the size means that the file has grown
     if len(head) < count:
         head += read_present(fd, size, len(head), count - len(head))
 
-    # Most files are small plain UTF-8: one read, one decode, and no more objects than the piece.
+    # Most files are small plain UTF-8: one read, one decoding, and no object but the piece.
     if len(head) == size:
         text = _decode_plain(head)
-        if text is not None and redacts and find_secrets(text):
-            text = None  # marks take the longer way
-
-        if text is not None:
+        if text is not None and not (redacts and find_secrets(text)):
             total = len(text)
             length = back_off(text, max_chars)
             is_cut = length < total
@@ -353,14 +346,14 @@ def read_piece(
 def _describe_file(
     fd: int, size: int, head: bytes, check: Check, text_offsets: bool, reach: int
 ) -> _OpenFile:
-    """Tell a file's encoding by its first bytes."""
+    """Return an open file with the encoding that its first bytes show."""
     encoding = detect_encoding(head)
     origin = encoding.bom if text_offsets else 0
     return _OpenFile(fd, size, encoding, origin, check, reach)
 
 
 def _decode_plain(raw: bytes) -> str | None:
-    """Decode valid UTF-8 without a byte order mark, in the shortest way; None for anything else."""
+    """Decode plain UTF-8 without a byte order mark; return None for anything else."""
     try:
         text = raw.decode()
     except UnicodeDecodeError:
@@ -373,49 +366,35 @@ def _decode_plain(raw: bytes) -> str | None:
 
 
 def _find_window(file: _OpenFile, requested: Range, known: KnownLines) -> _Window:
+    """Find the requested lines or bytes.
+
+    Raises Refused: invalid_range, range_too_far, and changed, also if the bytes before a range of
+    bytes do not match its version.
+    """
+    begin = file.encoding.bom
     if requested.trailing_lines is not None:
-        return _find_trailing_lines(file, requested.trailing_lines, known)
+        count = requested.trailing_lines
+        start = find_trailing(file.fd, file.size, begin, count, file.encoding, file.check, known)
+        return _Window(start, None, lead=file.read_before(start))
+
+    end: int | None = None
     if requested.first_line is not None:
-        return _find_lines(file, requested.first_line, requested.last_line, known)
+        count = requested.first_line - 1
+        start = find_line(file.fd, file.size, begin, count, file.encoding, file.check, known)
+        if requested.last_line is not None:
+            count = requested.last_line
+            end = find_line(file.fd, file.size, begin, count, file.encoding, file.check, known)
 
-    return _find_bytes(file, requested)
+        lead = file.read_before(start)
+        lines: int | None = None
+        if start >= file.size > 0:
+            ends, _ = known.find_before(_BEYOND, begin)
+            last = lead.decode(file.encoding.codec, errors="replace")
+            lines = ends + (not last.endswith("\n"))
 
+        return _Window(start, end, lead=lead, lines=lines)
 
-def _find_lines(
-    file: _OpenFile, first_line: int, last_line: int | None, known: KnownLines
-) -> _Window:
-    """Find lines, counted from 1; a ``last_line`` of None is the end of the file."""
-    start = _find_line(file, first_line - 1, known)
-    end = None if last_line is None else _find_line(file, last_line, known)
-    lead = file.read_before(start)
-
-    lines: int | None = None
-    if start >= file.size > 0:
-        ends, _ = known.find_before(_BEHIND_ALL, file.encoding.bom)
-        last = lead.decode(file.encoding.codec, errors="replace")
-        lines = ends + (not last.endswith("\n"))
-
-    return _Window(start, end, lead=lead, lines=lines)
-
-
-def _find_trailing_lines(file: _OpenFile, count: int, known: KnownLines) -> _Window:
-    """Find the last lines."""
-    begin = file.encoding.bom
-    start = find_trailing(file.fd, file.size, begin, count, file.encoding, file.check, known)
-
-    return _Window(start, None, lead=file.read_before(start))
-
-
-def _find_line(file: _OpenFile, count: int, known: KnownLines) -> int:
-    """Return the position after so many line ends."""
-    begin = file.encoding.bom
-    return find_line(file.fd, file.size, begin, count, file.encoding, file.check, known)
-
-
-def _find_bytes(file: _OpenFile, requested: Range) -> _Window:
-    """Find the bytes of a range, and check that they are those that its version stands for."""
-    start = requested.start + file.origin or file.encoding.bom
-    end = None
+    start = requested.start + file.origin or begin
     if requested.end is not None:
         end = requested.end + file.origin
 
@@ -434,13 +413,13 @@ def _find_bytes(file: _OpenFile, requested: Range) -> _Window:
 
 
 def _read_window(file: _OpenFile, window: _Window, max_chars: int) -> Piece:
-    """Read a window, put marks in the place of secrets, and cut its text at the bound."""
+    """Read a window, replace its secrets by marks, and cut its text at the bound."""
     read = _read_text(file, window, max_chars + file.reach)
     secrets = _find_secrets(file, window, read, max_chars)
     decided = len(read.text) if read.is_complete else max_chars
     bound = _find_bound(max_chars, secrets, decided)
 
-    # What follows the bound is not shown: it only tells whether a cut there splits a character.
+    # The text after the bound is not shown. It only decides whether a cut there splits a character.
     shown = [secret for secret in secrets if secret.start < bound]
     text, marks = redact(read.text[:bound], shown, file.encoding)
     uncut = Piece(text + read.text[bound : bound + 1], file.encoding, marks=marks)
@@ -476,9 +455,9 @@ def _read_window(file: _OpenFile, window: _Window, max_chars: int) -> Piece:
 def _find_secrets(
     file: _OpenFile, window: _Window, read: _WindowText, max_chars: int
 ) -> list[Secret]:
-    """Find the secrets of a window, decided with the text around it; none if all is shown.
+    """Find the secrets in a window, given the text around it; none if secrets are shown.
 
-    A secret that begins before the window or ends after it is one from, or up to, there.
+    A secret that begins before the window, or ends after it, is cut at the window's edge.
     """
     if not file.reach:
         return []
@@ -503,9 +482,10 @@ def _find_secrets(
 
 
 def _find_bound(max_chars: int, secrets: Sequence[Secret], decided: int) -> int:
-    """Return where a text ends that shows ``max_chars`` characters, or a few more; in no secret.
+    """Return the end of the text that shows ``max_chars`` characters, or a few more.
 
-    Only secrets that begin in the first ``decided`` characters are known.
+    The end is not inside a secret. Only secrets that begin in the first ``decided`` characters are
+    known.
     """
     bound = max_chars
 
@@ -523,7 +503,7 @@ def _find_bound(max_chars: int, secrets: Sequence[Secret], decided: int) -> int:
 def _read_text(file: _OpenFile, window: _Window, max_chars: int) -> _WindowText:
     """Read until there is one character more than the bound, or until the window's end."""
     raw, text, has_markers = window.head, "", False
-    end = _NO_END if window.end is None else window.end
+    end = _BEYOND if window.end is None else window.end
     is_complete = window.start >= end or (bool(raw) and window.start + len(raw) == file.size)
     if raw:
         text, has_markers = _decode_text(raw, file.encoding, final=is_complete)
@@ -531,7 +511,9 @@ def _read_text(file: _OpenFile, window: _Window, max_chars: int) -> _WindowText:
     while not is_complete and len(text) <= max_chars:
         file.check()
         position = window.start + len(raw)
-        count = _next_read_size(raw, text, max_chars)
+        bytes_per_char = len(raw) // len(text) + 1 if text else 1
+        missing_chars = max_chars + 1 - len(text)
+        count = max(CHUNK, missing_chars * bytes_per_char)
         more = os.pread(file.fd, min(count, end - position), position)
         if not more and position < file.size:
             raise Refused("changed")
@@ -540,7 +522,7 @@ def _read_text(file: _OpenFile, window: _Window, max_chars: int) -> _WindowText:
         raw += more
         text, has_markers = _decode_text(raw, file.encoding, final=is_complete)
 
-    # Only the whole text tells in UTF-16, in which most characters have a zero byte.
+    # In UTF-16, only the text shows whether it is binary: most characters have a zero byte.
     if file.encoding.unit == 2 and "\0" in text:
         raise Refused("binary_file")
 
@@ -548,18 +530,8 @@ def _read_text(file: _OpenFile, window: _Window, max_chars: int) -> _WindowText:
 
 
 def _decode_text(raw: bytes, encoding: Encoding, *, final: bool) -> tuple[str, bool]:
-    """Decode the bytes that have been read so far, unless they are no text."""
+    """Decode the bytes that have been read so far. Raises Refused if they are binary."""
     if encoding.unit == 1 and b"\0" in raw:
         raise Refused("binary_file")
 
     return decode(raw, encoding, final=final)
-
-
-def _next_read_size(raw: bytes, text: str, max_chars: int) -> int:
-    """Estimate how many bytes the missing characters take, by those that are decoded already."""
-    bytes_per_char = 1
-    if text:
-        bytes_per_char = len(raw) // len(text) + 1
-
-    missing_chars = max_chars + 1 - len(text)
-    return max(CHUNK, missing_chars * bytes_per_char)

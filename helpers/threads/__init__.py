@@ -1,25 +1,25 @@
-"""Threads: turns, deadlines, and what is left behind when one gets stuck.
+"""Daemon threads that work for event loops: turns, deadlines, and threads that get stuck.
 
-A call is made on an event loop, and a daemon thread works on it (`calls`). Threads take work from
-each namespace and caller in turn (`turns`), one item after another (`serving`), a batch of items of
-which each may hang (`workers`), or on a loop of their own (`loops`). A `circuit_breaker` remembers
-where threads are stuck.
+A call is made on an event loop, and a thread works on it (`workers.Call`). Threads take work from
+each namespace and caller in turn (`turns`). They serve single items (`turns.ServingThreads`), a
+batch of items that may each hang (`workers`), or an event loop (`loops`). A `circuit_breaker`
+remembers where threads are stuck.
 
-Who changes what, and under which lock:
+Shared state, and the lock that guards it:
 
 =============================  ==========================================  ======================
-what                           is changed by                               under
+state                          is changed by                               under
 =============================  ==========================================  ======================
-who begins a call, if any      whoever serves it, or its caller            the call's lock
-a call's outcome               its caller's event loop                     no lock: only one does
-what waits in turn             any thread                                  the queue's lock
-which threads serve, and idle  any thread                                  the lock of the threads
+the server of a call, if any   its server, or its caller                   the call's lock
+a call's outcome               its caller's event loop                     no lock: one thread
+items that wait in turn        any thread                                  the queue's lock
+serving and idle threads       any thread                                  the lock of the threads
 a worker's state and item      its `Batch`, through the worker's methods   the batch's lock
-a worker's visit               the worker, on its own thread               no lock: only one does
+a worker's visit               the worker, on its own thread               no lock: one thread
 a batch's items and results    the `Batch`, on any thread                  the batch's lock
 workers that run               the `WorkerPool`, on any thread             the pool's lock
-who is stuck in which place    the `CircuitBreaker`, on any thread         the breaker's lock
-calls that are stuck on loops  any thread, by single steps of a set        no lock
+stuck visits by place          the `CircuitBreaker`, on any thread         the breaker's lock
+calls that are stuck on loops  any thread, by atomic operations of a set   no lock
 groups, threads and numbers    `IsolatedLoops`, on any thread              the lock of each
 of calls of foreign code
 =============================  ==========================================  ======================

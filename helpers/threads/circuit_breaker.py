@@ -1,11 +1,10 @@
 """Refuse work at once if too many calls are stuck in the same folder, such as a dead drive.
 
-Nobody can tell from outside what is dead if a thread does not come back: the file, its folder or
-the drive that the folder is on. So a stuck thread is blamed on much at first, and on less with each
-success nearby:
+If a thread does not come back, nothing shows whether the file, its folder or the whole drive is
+dead. So much is blamed for a stuck thread at first, and less after each success nearby:
 
 ====================================  ===========================================================
-what has worked since in its root     what is blamed for a thread stuck in ``mnt/a/b.txt``
+success since then in its root        blamed for a thread stuck in ``mnt/a/b.txt``
 ====================================  ===========================================================
 nothing, or ``src/main.py``           everything in ``mnt``
 ``mnt/c.txt``                         everything in ``mnt/a``
@@ -13,7 +12,7 @@ nothing, or ``src/main.py``           everything in ``mnt``
 ``mnt/a/b.txt``                       nothing; the thread is lost nevertheless
 ====================================  ===========================================================
 
-A thread that is stuck in a file of the root itself is blamed on the whole root at first.
+If the thread is stuck in a file directly in the root, the whole root is blamed at first.
 """
 
 import threading
@@ -23,28 +22,28 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 STUCK_CALLS = 4
-"""Calls that may leave a stuck thread behind in a folder before work there is refused untried."""
+"""Calls with a thread stuck in a folder after which work there is refused."""
 
 STUCK_THREADS = 32
-"""Stuck threads of a folder, whatever their calls, after which work there is refused."""
+"""Threads stuck in a folder, of however few calls, after which work there is refused."""
 
 LOST_THREADS = 128
-"""Stuck threads of a root after which each top folder in which one is stuck is refused whole."""
+"""Threads stuck in a root after which all of each top folder with a stuck thread is refused."""
 
 PAUSE_SECONDS = 2.0
-"""Between two trials: calls that are let into a refused folder, to learn whether it recovered."""
+"""Seconds between two trials, which are calls let into a refused folder to see if it recovered."""
 
 STEADY_TRIALS = 30
 """Trials of a dead folder after which each pause is twice as long as the one before.
 
-A trial may cost another thread. So a folder that stays dead costs 25 more in a year, and one that
-recovers is found so after at most as long as it was dead.
+A trial may cost another thread. So a folder that stays dead costs 25 more threads in a year, and
+one that recovers is used again after at most as long as it was dead.
 """
 
 Path = tuple[str, ...]
-"""Names from a root to a file. The last is empty for the folder itself: its listing, for example.
+"""Names from a root to a file. The last one is empty for a folder itself, as for its listing.
 
-A shorter one, down to none for the root itself, stands for a folder and everything in it.
+A shorter path, down to ``()`` for the root, denotes a folder and everything in it.
 """
 
 
@@ -57,10 +56,11 @@ class WorkPlace(NamedTuple):
 
 @dataclass(eq=False, slots=True)
 class Visit:
-    """One thread's stay in a place on behalf of a call. It is counted once at most, as itself.
+    """One thread's stay in a place on behalf of a call. It is counted once at most.
 
     ``ended`` goes from False to True once, on the visitor's thread. ``depth`` only grows, under the
-    breaker's lock: of so many leading names of the path the last is not known to work.
+    breaker's lock. It is the length of the shortest beginning of the path that is not known to
+    work, or 0 if nothing is known.
     """
 
     place: WorkPlace
@@ -71,7 +71,7 @@ class Visit:
 
 @dataclass(slots=True)
 class _Pause:
-    """The time until the next trial, and how many there were."""
+    """The time of the next trial, and the number of trials so far."""
 
     end: float = 0.0
     trials: int = 0
@@ -85,8 +85,8 @@ class _Pause:
 class _Blockage:
     """The visits that are stuck in a root.
 
-    ``lost`` are those whose thread got stuck and has not come back. ``counted`` are those of them
-    that something is still blamed for. ``pauses`` are by the folder that is tried.
+    ``lost`` are the visits whose thread got stuck and has not come back. ``counted`` are the lost
+    visits that something is still blamed for. ``pauses`` are by the folder that is tried.
     """
 
     lost: set[Visit] = field(default_factory=set[Visit])
@@ -99,7 +99,7 @@ class _Blockage:
         return len(self.lost) >= LOST_THREADS
 
     def find_blamed(self, visit: Visit) -> Path:
-        """Return what is blamed for a stuck visit, with everything in it."""
+        """Return the folder or file that is blamed for a stuck visit."""
         folder_depth = len(visit.place.path) - 1
         depth = visit.depth
 
@@ -111,11 +111,11 @@ class _Blockage:
         return visit.place.path[:depth]
 
     def list_blaming(self, path: Path) -> list[Visit]:
-        """Return the visits for which a path is blamed, among others."""
+        """Return the visits for which a path is blamed, or a folder that contains it."""
         return [visit for visit in self.counted if _contains(self.find_blamed(visit), path)]
 
     def is_refused(self, path: Path, call: object) -> bool:
-        """Return whether too much is stuck there. A few threads of the call itself are not."""
+        """Return whether too much is stuck there. A few threads of the call itself are ignored."""
         blaming = self.list_blaming(path)
         if self.is_crowded or len(blaming) >= STUCK_THREADS:
             return bool(blaming)
@@ -124,10 +124,10 @@ class _Blockage:
         return len(others) >= STUCK_CALLS
 
     def begin_trial(self, path: Path, now: float) -> bool:
-        """Begin a trial unless there was one lately; return whether that happened.
+        """Begin a trial unless there was one recently; return whether it began.
 
-        While few are stuck, folders beside theirs are tried on their own: else those who ask for
-        what is dead could use up the trials of what is not.
+        While few threads are stuck, the folders below the blamed one are tried separately.
+        Otherwise callers that ask for a dead folder could use up the trials of a working one.
         """
         blamed = [self.find_blamed(visit) for visit in self.list_blaming(path)]
         folder = min(blamed, key=len)
@@ -143,46 +143,48 @@ class _Blockage:
         return True
 
     def begin_pauses(self, visit: Visit, now: float) -> None:
-        """Let no trial in for a while where a visit got stuck."""
+        """Allow no trial for a while in the folders that are blamed for a visit."""
         blamed = self.find_blamed(visit)
         for folder in (blamed, _extend(blamed, visit.place.path)):
             self.pauses.setdefault(folder, _Pause()).begin(now)
 
     def blame_less(self, path: Path) -> None:
-        """Blame nothing any more of what must work, because work in a path succeeded."""
+        """Stop blaming everything that must work, because work in a path succeeded."""
         for visit in tuple(self.counted):
-            # So many are lost that it takes all that is blamed to work again, or none of it.
+            # With so many lost threads, all that is blamed counts as working again, or nothing.
             is_cleared = self.is_crowded and _contains(self.find_blamed(visit), path)
 
-            common = _count_common(visit.place.path, path)
+            common = 0
+            for name, other in zip(visit.place.path, path, strict=False):
+                if name != other:
+                    break
+                common += 1
+
             visit.depth = max(visit.depth, common + 1)
             if is_cleared or common == len(visit.place.path):
                 self.counted.discard(visit)
 
         if not self.is_crowded:
-            self._forget_pauses(path)
+            for depth in range(len(path) + 1):
+                self.pauses.pop(path[:depth], None)
 
     def forget(self, visit: Visit) -> None:
         """Forget a visit whose thread came back."""
         self.lost.discard(visit)
         self.counted.discard(visit)
 
-    def _forget_pauses(self, path: Path) -> None:
-        """Forget the pauses of each folder that a path lies in."""
-        for depth in range(len(path) + 1):
-            self.pauses.pop(path[:depth], None)
-
 
 class CircuitBreaker:
-    """Knows who is stuck where, and refuses work in a place where too many calls are.
+    """Remembers the visits that are stuck, and refuses work in places where too many are.
 
-    Whoever works in a place holds a `Visit`, from `enter` to `leave`. Calls are counted before
-    threads, because one call may get stuck on several threads. A call's own threads do not count
-    against it until they are many, so that its other items are tried.
+    A thread that works in a place holds a `Visit`, from `enter` to `leave`. Calls are counted and
+    not only threads, because one call may get stuck on several threads. A call's own threads do not
+    count against it until they are many, so that its other items are tried.
 
-    A place recovers in one of two ways: stuck threads come back and leave, or a trial succeeds.
-    The latter is needed for threads that never come back from a place that works again. Safe to
-    use from any thread.
+    A place recovers in one of two ways: stuck threads come back and leave, or a trial succeeds. A
+    trial is needed for threads that never come back from a place that works again.
+
+    Safe to use from any thread.
     """
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
@@ -200,8 +202,8 @@ class CircuitBreaker:
             return sum(len(blockage.lost) for blockage in self._blockages.values())
 
     def enter(self, place: WorkPlace, call: object) -> Visit | None:
-        """Begin a visit, which the caller ends with `leave`. None if work there is refused."""
-        # Without the lock, like most visits: this might as well have been a moment earlier.
+        """Begin a visit, which the caller ends with `leave`; return None if work is refused."""
+        # Without the lock, as for most visits: the result is as of a moment earlier.
         if place.root not in self._blockages:
             return Visit(place, call)
 
@@ -217,16 +219,16 @@ class CircuitBreaker:
             return Visit(place, call)
 
     def count_stuck(self, visit: Visit) -> None:
-        """Count a visit until it ends. One that has ended meanwhile is not counted."""
+        """Count a visit as stuck until it ends, unless it has ended meanwhile."""
         with self._lock:
-            # In this order: `leave` sets the one first and looks for the other then, so that
+            # In this order: `leave` first sets `ended` and then looks for the blockage, so that
             # either the blockage is seen there or the end is seen here.
             blockage = self._blockages.setdefault(visit.place.root, _Blockage())
             if visit.ended:
                 self._forget_empty(visit.place.root)
                 return
 
-            # While work is refused, only trials begin pauses: others may be counted late.
+            # While work is refused, only trials begin pauses, because others may be counted late.
             if not blockage.is_refused(visit.place.path, None):
                 blockage.begin_pauses(visit, self._clock())
 
@@ -234,8 +236,8 @@ class CircuitBreaker:
             blockage.counted.add(visit)
 
     def confirm(self, visit: Visit) -> None:
-        """Blame stuck threads on less, because work has succeeded in a place."""
-        # Without the lock: this follows each item, and hardly ever is anything stuck.
+        """Blame less for stuck threads, because work in a visit's place succeeded."""
+        # Without the lock: this is called after each item, and hardly ever is a thread stuck.
         if visit.place.root not in self._blockages:
             return
 
@@ -245,7 +247,7 @@ class CircuitBreaker:
                 blockage.blame_less(visit.place.path)
 
     def leave(self, visit: Visit, *, has_worked: bool = False) -> None:
-        """End a visit, and count it no more; one that has worked is confirmed."""
+        """End a visit, which then no longer counts as stuck; confirm it if it has worked."""
         visit.ended = True
         if visit.place.root not in self._blockages:
             return
@@ -265,22 +267,11 @@ class CircuitBreaker:
 
 
 def _contains(folder: Path, path: Path) -> bool:
-    """Return whether a path is a folder, or lies in it."""
+    """Return whether a path is a folder, or is in it."""
     return path[: len(folder)] == folder
 
 
 def _extend(folder: Path, path: Path) -> Path:
-    """Return the folder that is one name closer to a path, or the same if there is none."""
+    """Return the folder one name closer to a path, or the same folder if there is none."""
     depth = min(len(folder) + 1, len(path) - 1)
     return path[: max(depth, len(folder))]
-
-
-def _count_common(one: Path, other: Path) -> int:
-    """Return how many leading names two paths share."""
-    count = 0
-    for first, second in zip(one, other, strict=False):
-        if first != second:
-            break
-        count += 1
-
-    return count

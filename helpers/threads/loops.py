@@ -1,13 +1,14 @@
-"""Event loops on threads of their own, and foreign coroutines that can hold up nobody else there.
+"""Event loops on separate threads, for a store's connections and for foreign coroutines.
 
-A store's connections belong to one loop, which calls from any loop and any thread reach. Of foreign
-code, each group, such as a plugin, has a loop, on which its calls run. If a call blocks the loop or
-does not end in time, the thread is stuck until it does, and the group's further calls go to another
-thread. There are few, so that what is stuck costs its own group all that it has, and other groups
-nothing.
+The connections of a store belong to one loop, and calls reach it from any loop and any thread.
+
+Each group of foreign code, such as a plugin, has a loop on which its calls run. If a call blocks
+the loop or does not end in time, its thread is stuck, and the group's further calls go to another
+thread. A group has few threads. So stuck calls may cost their own group all of its threads, and
+other groups none.
 
 `circuit_breaker` is not used here. It tries a refused place again and again, and each trial may
-cost a thread; but a thread that is stuck in Python code slows the whole process down.
+cost a thread; but a thread that is stuck in Python code slows down the whole process.
 """
 
 import asyncio
@@ -28,28 +29,28 @@ from abilities.helpers.threads.turns import ServingThreads, join, start_daemon
 from abilities.helpers.threads.workers import Call
 
 CALL_SECONDS = 10.0
-"""After that long a call is answered with a timeout."""
+"""Seconds after which a call is answered with a timeout."""
 
 STALL_SECONDS = 1.0
-"""A call that has not begun after that long finds its loop blocked, and goes to another thread."""
+"""Seconds after which a call that has not begun counts its loop as blocked, and tries another."""
 
 MAX_CALLS = 64
-"""Calls of a group at the same time: as many as a server takes of one caller."""
+"""Calls of a group at the same time: as many as a server accepts from one caller."""
 
 MAX_THREADS = 5
 """Threads of a group. While all of them are stuck, its calls are refused at once."""
 
 CLOSE_SECONDS = 1.0
-"""How long `IsolatedLoops.close` waits for the threads to end."""
+"""Seconds that `IsolatedLoops.close` waits for the threads to end."""
 
 CANCEL_SECONDS = 1.0
-"""How long a cancelled task may take to end before it is cancelled again.
+"""Seconds that a cancelled task may take to end before it is cancelled again.
 
-A driver that is cancelled while it stops its statement closes its connection.
+If a database driver is cancelled while it stops its statement, it closes its connection.
 """
 
 EXECUTOR_THREADS = 8
-"""Threads of an executor at most; more work waits for one of them."""
+"""The most threads of an executor; further work waits for one of them."""
 
 Arguments = TypeVarTuple("Arguments")
 Parameters = ParamSpec("Parameters")
@@ -60,9 +61,9 @@ _log = logging.getLogger("abilities")
 
 
 class ForeignExit(AbilitiesError):
-    """A coroutine raised what would end a thread or a process; the cause is what it raised.
+    """A coroutine raised an exception that would end a thread or a process; it is the cause.
 
-    For example SystemExit, KeyboardInterrupt, or a CancelledError that nobody asked for.
+    For example SystemExit, KeyboardInterrupt, or a CancelledError without a request to cancel.
     """
 
 
@@ -90,7 +91,7 @@ class LoopCall(Call[Work[Result], Result]):
             self.task.cancel()
 
     async def run(self) -> None:
-        """Run the coroutine, and hand its outcome to the caller, whatever it is."""
+        """Run the coroutine, and hand any outcome to the caller."""
         try:
             result = await self.work()
         except Exception as error:
@@ -104,9 +105,9 @@ class LoopCall(Call[Work[Result], Result]):
 
 
 class LoopThread:
-    """A daemon thread with an event loop, which nothing that runs on it can end.
+    """A daemon thread with an event loop, which no code that runs on it can end.
 
-    It starts when it is first used. ``owner`` is whom the log names.
+    It starts when it is first used. ``owner`` is its name in the log.
     """
 
     def __init__(self, name: str, owner: str) -> None:
@@ -127,11 +128,14 @@ class LoopThread:
 
     @property
     def is_stuck(self) -> bool:
-        """Whether a call waits here in vain to begin, or did not end when it should have."""
+        """Whether a call here could not begin, or did not end when it should have."""
         return bool(self._stuck)
 
     def start(self) -> asyncio.AbstractEventLoop:
-        """Return the loop, started. Raises OSError, RuntimeError if the system has no room."""
+        """Return the loop, starting it first if needed.
+
+        Raises OSError or RuntimeError if the system has no descriptors or threads left.
+        """
         with self._starting:
             if self._loop is None:
                 loop = asyncio.new_event_loop()
@@ -159,14 +163,14 @@ class LoopThread:
             call.abandon()
 
     def submit(self, call: LoopCall[Any]) -> None:
-        """Run a call here, unless it begins elsewhere before, or the loop has ended."""
+        """Run a call here, unless it begins elsewhere first, or the loop has ended."""
         with suppress(RuntimeError):
             self.call_soon(self._begin, call)
 
     def call_soon(self, function: Callable[[*Arguments], object], *args: *Arguments) -> None:
-        """Call a function on this loop soon, and do not wait for it.
+        """Call a function on this loop soon, without waiting for it.
 
-        Raises RuntimeError if the loop has ended, and as `start`.
+        Raises RuntimeError if the loop has ended, and the errors of `start`.
         """
         self.start().call_soon_threadsafe(function, *args)
 
@@ -179,7 +183,7 @@ class LoopThread:
         task.add_done_callback(self._tasks.discard)
 
     async def finish_tasks(self) -> None:
-        """Wait for all tasks that were started, and for those that they start, but for no calls."""
+        """Wait for all tasks of `start_task`, including those that they start, but for no calls."""
         while self._tasks:
             await asyncio.gather(*self._tasks)
 
@@ -193,16 +197,16 @@ class LoopThread:
         """Count a call as stuck here until it begins or ends."""
         self._stuck.add(call)
 
-        # It may have ended meanwhile, on the other thread; whoever comes second discards it.
+        # It may have ended meanwhile, on the other thread; the second of the two discards it.
         if call.is_ended:
             self._stuck.discard(call)
 
     async def stop(self) -> None:
-        """Cancel what runs, and wait until the thread has ended. Called on another loop."""
+        """Cancel everything that runs, and wait for the thread's end. Called on another loop."""
         await join(self.end())
 
     def end(self) -> list[threading.Thread]:
-        """Cancel what runs, and let the thread end; return it, if it has started."""
+        """Cancel everything that runs, and let the thread end; return it, if it has started."""
         if self._loop is None or self._thread is None:
             return []
 
@@ -227,12 +231,20 @@ class LoopThread:
         task.add_done_callback(end)
 
     def _serve(self, loop: asyncio.AbstractEventLoop) -> None:
-        # Tasks and callbacks hand SystemExit and KeyboardInterrupt through to whoever runs the
-        # loop; it can go on. Anything may call its `stop`.
+        # SystemExit and KeyboardInterrupt of tasks and callbacks are raised by `run_forever`, and
+        # any code may call the loop's `stop`. The loop can continue after both.
         while not self._is_stopping:
             self._contain(loop.run_forever)
 
-        self._contain(lambda: loop.run_until_complete(_cancel_others()))
+        async def cancel_others() -> None:
+            while others := asyncio.all_tasks() - {asyncio.current_task()}:
+                for task in others:
+                    task.cancel()
+                await asyncio.wait(others, timeout=CANCEL_SECONDS)
+
+            await loop.shutdown_asyncgens()
+
+        self._contain(lambda: loop.run_until_complete(cancel_others()))
         loop.close()
 
     def _contain(self, run: Callable[[], None]) -> None:
@@ -240,16 +252,6 @@ class LoopThread:
             run()
         except BaseException as error:
             _log.error("a task of %s raised an exit", self._owner, exc_info=error)
-
-
-async def _cancel_others() -> None:
-    """Cancel all other tasks of this loop, and wait until they have ended."""
-    while others := asyncio.all_tasks() - {asyncio.current_task()}:
-        for task in others:
-            task.cancel()
-        await asyncio.wait(others, timeout=CANCEL_SECONDS)
-
-    await asyncio.get_running_loop().shutdown_asyncgens()
 
 
 class IsolatedLoops:
@@ -262,9 +264,10 @@ class IsolatedLoops:
     async def run(self, group: str, work: Work[Result]) -> Result:
         """Run a coroutine on a loop of its group, and return its result.
 
-        It runs in the caller's context (`contextvars`), and is cancelled if the caller is. Raises
-        Refused: overloaded, resource_exhausted, timeout; ForeignExit; and what the coroutine
-        raises.
+        It runs in the caller's context (`contextvars`), and is cancelled if the caller is.
+
+        Raises Refused: overloaded, resource_exhausted, timeout; ForeignExit; and the exceptions of
+        the coroutine.
         """
         with self._lock:
             if group not in self._groups:
@@ -275,7 +278,7 @@ class IsolatedLoops:
         return await chosen.run(work)
 
     async def close(self) -> None:
-        """Cancel what runs, and end the threads; those that are stuck are left behind."""
+        """Cancel everything that runs, and end the threads; stuck threads are left behind."""
         with self._lock:
             loops = [thread for group in self._groups.values() for thread in group.threads]
             self._groups.clear()
@@ -285,7 +288,7 @@ class IsolatedLoops:
 
 
 class _LoopGroup:
-    """The threads of one group, and how many calls it has."""
+    """The threads of one group, and the number of its calls."""
 
     def __init__(self, name: str) -> None:
         self._name = name
@@ -294,7 +297,10 @@ class _LoopGroup:
         self.threads: list[LoopThread] = []
 
     async def run(self, work: Work[Result]) -> Result:
-        """Run a coroutine on one of the threads, as `IsolatedLoops.run` does."""
+        """Run a coroutine on one of the threads, as `IsolatedLoops.run` does.
+
+        It is offered to one thread after the other until it begins.
+        """
         with self._lock:
             if self._calls >= MAX_CALLS:
                 raise Refused("overloaded")
@@ -302,37 +308,34 @@ class _LoopGroup:
 
         call = LoopCall(work)
         try:
-            return await self._attend(call)
+            end = time.monotonic() + CALL_SECONDS
+            while call.begun_by is None:
+                thread = self._choose_thread()
+                thread.submit(call)
+                await asyncio.wait((call.outcome,), timeout=STALL_SECONDS)
+
+                if call.begun_by is None:
+                    thread.add_stuck(call)
+                    if time.monotonic() >= end:
+                        raise Refused("timeout")
+
+            await asyncio.wait((call.outcome,), timeout=max(end - time.monotonic(), 0))
+            if not call.outcome.done():
+                raise Refused("timeout")
+
+            return call.outcome.result()
         finally:
             with self._lock:
                 self._calls -= 1
             call.abandon()
 
-    async def _attend(self, call: LoopCall[Result]) -> Result:
-        """Offer a call to one thread after the other until it begins, and wait for its outcome."""
-        end = time.monotonic() + CALL_SECONDS
-
-        while call.begun_by is None:
-            thread = self._choose_thread()
-            thread.submit(call)
-            await asyncio.wait((call.outcome,), timeout=STALL_SECONDS)
-
-            if call.begun_by is None:
-                thread.add_stuck(call)
-                if time.monotonic() >= end:
-                    raise Refused("timeout")
-
-        await asyncio.wait((call.outcome,), timeout=max(end - time.monotonic(), 0))
-        if not call.outcome.done():
-            raise Refused("timeout")
-
-        return call.outcome.result()
-
     def _choose_thread(self) -> LoopThread:
-        """Return the first thread that is not stuck, a new one if all are.
+        """Return the first thread that is not stuck, or a new one if all are.
 
-        The order keeps a group on one loop as long as it behaves: much that lives in a module, such
-        as an HTTP client, works on one loop only. Raises Refused: overloaded, resource_exhausted.
+        The order keeps a group on one loop as long as no call gets stuck, because many objects of a
+        module, such as an HTTP client, work on one loop only.
+
+        Raises Refused: overloaded, resource_exhausted.
         """
         with self._lock:
             for thread in self.threads:
@@ -353,10 +356,10 @@ class _LoopGroup:
 
 
 class DaemonExecutor(ThreadPoolExecutor):
-    """Runs what `asyncio.to_thread` is given. asyncio takes subclasses of its base alone.
+    """Runs the functions of `asyncio.to_thread` on daemon threads.
 
-    Python waits at its end for the threads of the base class, however long they take; these are
-    daemons.
+    At its exit, Python waits for the threads of the base class, however long they take. asyncio
+    accepts only subclasses of it.
     """
 
     def __init__(self) -> None:
@@ -374,7 +377,19 @@ class DaemonExecutor(ThreadPoolExecutor):
         **kwargs: Parameters.kwargs,
     ) -> Future[Result]:
         future: Future[Result] = Future()
-        self._serving.put("", partial(_run_job, future, partial(fn, *args, **kwargs)))
+
+        def run_job() -> None:
+            if not future.set_running_or_notify_cancel():
+                return
+
+            try:
+                result = fn(*args, **kwargs)
+            except BaseException as error:
+                future.set_exception(error)
+            else:
+                future.set_result(result)
+
+        self._serving.put("", run_job)
         if not self._serving.is_started:
             future.cancel()
             raise RuntimeError("no thread can be started")
@@ -383,17 +398,5 @@ class DaemonExecutor(ThreadPoolExecutor):
 
     @override
     def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
-        """Let idle threads end. The others are not waited for, whatever the arguments say."""
+        """Let the threads end once they are idle, never waiting for them."""
         self._serving.end()
-
-
-def _run_job(future: Future[Result], work: Callable[[], Result]) -> None:
-    if not future.set_running_or_notify_cancel():
-        return
-
-    try:
-        result = work()
-    except BaseException as error:
-        future.set_exception(error)
-    else:
-        future.set_result(result)

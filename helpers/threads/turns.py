@@ -1,6 +1,7 @@
-"""Turns: work that waits for a thread is taken from each namespace, and each caller, in turn.
+"""Take turns: waiting work is served from each namespace, and each caller in it, in turn.
 
-Daemon threads that take what is put before them, in turn, and start as they are needed.
+Here are daemon threads that serve a queue in turn (`ServingThreads`), slots for work on an event
+loop (`TurnSlots`), and turns for the loop itself (`take_turn`).
 """
 
 import asyncio
@@ -19,16 +20,27 @@ from weakref import WeakKeyDictionary
 Item = TypeVar("Item")
 
 IDLE_SECONDS = 1.0
-"""Without an item for so long, a thread that has something to do then rests."""
+"""Seconds without an item after which a thread calls its ``rest``, if it has one."""
+
+LONG_SECONDS = 0.02
+"""Work of this length is long: several such pieces at a time delay the work of others."""
+
+PRESENT_SECONDS = 1.0
+"""Seconds after its last work in which a namespace counts as present, and long work as recent."""
+
+turn_owner: ContextVar[str] = ContextVar("turn_owner", default="")
+"""The caller of the call that is being answered: a token or a connection. A server sets it."""
 
 
 class ServingThreads(Generic[Item]):
     """Up to ``most`` threads of one name, which call ``serve(item)`` for one item after another.
 
-    If that returns True, the thread was abandoned meanwhile, and ends: another has its place.
+    If ``serve`` returns True, the thread was abandoned meanwhile, and ends: another has its place.
     ``rest()`` is called whenever `IDLE_SECONDS` pass without an item, and ``end()`` when a thread
-    ends because of `close`. None of them may raise. They are daemons, so that none can keep the
-    process from exiting.
+    ends because of `close`. These functions must not raise.
+
+    Threads start when they are needed. They are daemons, so that none can keep the process from
+    exiting.
     """
 
     def __init__(
@@ -56,17 +68,17 @@ class ServingThreads(Generic[Item]):
         return bool(self._threads)
 
     def put(self, namespace: str, item: Item) -> None:
-        """Let an item of a namespace, and of the current caller, be served."""
+        """Add an item of a namespace, and of the current caller, to be served."""
         self.queue.put(namespace, item)
         self.start_if_needed()
 
     def start_if_needed(self) -> None:
-        """Start a thread if items wait and there is room for it, in the system too."""
+        """Start a thread if items wait and another thread is allowed and possible."""
         if len(self._threads) < self._most and len(self.queue) > self._idle:
             self.start()
 
     def start(self) -> None:
-        """Start a thread if there is room for it: it rests even if nothing was ever put."""
+        """Start a thread if another is allowed and possible, even without any item."""
         with self._lock:
             if len(self._threads) < self._most:
                 thread = start_daemon(self._run, self._name)
@@ -74,18 +86,18 @@ class ServingThreads(Generic[Item]):
                     self._threads.append(thread)
 
     def take_more(self) -> Item | None:
-        """Return the next item if one waits; for a thread that serves several together."""
+        """Return the next item if one waits, for a thread that serves several items together."""
         try:
             item = self.queue.get_nowait()
         except Empty:
             return None
 
         if item is None:
-            self.queue.put_end()  # that is for when this thread has served what it has taken
+            self.queue.put_end()  # this end is for later: the thread first serves its items
         return item
 
     def replace(self, thread: threading.Thread) -> None:
-        """Give the place of a thread, which got stuck and will end, to another."""
+        """Give the place of a stuck thread, which will end, to another thread."""
         with self._lock:
             self._threads.remove(thread)
 
@@ -132,7 +144,7 @@ class ServingThreads(Generic[Item]):
 
 
 def start_daemon(body: Callable[[], object], name: str) -> threading.Thread | None:
-    """Start a daemon thread and return it; None if the system has no room for it."""
+    """Start a daemon thread and return it; return None if the system has no threads left."""
     thread = threading.Thread(target=body, name=name, daemon=True)
     try:
         thread.start()
@@ -143,28 +155,28 @@ def start_daemon(body: Callable[[], object], name: str) -> threading.Thread | No
 
 
 async def join(threads: Iterable[threading.Thread], seconds: float | None = None) -> None:
-    """Wait, without blocking the event loop, until threads have ended, or for so long at most."""
+    """Wait until threads have ended, or ``seconds`` at most, without blocking the event loop."""
     alive = [thread for thread in threads if thread.is_alive()]
-    if alive:
-        await asyncio.to_thread(_join, alive, seconds)
+    if not alive:
+        return
 
+    def join_each() -> None:
+        end = time.monotonic() + (seconds or 0)
+        for thread in alive:
+            if seconds is None:
+                thread.join()
+            else:
+                thread.join(max(end - time.monotonic(), 0))
 
-def _join(threads: Iterable[threading.Thread], seconds: float | None) -> None:
-    end = None if seconds is None else time.monotonic() + seconds
-    for thread in threads:
-        thread.join(None if end is None else max(end - time.monotonic(), 0))
-
-
-turn_owner: ContextVar[str] = ContextVar("turn_owner", default="")
-"""Who makes the call that is being answered: a token or a connection. A server sets it."""
+    await asyncio.to_thread(join_each)
 
 
 class TurnQueue(Generic[Item]):
-    """A queue in which nobody waits behind all the work of somebody else.
+    """A queue in which no caller waits behind all the work of another.
 
-    `get` serves the waiting namespaces in turn (round robin), and within a namespace its callers:
-    work waits for one item of each other namespace, however many they have put. Items of one caller
-    stay in order. Any number of threads may put and get.
+    `get` serves the waiting namespaces in turn (round robin), and the callers within a namespace
+    too: an item waits for one item of each other namespace, however many these have put. Items of
+    one caller stay in order. Any number of threads may put and get.
     """
 
     def __init__(self) -> None:
@@ -173,7 +185,7 @@ class TurnQueue(Generic[Item]):
         self._namespaces: OrderedDict[str, OrderedDict[str, deque[Item]]] = OrderedDict()
 
     def __len__(self) -> int:
-        """Return how many items wait."""
+        """Return the number of waiting items."""
         return self._signals.qsize()
 
     def put(self, namespace: str, item: Item) -> None:
@@ -213,7 +225,7 @@ class TurnQueue(Generic[Item]):
             caller, items = callers.popitem(last=False)
             item = items.popleft()
 
-            # Whoever has more goes to the back.
+            # A caller or namespace with more items goes to the back.
             if items:
                 callers[caller] = items
             if callers:
@@ -223,7 +235,7 @@ class TurnQueue(Generic[Item]):
 
 
 class TurnLine:
-    """The tasks of one event loop that wait for something, which goes to each in turn."""
+    """The tasks of one event loop that wait for a resource, which goes to each in turn."""
 
     def __init__(self) -> None:
         self._waiting: TurnQueue[asyncio.Future[None]] = TurnQueue()
@@ -232,13 +244,13 @@ class TurnLine:
         return len(self._waiting)
 
     def join(self, namespace: str = "") -> "asyncio.Future[None]":
-        """Return what is done when it is the turn of the current caller, of a namespace."""
+        """Return a future that is done when it is the turn of the current caller."""
         turn = asyncio.get_running_loop().create_future()
         self._waiting.put(namespace, turn)
         return turn
 
     def call_next(self) -> bool:
-        """Give the next one that still waits its turn; return False if there is none."""
+        """Give the next task that still waits its turn; return False if there is none."""
         while len(self._waiting):
             turn = self._waiting.get_nowait()
             if turn is not None and not turn.done():
@@ -249,7 +261,7 @@ class TurnLine:
 
 
 async def _wait_for(turn: "asyncio.Future[None]", give_back: Callable[[], None]) -> None:
-    """Wait for a turn; give it back if the task is cancelled at the moment when it comes."""
+    """Wait for a turn; give it back if the task is cancelled just when the turn comes."""
     try:
         await turn
     except asyncio.CancelledError:
@@ -258,15 +270,8 @@ async def _wait_for(turn: "asyncio.Future[None]", give_back: Callable[[], None])
         raise
 
 
-LONG_SECONDS = 0.02
-"""Work of this length is long: several such pieces at a time delay what others ask for."""
-
-PRESENT_SECONDS = 1.0
-"""A namespace counts as present for so long after its last work, and its work as long."""
-
-
 class _OwnSlots:
-    """What one namespace holds, who of it waits to hold more, when it worked, and when for long."""
+    """The slots of one namespace: the held ones, the tasks that wait, and the last work."""
 
     def __init__(self) -> None:
         self.held = 0
@@ -280,11 +285,11 @@ class _OwnSlots:
 
 
 class TurnSlots:
-    """A limited number of slots for work on one event loop; who waits for one gets it in turn.
+    """A limited number of slots for work on one event loop, given to waiting tasks in turn.
 
-    A namespace holds ``most`` of them at a time, so that another one, whose work is short, need not
-    wait for the end of work that is long. While another one is present, it holds a single slot if
-    work of it was long of late: the processors are shared too.
+    A namespace holds up to ``most`` slots at a time, so that short work of another one need not
+    wait until long work ends. If its recent work was long, and another namespace is present, it
+    holds a single slot, because the processors are shared too.
     """
 
     def __init__(self, size: int, most: int) -> None:
@@ -294,20 +299,26 @@ class TurnSlots:
         self._line = TurnLine()
 
     def __len__(self) -> int:
-        """Return how many of those who may hold another slot wait for one."""
+        """Return the number of waiting tasks whose namespace may hold another slot."""
         return len(self._line)
 
     @asynccontextmanager
     async def take(self, namespace: str) -> AsyncGenerator[None]:
-        """Hold a slot for a block. The namespace "" stands for work on all of them."""
+        """Hold a slot for a block. The namespace "" is for work on all namespaces."""
         loop = asyncio.get_running_loop()
         own = self._own.setdefault(namespace, _OwnSlots())
         own.last_seen = loop.time()
         self._own.move_to_end(namespace)
 
-        await self._enter(own)
+        turn = own.line.join()
+        self._admit(own)
+        await _wait_for(turn, partial(self._leave, own))
         try:
-            await self._acquire(namespace)
+            if self._free:
+                self._free -= 1
+            else:
+                await _wait_for(self._line.join(namespace), self._release)
+
             begun = loop.time()
             try:
                 yield
@@ -319,51 +330,31 @@ class TurnSlots:
         finally:
             self._leave(own)
 
-    async def _enter(self, own: _OwnSlots) -> None:
-        """Wait until a namespace may hold another slot."""
-        turn = own.line.join()
-        self._admit(own)
-        await _wait_for(turn, partial(self._leave, own))
-
     def _leave(self, own: _OwnSlots) -> None:
         own.held -= 1
         self._admit(own)
 
     def _admit(self, own: _OwnSlots) -> None:
-        """Let those in who wait for a namespace to hold less."""
-        self._forget_absent()
-
-        while own.held < self._find_most(own) and own.line.call_next():
-            own.held += 1
-
-    def _find_most(self, own: _OwnSlots) -> int:
-        """Return how many slots a namespace may hold now."""
-        present = len(self._own) - ("" in self._own)
-        earliest = asyncio.get_running_loop().time() - PRESENT_SECONDS
-        if own.last_long >= earliest and present > 1:
-            return 1
-
-        return self._most
-
-    def _forget_absent(self) -> None:
-        """Forget namespaces that are no longer present, the longest absent first."""
+        """Give turns to the waiting tasks of a namespace, as far as it may hold more slots."""
         earliest = asyncio.get_running_loop().time() - PRESENT_SECONDS
 
+        # Namespaces that are no longer present are forgotten, the longest absent first.
         while self._own:
-            namespace, own = next(iter(self._own.items()))
-            if own.last_seen >= earliest or not own.is_idle:
+            namespace, oldest = next(iter(self._own.items()))
+            if oldest.last_seen >= earliest or not oldest.is_idle:
                 break
             del self._own[namespace]
 
-    async def _acquire(self, namespace: str) -> None:
-        if self._free:
-            self._free -= 1
-            return
+        most = self._most
+        present = len(self._own) - ("" in self._own)
+        if own.last_long >= earliest and present > 1:
+            most = 1
 
-        await _wait_for(self._line.join(namespace), self._release)
+        while own.held < most and own.line.call_next():
+            own.held += 1
 
     def _release(self) -> None:
-        """Give the slot to the next one who still waits."""
+        """Give the slot to the next task that still waits."""
         if not self._line.call_next():
             self._free += 1
 
@@ -376,7 +367,7 @@ class _Rounds:
         self._line = TurnLine()
 
     async def take(self) -> None:
-        """Return at once if nobody has this round, else when it is the caller's turn."""
+        """Take this round if it is free, else wait for the caller's turn."""
         loop = asyncio.get_running_loop()
 
         if not self._is_taken:
@@ -397,12 +388,13 @@ _rounds: WeakKeyDictionary[asyncio.AbstractEventLoop, _Rounds] = WeakKeyDictiona
 
 
 async def take_turn() -> None:
-    """Wait until the current caller may go on with a piece of work on the event loop.
+    """Wait until the current caller may continue with a piece of work on the event loop.
 
     A loop runs everything that is ready before it looks at its sockets again. If a caller has sixty
-    calls whose answers are ready to be rendered, whoever has sent a request meanwhile would wait
-    for all of them, at each step of its call. So one call goes on per round of the loop, and
-    callers take turns. Where no server has set `turn_owner`, there is nobody to be fair to.
+    calls whose answers are ready to be rendered, a new request of another caller would wait for all
+    of them, at each step of its call. So only one call continues per round of the loop, and callers
+    take turns. If no server has set `turn_owner`, there are no other callers, and this returns at
+    once.
     """
     if not turn_owner.get():
         return

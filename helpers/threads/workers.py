@@ -1,15 +1,13 @@
 """Run a batch of blocking calls in one hop to a worker thread, even if one of them hangs.
 
-The items of a call run one after another on one thread. If an item has not ended after 2 seconds,
-it is answered with a timeout and its thread is left behind; the items that no thread has taken yet
-go on in several fresh threads. All threads are daemons, so that none can keep the process from
-exiting.
+The task of an event loop waits for the outcome (`Call`), while the items of a call run one after
+another on one thread (`Batch`). If an item has not ended after 2 seconds, it is answered with a
+timeout and its thread is left behind; the items that no thread has begun continue on several fresh
+threads. All threads are daemons, so that none can keep the process from exiting.
 
 `aiofiles`, with which imports and exports stream, is not used here: it would hop to a thread for
-each ``open``, ``read`` and ``close``, and a hop per file costs three to fourteen times the reading
-of a small file. Its threads cannot be given up either if one of them hangs.
-
-Calls: the task of an event loop waits for what another thread does.
+each ``open``, ``read`` and ``close``, and one hop takes three to fourteen times as long as reading
+a small file. Nor could its threads be given up if one of them hangs.
 """
 
 import asyncio
@@ -26,10 +24,36 @@ from abilities.declarations.refusals import AbilitiesError, Refused
 from abilities.helpers.threads.circuit_breaker import CircuitBreaker, Visit, WorkPlace
 from abilities.helpers.threads.turns import ServingThreads, start_daemon, take_turn
 
+ITEM_SECONDS = 2.0
+"""Seconds after which an item is late, and may be given up."""
+
+CALL_SECONDS = 10.0
+"""Seconds after which every item that is left is answered with a timeout."""
+
+THREADS = 2
+"""Calls that run at the same time; the interpreter lock makes more useless. Others queue."""
+
+FAN_OUT = 8
+"""Threads that share the remaining items of a call in which one got stuck."""
+
+_POLL_SECONDS = 0.5  # between looks at a call that no thread works on yet
+
+_log = logging.getLogger("abilities")
+
 Result = TypeVar("Result")
 WorkT = TypeVar("WorkT")
+SessionT = TypeVar("SessionT")
+ItemT = TypeVar("ItemT")
+ResultT = TypeVar("ResultT")
+
 Settlement = tuple["asyncio.Future[Any]", object]
 """A caller's future, and the result or exception for it."""
+
+WorkerState = Literal["idle", "working", "abandoned", "ended"]
+
+
+class Abandoned(AbilitiesError):
+    """No caller waits for this work any more; `Worker.check` ends a session with it."""
 
 
 class Call(Generic[WorkT, Result]):
@@ -47,7 +71,10 @@ class Call(Generic[WorkT, Result]):
         self._lock = threading.Lock()
 
     def begin(self, by: object) -> bool:
-        """Begin the work, or begin it again; False if another one does, or if it was given up."""
+        """Begin the work; return False if another has begun it, or if it was given up.
+
+        Returns True again for the same ``by``.
+        """
         with self._lock:
             if self.begun_by is None and not self._is_given_up:
                 self.begun_by = by
@@ -55,28 +82,33 @@ class Call(Generic[WorkT, Result]):
             return self.begun_by is by
 
     def give_up(self) -> bool:
-        """Let the work never begin; return False if it has begun already."""
+        """Keep the work from beginning; return False if it has begun already."""
         with self._lock:
             self._is_given_up = True
             return self.begun_by is None
 
     def settle(self, result: Result) -> None:
-        """Hand a result to the caller, unless nobody waits for it any more."""
+        """Hand a result to the caller, if it still waits."""
         self._call_soon(_set_result, self.outcome, result)
 
     def fail(self, error: Exception) -> None:
-        """Hand an exception to the caller, unless nobody waits for it any more."""
+        """Hand an exception to the caller, if it still waits."""
         self._call_soon(_set_exception, self.outcome, error)
 
     async def wait(self, seconds: float | None = None) -> Result:
-        """Return the result, or raise the exception, when it is the caller's turn to go on.
+        """Return the result, or raise the exception, when it is the caller's turn to continue.
 
         Cancelling the wait does not cancel the work. Raises Refused("busy") if the work has not
-        begun after some seconds; then it never begins.
+        begun after ``seconds``; then it never begins.
         """
+
+        def lose_patience() -> None:
+            if self.give_up():
+                _set_exception(self.outcome, Refused("busy"))
+
         timer = None
         if seconds is not None:
-            timer = self.loop.call_later(seconds, self._lose_patience)
+            timer = self.loop.call_later(seconds, lose_patience)
 
         try:
             result = await self.outcome
@@ -87,32 +119,28 @@ class Call(Generic[WorkT, Result]):
         await take_turn()
         return result
 
-    def _lose_patience(self) -> None:
-        if self.give_up():
-            _set_exception(self.outcome, Refused("busy"))
-
     def _call_soon(self, function: Any, *args: object) -> None:
-        with suppress(RuntimeError):  # the loop may be closed by now: nobody waits
+        with suppress(RuntimeError):  # the loop may be closed by now, and then no caller waits
             self.loop.call_soon_threadsafe(function, *args)
 
 
 def settle_all(calls: Sequence[Call[Any, Any]], results: Sequence[object]) -> None:
     """Hand a result or an exception to each call, waking each event loop only once."""
+
+    def settle_each(settlements: Sequence[Settlement]) -> None:
+        for outcome, result in settlements:
+            if isinstance(result, Exception):
+                _set_exception(outcome, result)
+            else:
+                _set_result(outcome, result)
+
     by_loop: dict[asyncio.AbstractEventLoop, list[Settlement]] = {}
     for call, result in zip(calls, results, strict=True):
         by_loop.setdefault(call.loop, []).append((call.outcome, result))
 
     for loop, settlements in by_loop.items():
         with suppress(RuntimeError):
-            loop.call_soon_threadsafe(_settle_each, settlements)
-
-
-def _settle_each(settlements: Sequence[Settlement]) -> None:
-    for outcome, result in settlements:
-        if isinstance(result, Exception):
-            _set_exception(outcome, result)
-        else:
-            _set_result(outcome, result)
+            loop.call_soon_threadsafe(settle_each, settlements)
 
 
 def _set_result(outcome: "asyncio.Future[Result]", result: Result) -> None:
@@ -125,35 +153,8 @@ def _set_exception(outcome: "asyncio.Future[Any]", error: Exception) -> None:
         outcome.set_exception(error)
 
 
-ITEM_SECONDS = 2.0
-"""After that long an item is late, and may be given up."""
-
-CALL_SECONDS = 10.0
-"""After that long every item that is left is answered with a timeout."""
-
-THREADS = 2
-"""Calls that run at the same time; more gain nothing under one interpreter lock. Others queue."""
-
-FAN_OUT = 8
-"""Threads that share the remaining items of a call in which one got stuck."""
-
-_POLL_SECONDS = 0.5  # between looks at a call that no thread works on yet
-
-_log = logging.getLogger("abilities")
-
-SessionT = TypeVar("SessionT")
-ItemT = TypeVar("ItemT")
-ResultT = TypeVar("ResultT")
-
-WorkerState = Literal["idle", "working", "abandoned", "ended"]
-
-
-class Abandoned(AbilitiesError):
-    """Nobody waits for this work any more; it ends a session that `Worker.check` finds so."""
-
-
 class Worker:
-    """One thread's part in a batch: the item it works on, until when, and in which place.
+    """One thread's part in a batch: its current item, with a deadline, and its current place.
 
     =========  ==================================================  ================================
     state      the thread                                          next
@@ -162,39 +163,38 @@ class Worker:
                                                                    by `abandon`; ended, by `leave`
     working    works on the item ``index``                         working, by `begin`; idle, by
                                                                    `end`; the others as above
-    abandoned  got stuck; its item was answered without it, and    none: the thread ends as soon as
-               its result will be dropped                          it comes back
+    abandoned  got stuck; its item was answered with a timeout,    none: the thread ends as soon as
+               and its result will be dropped                      it comes back
     ended      has left the batch                                  none
     =========  ==================================================  ================================
 
     `begin`, `end`, `abandon` and `leave` are for the batch, which holds its lock. Sessions call
     `enter` before they may get stuck in a place, and `check` between blocking steps, both on the
-    worker's own thread. Other threads may read without a lock; then they may see a state that has
-    just changed.
+    worker's thread. Other threads may read without a lock; the state may then have just changed.
     """
 
     def __init__(self, batch: "AnyBatch", thread: threading.Thread | None = None) -> None:
         self.batch = batch
-        self.thread = thread  # if it is one of the pool's, whose place another will need
+        self.thread = thread  # if it is one of the pool's, which must be replaced if it gets stuck
         self.state: WorkerState = "idle"
         self.index: int = -1
         self.deadline: float = time.monotonic() + ITEM_SECONDS
         self._visit: Visit | None = None
 
     def check(self) -> None:
-        """Raise Abandoned if nobody waits for this item any more."""
+        """Raise Abandoned if no caller waits for this item any more."""
         if self.state == "abandoned" or self.batch.closed:
             raise Abandoned()
 
     def enter(self, place: WorkPlace) -> None:
-        """Go on in a place, for example a file, and leave the one before, which has worked.
+        """Enter a place, for example a file, and leave the last place, which has worked.
 
         Raises Abandoned; Refused("timeout") at once if too many other calls are stuck there.
         """
         self._leave_place()
 
-        # In this order: whoever abandons the worker sets the state first and counts this visit
-        # then, so that either the visit is counted or the state is seen here.
+        # In this order: `abandon` first sets the state and then counts the visit, so that either
+        # the visit is counted or the state is seen here.
         self._visit = visit = self.batch.breaker.enter(place, self.batch)
         if self.state == "abandoned":
             raise Abandoned()
@@ -204,30 +204,30 @@ class Worker:
 
     @property
     def is_late(self) -> bool:
-        """Whether the thread has used up its time for the current item, or for a step between."""
+        """Whether the time for the current item, or for the step between two items, is over."""
         return self.state in ("idle", "working") and time.monotonic() >= self.deadline
 
     def begin(self, index: int) -> None:
-        """Go on to working on an item, from idle or from the item before."""
+        """Go to working on an item, from idle or from the last item."""
         self.deadline = time.monotonic() + ITEM_SECONDS
         self.index = index
         self.state = "working"
 
     def end(self) -> None:
-        """Go from working to idle. The place that the thread came back from works."""
+        """Go from working to idle, and confirm that the last place works."""
         self.state = "idle"
         if self._visit is not None:
             self.batch.breaker.confirm(self._visit)
 
     def abandon(self) -> None:
-        """Go to abandoned, for good. Until the thread comes back, it counts as stuck."""
+        """Go to abandoned, for good. The thread counts as stuck until it comes back."""
         self.state = "abandoned"
-        visit = self._visit  # read once: the thread may go on meanwhile
+        visit = self._visit  # read once, because the thread may continue meanwhile
         if visit is not None:
             self.batch.breaker.count_stuck(visit)
 
     def leave(self) -> None:
-        """Leave the last place: the thread has come back, and is done."""
+        """Leave the last place, because the thread has come back and is done."""
         if self.state != "abandoned":
             self.state = "ended"
 
@@ -241,11 +241,11 @@ class Worker:
 
 
 class Batch(Generic[SessionT, ItemT, ResultT]):
-    """The items of one call and their outcomes. Threads share it.
+    """The items of one call and their outcomes, shared by threads.
 
     ``open_session(worker)`` is entered once on each thread that takes part, and
-    ``function(session, item)`` is called for each item. ``wake`` is called on any thread when every
-    item has been answered.
+    ``function(session, item)`` is called for each item. When every item has been answered, ``wake``
+    is called, on any thread.
     """
 
     def __init__(
@@ -275,40 +275,44 @@ class Batch(Generic[SessionT, ItemT, ResultT]):
 
     @property
     def waiting(self) -> int:
-        """How many items no thread has taken yet."""
+        """The number of items that no thread has begun."""
         return len(self._waiting)
 
     def run(self, worker: Worker) -> None:
         """Work on items until none is left: the body of each thread.
 
-        Raises nothing. A session that fails is logged; the items it leaves time out.
+        Raises nothing. If a session fails, this is logged, and the remaining items time out.
         """
         with self._lock:
             self._workers.add(worker)
 
         try:
             with self._open_session(worker) as session:
-                index = self._take(worker)
+                with self._lock:
+                    index = self._begin_next(worker)
+
                 while index is not None:
                     index = self._put(worker, self._apply(session, index))
         except Abandoned:
             pass
         except Exception as error:
-            # Items fail on their own, so this is the session's. If it ended the thread, the pool
-            # would miss it for good.
+            # Failures of items are outcomes, so this is a failure of the session. It must not end
+            # the thread, because the pool would not replace it.
             _log.error("a session on a worker thread failed", exc_info=error)
         finally:
-            self._leave(worker)
+            with self._lock:
+                self._workers.discard(worker)
+                worker.leave()
 
     def close(self) -> None:
-        """Let workers stop at their next check: nobody waits for the results any more."""
-        self.closed = True  # without the lock: it is only ever set, and a check may see it late
+        """Let workers stop at their next check: no caller waits for the results any more."""
+        self.closed = True  # without the lock: it never goes back, and a check may see it late
 
     def give_up(self, worker: Worker, *, call_is_over: bool = False) -> bool:
         """Abandon a late worker, and answer its item with a timeout.
 
-        Returns whether that happened: the worker may have finished the item meanwhile. If the call
-        is over, a worker need not be late.
+        Returns False if the worker has finished the item meanwhile. If the call is over, the worker
+        need not be late.
         """
         with self._lock:
             works = worker.state == "working"
@@ -323,7 +327,7 @@ class Batch(Generic[SessionT, ItemT, ResultT]):
             return True
 
     def settle_waiting(self) -> None:
-        """Answer each item that no thread has taken yet with a timeout, because none will be."""
+        """Answer each item that no thread has begun with a timeout, because none will begin."""
         with self._lock:
             while self._waiting:
                 self._answer(self._waiting.popleft(), Refused("timeout"))
@@ -342,13 +346,8 @@ class Batch(Generic[SessionT, ItemT, ResultT]):
         except Exception as error:
             return error
 
-    def _take(self, worker: Worker) -> int | None:
-        """Let a worker begin the next item; None if there is none for it."""
-        with self._lock:
-            return self._begin_next(worker)
-
     def _put(self, worker: Worker, result: ResultT | Exception) -> int | None:
-        """Answer a worker's item, unless that was done without it, and let it begin the next."""
+        """Answer a worker's item, unless it was abandoned, and let it begin the next."""
         with self._lock:
             if worker.state == "abandoned":
                 return None
@@ -356,7 +355,7 @@ class Batch(Generic[SessionT, ItemT, ResultT]):
             done = worker.index
             index = self._begin_next(worker)
             if index is None:
-                worker.end()  # first: once the caller is woken, the place must be known to work
+                worker.end()  # first, so that the place is known to work once the caller wakes
 
             self._answer(done, result)
             return index
@@ -370,14 +369,8 @@ class Batch(Generic[SessionT, ItemT, ResultT]):
         worker.begin(index)
         return index
 
-    def _leave(self, worker: Worker) -> None:
-        """Forget a worker whose thread is done; one that was stuck is stuck no more."""
-        with self._lock:
-            self._workers.discard(worker)
-            worker.leave()
-
     def _answer(self, index: int, result: ResultT | Exception) -> None:
-        """Keep an item's result, and wake the caller after the last one. The lock is held."""
+        """Store an item's result, and wake the caller after the last one. The lock is held."""
         self._results[index] = result
         self._unanswered -= 1
         if not self._unanswered:
@@ -385,7 +378,7 @@ class Batch(Generic[SessionT, ItemT, ResultT]):
 
 
 AnyBatch = Batch[Any, Any, Any]
-"""A batch of any types: the pool's threads work on all of them."""
+"""A batch of any types, as the pool's threads run them."""
 
 
 class WorkerPool:
@@ -405,10 +398,10 @@ class WorkerPool:
     ) -> list[ResultT | Exception]:
         """Apply ``function(session, item)`` to every item.
 
-        Returns results and exceptions in the items' order. ``open_session(worker)`` is entered
-        once on each thread that takes part. An item that has not ended after 2 s, or 10 s after
-        the call began, yields Refused("timeout"). If the caller is cancelled, threads stop at
-        their next check.
+        Returns results and exceptions in the items' order. ``open_session(worker)`` is entered once
+        on each thread that takes part. An item that has not ended after 2 s, or 10 s after the call
+        began, yields Refused("timeout"). If the caller is cancelled, threads stop at their next
+        check.
         """
         if not items:
             return []
@@ -418,37 +411,29 @@ class WorkerPool:
         batch = Batch(open_session, function, items, self._breaker, wake)
         self._threads.put("", batch)  # the calls of all namespaces; their callers take turns
 
-        try:
-            await self._attend(batch, call)
-        finally:
-            batch.close()
-
-        return batch.results
-
-    def count_stuck(self) -> int:
-        """Return how many threads are stuck in a file or folder."""
-        return self._breaker.count_lost()
-
-    def close(self) -> None:
-        """Let idle threads end; a stuck one is left to the end of the process."""
-        self._threads.end()
-
-    async def _attend(self, batch: AnyBatch, call: Call[None, None]) -> None:
-        """Wait until a batch is done, and give up items that get stuck meanwhile."""
         end = time.monotonic() + CALL_SECONDS
         timer: asyncio.TimerHandle
 
         def look_later() -> asyncio.TimerHandle:
             now = time.monotonic()
             deadlines = [worker.deadline for worker in batch.list_working()]
-            next_look = min(end, *(deadlines or [now + _POLL_SECONDS]))
+            if not deadlines:
+                deadlines = [now + _POLL_SECONDS]
+
+            next_look = min(end, *deadlines)
             return call.loop.call_later(max(next_look - now, 0.001), look)
 
         def look() -> None:
             nonlocal timer
             try:
-                self._reclaim_threads()
-                self._threads.start_if_needed()  # the system may have had no room for one before
+                # Also give up workers of cancelled calls, which nothing else attends any more.
+                with self._lock:
+                    closed = [worker for worker in self._running if worker.batch.closed]
+                    stuck = [worker for worker in closed if worker.is_late]
+                for worker in stuck:
+                    self._give_up(worker)
+
+                self._threads.start_if_needed()  # the system may have had no thread left before
                 self._rescue(batch, call_is_over=time.monotonic() >= end)
             finally:
                 timer = look_later()
@@ -458,9 +443,20 @@ class WorkerPool:
             await call.wait()
         finally:
             timer.cancel()
+            batch.close()
+
+        return batch.results
+
+    def count_stuck(self) -> int:
+        """Return the number of threads that are stuck in a file or folder."""
+        return self._breaker.count_lost()
+
+    def close(self) -> None:
+        """Let idle threads end; a stuck one remains until the process ends."""
+        self._threads.end()
 
     def _rescue(self, batch: AnyBatch, *, call_is_over: bool) -> None:
-        """Give up items that are stuck, and let fresh threads take those that wait."""
+        """Give up stuck items, and let fresh threads take the waiting ones."""
         if call_is_over:
             batch.settle_waiting()
 
@@ -477,16 +473,8 @@ class WorkerPool:
             if start_daemon(rescue, "abilities-rescue") is None:
                 return
 
-    def _reclaim_threads(self) -> None:
-        """Replace threads that are stuck in cancelled calls, to which nobody attends any more."""
-        with self._lock:
-            stuck = [worker for worker in self._running if worker.batch.closed and worker.is_late]
-
-        for worker in stuck:
-            self._give_up(worker)
-
     def _give_up(self, worker: Worker, *, call_is_over: bool = False) -> bool:
-        """Abandon a worker and replace its thread; whether it was still stuck."""
+        """Abandon a worker and replace its thread; return False if it is no longer stuck."""
         if not worker.batch.give_up(worker, call_is_over=call_is_over):
             return False
 
@@ -497,7 +485,7 @@ class WorkerPool:
         return True
 
     def _serve(self, batch: AnyBatch) -> bool:
-        """Run a batch on a thread of the pool; whether it was abandoned there."""
+        """Run a batch on a thread of the pool; return whether it was abandoned there."""
         worker = Worker(batch, threading.current_thread())
         with self._lock:
             self._running.add(worker)

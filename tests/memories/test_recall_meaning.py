@@ -18,7 +18,7 @@ from abilities.cli.main import main
 from abilities.helpers import embedder as embedding
 from abilities.helpers.embedder import Comparison, EmbedderFailed, EmbedderThread
 from abilities.helpers.memory import meaning
-from abilities.plugins import GROUP
+from abilities.plugins import EMBEDDER_GROUP
 from tests.support.plugins import install
 from tests.support.synonyms import DIMENSIONS, WRONG, BadEmbedder, SynonymEmbedder
 from tests.support.waiting import wait_until
@@ -41,7 +41,7 @@ def _installed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None
     folder = tmp_path / "installed"
     folder.mkdir()
     SYNONYMS.calls.clear()
-    with install(folder, {}, POINTS, monkeypatch, GROUP):
+    with install(folder, {}, POINTS, monkeypatch, EMBEDDER_GROUP):
         yield
 
 
