@@ -1,1 +1,1 @@
-"""Stores of memories: their protocol, what they share, and the stores themselves."""
+"""Stores of memories: the protocols, the shared store over SQL, and an engine per database."""

@@ -1,7 +1,7 @@
-"""What a change and an import do to a memory: pure functions, the same for every store.
+"""The effects of changes and imports on a memory, as pure functions for every store.
 
-What no store can hold is refused before it gets there. Validated requests never have such values;
-developers who call a store themselves may.
+`check_change` and `check_incoming` refuse values that no store can hold. Validated requests never
+have such values, but callers of the store's Python interface may.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -26,33 +26,37 @@ LinkT = TypeVar("LinkT", LinkRow, LinkRecord)
 
 Kind = Literal["store", "update", "append", "archive", "delete", "restore", "expire", "purge"]
 Outcome = Literal["added", "replaced", "unchanged", "kept"]
-"""What became of a memory that was imported."""
+"""The outcome of importing a memory."""
 
 PLAIN_FIELDS = ("type", "content", "summary", "category", "importance", "expires_at")
-"""Fields whose columns have the same name and hold the same value."""
+"""Fields with a column of the same name and value."""
 
 FIELD_NAMES = {"score": "memory_score", "scored": "memory_score"}
-"""Columns whose field has another name."""
+"""The fields of columns that have another name."""
 
 
 def name_fields(columns: Iterable[str]) -> tuple[str, ...]:
-    """Return the fields that columns stand for; two columns stand for one field, named once."""
+    """Return the names of the fields of columns, without duplicates.
+
+    >>> name_fields(["content", "score", "scored"])
+    ('content', 'memory_score')
+    """
     return tuple(dict.fromkeys(FIELD_NAMES.get(name, name) for name in columns))
 
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """One change to one memory, named by ``id`` or ``key`` or both.
+    """One change to one memory, which is named by ``id`` or ``key`` or both.
 
-    Only "store" creates a memory. "update" gives it ``new_key``, if no memory has that; "append"
-    adds its ``content`` to the end; "restore" gives it the values and links of its version
-    ``to_version``, or if that is None those from before its last change, and brings it back if it
-    was deleted; "expire" archives it; "purge" deletes it with its history.
+    Only "store" creates a memory. "update" may rename it to ``new_key``. "append" adds ``content``
+    to the end. "restore" restores the values and links of version ``to_version``, or of the version
+    before the last change if that is None, and revives a deleted memory. "expire" archives the
+    memory, and "purge" deletes it with its history.
 
     ``fields`` holds only the fields to set, normalized. With ``if_version``, the change is made
-    only if the memory has that version, 0 if there is none. ``new_id`` is the id of a memory that
-    the change creates. The caller chooses it and ``now``, so that repeating a failed transaction
-    gives the same state. ``caller`` is what the history says of who made the change.
+    only if the memory has that version; 0 means that the memory must not exist. ``new_id`` is the
+    id of the memory if the change creates one. The caller chooses ``new_id`` and ``now``, so that a
+    retried transaction gives the same state. ``caller`` is recorded in the history.
     """
 
     kind: Kind
@@ -70,15 +74,15 @@ class Change:
 
     @property
     def linked_keys(self) -> list[str]:
-        """The keys that the change adds links to or removes links to, sorted."""
+        """The targets of the links to add or remove, sorted."""
         return sorted({link["key"] for link in (*self.links, *self.remove_links)})
 
 
 class MergedMemory(NamedTuple):
     """A memory after a change.
 
-    ``links`` are its links to the change's `linked_keys`; ``updated`` names the fields that
-    changed. ``replaced`` is the version whose content a "store" replaced; 0 if none.
+    ``links`` are its links to the change's `linked_keys`, and ``updated`` names the changed fields.
+    ``replaced`` is the version whose content a "store" replaced, or 0.
     """
 
     row: Row
@@ -94,10 +98,10 @@ _OWN_REASONS = (
     "checksum_mismatch",
     "invalid_stored_value",
 )
-"""Why one memory of an import is refused by itself."""
+"""Reasons to refuse a single memory of an import."""
 
 _PASSING_REASONS = ("busy", "timeout", "unavailable")
-"""Why a store refuses what it may accept when it answers again."""
+"""Reasons of a store that may pass, so that a retry can succeed."""
 
 
 class MergedIncoming(NamedTuple):
@@ -109,9 +113,9 @@ class MergedIncoming(NamedTuple):
 
 
 def check_version(change: Change, row: Row | None) -> None:
-    """Check that a change meets the version that it names.
+    """Check the ``if_version`` of a change.
 
-    Raises Refused: version_conflict, with the memory's version as ``expected``.
+    Raises Refused("version_conflict") with the memory's version in ``expected``.
     """
     version = 0
     if row is not None:
@@ -122,7 +126,7 @@ def check_version(change: Change, row: Row | None) -> None:
 
 
 def create_row(change: Change, namespace: str) -> Row:
-    """Return the row of a new memory, with defaults in place of the change's fields."""
+    """Return the row of a new memory, with defaults instead of the change's fields."""
     return Row(
         namespace=namespace,
         key=change.key or change.new_id,
@@ -153,7 +157,7 @@ def merge_change(change: Change, row: Row, links: Links) -> MergedMemory:
 
     updated = [name for name in columns if getattr(merged_row, name) != getattr(row, name)]
     if "importance" in updated and "score" in updated and not merged_row.scored:
-        updated.remove("score")  # nobody set it: it only follows the importance
+        updated.remove("score")  # it was not set, but follows the importance
     if merged_links != links:
         updated.append("links")
 
@@ -169,20 +173,22 @@ def merge_change(change: Change, row: Row, links: Links) -> MergedMemory:
 
 
 def _merge_fields(change: Change, row: Row) -> JsonObject:
-    """Return the columns that a change sets, with their values."""
+    """Return the columns that a change sets, with their values. Raises Refused("too_long")."""
     fields = change.fields
     columns: JsonObject = {name: fields[name] for name in PLAIN_FIELDS if name in fields}
 
     if change.new_key is not None:
         columns["key"] = change.new_key
     if change.kind == "append":
-        columns["content"] = _append(change, row)
+        columns["content"] = row.content + fields["content"]
+        if len(columns["content"]) > MAX_LONG_CONTENT_CHARS:
+            raise Refused("too_long", "content", expected={"max_length": MAX_LONG_CONTENT_CHARS})
 
     if "tags" in fields:
         unique_tags = list(dict.fromkeys(fields["tags"]))
         columns["tags"] = dump_sorted_json(unique_tags)
 
-    # The score may also come in the metadata, but is kept in a column, by which links are ranked.
+    # The score may also come in the metadata, but links are ranked by its column.
     score = fields.get("memory_score")
     if "metadata" in fields:
         metadata = dict(fields["metadata"])
@@ -192,11 +198,11 @@ def _merge_fields(change: Change, row: Row) -> JsonObject:
         columns["metadata"] = dump_sorted_json(metadata)
 
     if score is not None:
-        columns["score"] = float(score) + 0.0  # no -0.0, which SQLite gives back as 0.0
+        columns["score"] = float(score) + 0.0  # -0.0 becomes 0.0, as SQLite returns it
         columns["scored"] = 1
     elif not row.scored:
         importance = columns.get("importance", row.importance)
-        columns["score"] = SCORES[importance]  # follows the importance until somebody sets it
+        columns["score"] = SCORES[importance]
 
     if change.kind == "store":
         columns["archived"] = 0  # storing over an archived memory restores it
@@ -205,22 +211,12 @@ def _merge_fields(change: Change, row: Row) -> JsonObject:
     elif "archived" in fields:
         columns["archived"] = int(fields["archived"])
 
-    # What is revived after its end stays, until it gets another one.
+    # An expired memory that is revived no longer expires, unless the change sets a new time.
     is_revived = columns.get("archived") == 0
     if is_revived and "expires_at" not in fields and row.expires_at <= change.now:
         columns["expires_at"] = ""
 
     return columns
-
-
-def _append(change: Change, row: Row) -> str:
-    """Return a content with an addition. Raises Refused: too_long."""
-    addition: str = change.fields["content"]
-    appended = row.content + addition
-    if len(appended) > MAX_LONG_CONTENT_CHARS:
-        raise Refused("too_long", "content", expected={"max_length": MAX_LONG_CONTENT_CHARS})
-
-    return appended
 
 
 def merge_links(change: Change, source: str, links: Links) -> Links:
@@ -250,12 +246,13 @@ def merge_links(change: Change, source: str, links: Links) -> Links:
 def rename_links(links: Iterable[LinkRow], old_key: str, new_key: str) -> list[LinkRow]:
     """Return links with a memory's new key in place of its old one, by source, target and type.
 
-    ``links`` are all links of the memory and all that lead to its old or new key. Two of them may
-    become one; then the heavier stays, or the one that led to the new key already.
+    Pass all links of the memory, and all links to its old or new key. If two of them become equal
+    in source, target and type, the heavier one is kept; of equally heavy ones, the one that led to
+    the new key before.
     """
     renamed: dict[tuple[str, str, str], LinkRow] = {}
 
-    # Those with the new key first: of equal weights the first one stays.
+    # Links without the old key come first, because the first of equal weights is kept.
     for link in sorted(links, key=lambda link: (old_key in (link.source, link.target), link)):
         new_link = rename_link(link, old_key, new_key)
         name = (new_link.source, new_link.target, new_link.type)
@@ -279,11 +276,12 @@ def rename_link(link: LinkT, old_key: str, new_key: str) -> LinkT:
 def merge_incoming(
     incoming: IncomingMemory, row: Row | None, links: Links, *, replace: bool
 ) -> MergedIncoming:
-    """Compare an incoming memory with the stored one, and return what to keep.
+    """Compare an incoming memory with the stored one, and return the memory to keep.
 
-    ``row`` is None if no memory is stored under this key. An equal memory is "unchanged"; one that
-    differs is "replaced" if ``replace`` is set, else the stored one is "kept". If the incoming
-    memory is provisional, the stored id, times, archived state and further links are kept.
+    ``row`` is None if no memory is stored under this key. An equal memory is "unchanged". A
+    different one is "replaced" if ``replace`` is set, and otherwise the stored one is "kept". If
+    the incoming memory is provisional, the stored id, times, archived state and additional links
+    are kept.
     """
     new_row, new_links = incoming.stored.row, index_links(incoming.stored.links)
     if row is None:
@@ -295,7 +293,7 @@ def merge_incoming(
         )
         new_links = {**links, **new_links}
 
-    # The version is the store's own: an import brings none.
+    # Versions belong to the store; imports bring none.
     new_row = new_row._replace(version=row.version)
 
     if new_row == row and new_links == links:
@@ -304,7 +302,7 @@ def merge_incoming(
     if not replace:
         return MergedIncoming("kept", row, links)
 
-    # Not before the comparison: an import whose time alone is new would be a change each time.
+    # After the comparison, or else a newer time alone would be a change on each import.
     if incoming.provisional:
         imported_at = incoming.stored.row.updated_at
         new_row = new_row._replace(updated_at=max(imported_at, row.updated_at))
@@ -313,10 +311,10 @@ def merge_incoming(
 
 
 def list_outcomes(settled: Sequence[Outcome | BaseException]) -> list[Outcome | Exception]:
-    """Return what became of the memories of an import, in which some may be refused.
+    """Return the outcomes of an import, in which some memories may be refused.
 
-    A memory that may be imported when the store answers again is refused too. Raises the first
-    exception that concerns more than one memory.
+    A refusal that may pass counts as one memory's outcome too. Raises the first exception that
+    concerns more than one memory.
     """
     outcomes: list[Outcome | Exception] = []
     for outcome in settled:
@@ -329,12 +327,12 @@ def list_outcomes(settled: Sequence[Outcome | BaseException]) -> list[Outcome | 
 
 
 def is_passing(outcome: object) -> bool:
-    """Return whether a store refused something only because it could not answer just then."""
+    """Return whether an outcome is a refusal that may pass, such as that of a busy store."""
     return isinstance(outcome, Refused) and outcome.reason in _PASSING_REASONS
 
 
 def check_values(*values: object) -> None:
-    """Check that values consist of texts that every store can hold, numbers, and nothing else.
+    """Check that values consist of storable texts, numbers, and nothing else.
 
     Raises Refused: wrong_type, or invalid_format for a text with NUL or a lone surrogate.
     """
@@ -352,7 +350,7 @@ def check_values(*values: object) -> None:
 
 
 def check_names(namespace: object, *keys: object) -> None:
-    """Check that a namespace and keys are texts. Raises Refused as `check_values`."""
+    """Check that a namespace and keys are texts. Raises Refused as `check_values` does."""
     for name in (namespace, *keys):
         if not isinstance(name, str):
             raise Refused("wrong_type")
@@ -361,14 +359,14 @@ def check_names(namespace: object, *keys: object) -> None:
 
 
 def check_change(namespace: str, change: Change) -> None:
-    """Check that a change can be made at all. Raises Refused as `check_values`."""
-    check_names(namespace, change.now, change.new_id, change.caller)
+    """Check the types and texts of a change. Raises Refused as `check_values` does."""
     names = (change.id, change.key, change.new_key)
-    check_names(namespace, *filter(lambda name: name is not None, names))
+    given = [name for name in names if name is not None]
+    check_names(namespace, change.now, change.new_id, change.caller, *given)
     check_values(change.fields, change.links, change.remove_links)
     check_values(change.if_version, change.to_version)
 
-    # Trying it shows what has the wrong type, whatever the fields are.
+    # A trial merge fails on any field of a wrong type.
     try:
         check_names(namespace, *change.linked_keys)
         merge_change(change, create_row(change, namespace), {})
@@ -377,7 +375,7 @@ def check_change(namespace: str, change: Change) -> None:
 
 
 def check_incoming(incoming: IncomingMemory) -> None:
-    """Check the values of a memory to import. Raises Refused: invalid_stored_value."""
+    """Check the values of a memory to import. Raises Refused("invalid_stored_value")."""
     row = incoming.stored.row
     try:
         check_names(row.namespace, row.key, row.id)

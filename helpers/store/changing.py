@@ -1,6 +1,6 @@
-"""Making changes, in a transaction that alone changes their namespace.
+"""Changes of memories, in a transaction that alone changes their namespace.
 
-Whatever a change does to a memory, it is one write: an entry in the history, and the memory.
+Every change writes an entry of the history, and then the memory.
 """
 
 from collections.abc import Sequence
@@ -56,11 +56,10 @@ from abilities.helpers.store.saving import (
 from abilities.helpers.store.transaction import Transaction
 
 SHOWN_LINKS = 20
-"""Links of a changed memory that are returned, best first."""
-
+"""Links to return with a changed memory, best first."""
 
 MOST_EXPIRED = 256
-"""Memories at most that one transaction archives."""
+"""Expired memories to archive per transaction."""
 
 _DUE = """
 SELECT expires_at, id FROM memories INDEXED BY memories_due
@@ -74,7 +73,7 @@ ON CONFLICT (namespace, id) DO NOTHING
 
 
 class DueMemory(NamedTuple):
-    """A memory that has expired. Of several, those with earlier times come first, then by id."""
+    """An expired memory. They are ordered by time and id."""
 
     expires_at: str
     id: str
@@ -84,7 +83,7 @@ FIRST_DUE = DueMemory("", "")
 
 
 class BatchUndone(AbilitiesError):
-    """One of several changes that belong together cannot be made, so that none may be."""
+    """An atomic batch must be undone because one of its changes failed."""
 
     def __init__(self, outcomes: list[WriteResult | Exception]) -> None:
         super().__init__(outcomes)
@@ -102,8 +101,8 @@ async def apply_changes(
 ) -> list[WriteResult | Exception]:
     """Make changes in order, each in a savepoint; return one outcome each.
 
-    Raises MemoriesDue before the first one, see `apply_change`; and BatchUndone if they are
-    ``atomic`` and one cannot be made. The caller then undoes the others.
+    Raises MemoriesDue before the first change, as `apply_change` does, and BatchUndone if they are
+    ``atomic`` and one fails. The caller must then roll back the transaction.
     """
     outcomes: list[WriteResult | Exception] = []
     for place, change in enumerate(changes):
@@ -112,11 +111,12 @@ async def apply_changes(
             namespace=namespace,
             change=change,
             rules=rules,
-            ignore_due=ignore_due or place > 0,  # what is due is judged once per call
+            ignore_due=ignore_due or place > 0,  # the first change has checked it for all
         )
         outcome = await transaction.attempt(work)
         if isinstance(outcome, MemoriesDue):
             raise outcome
+
         outcomes.append(outcome)
         if atomic and isinstance(outcome, Exception):
             outcomes = [Refused("rolled_back") for _ in changes]
@@ -134,10 +134,10 @@ async def apply_change(
     *,
     ignore_due: bool = False,
 ) -> WriteResult:
-    """Make a change and return the memory.
+    """Make a change; return its result with the changed memory.
 
-    Raises MemoriesDue if memories of the namespace have expired, unless they are to be ignored;
-    then nothing was changed. Raises Refused as `MemoryStore.change` and `check_change`.
+    Raises MemoriesDue before any change if a memory of the namespace has expired, unless
+    ``ignore_due`` is set. Raises Refused as `MemoryStore.change` and `check_change` do.
     """
     check_change(namespace, change)
     memory_id, found = await _find_changed(transaction, namespace, change)
@@ -170,13 +170,26 @@ async def apply_change(
 async def _find_changed(
     transaction: Transaction, namespace: str, change: Change
 ) -> tuple[str, Found]:
-    """Return the id of the memory that a change names, and what is found of it, damaged or not.
+    """Find the memory that a change names, damaged or not.
 
-    A memory to create has no id yet, and of a deleted one only the id is found. Raises Refused:
-    id_not_found, memory_not_found, key_taken if id and key name different memories, purged.
+    "restore" and "purge" also find a deleted memory, which has no row, so its id is returned too;
+    for other changes it is empty. Raises Refused: id_not_found, memory_not_found, key_taken if id
+    and key name different memories, purged.
     """
     if change.kind in ("restore", "purge"):
-        return await _find_former(transaction, namespace, change)
+        if change.kind == "restore" and change.id:
+            await check_unpurged(transaction, namespace, change.id)
+
+        named = await find_named(transaction, namespace, MemoryName(change.id, change.key))
+        if named.row is None:
+            return named.id, await find_by_id(transaction, namespace, named.id, change.now)
+
+        found = await find_by_key(transaction, namespace, named.row.key, change.now)
+        if change.kind == "purge" and change.key not in (None, named.row.key):
+            if change.id:
+                raise Refused("key_taken")
+            raise Refused("memory_not_found")  # a former key must not destroy the memory
+        return named.id, found
 
     if change.id:
         found = await find_by_id(transaction, namespace, change.id, change.now)
@@ -184,51 +197,32 @@ async def _find_changed(
             raise Refused("id_not_found")
         if change.key not in (None, found.row.key):
             raise Refused("key_taken")
-        return change.id, found
+        return "", found
 
     found = await find_by_key(transaction, namespace, change.key or change.new_id, change.now)
     if found.row is None and change.kind != "store":
         raise Refused("memory_not_found")
 
-    return "" if found.row is None else found.row.id, found
-
-
-async def _find_former(
-    transaction: Transaction, namespace: str, change: Change
-) -> tuple[str, Found]:
-    """Do as `_find_changed`, for a memory that may be deleted."""
-    if change.kind == "restore" and change.id:
-        await check_unpurged(transaction, namespace, change.id)
-
-    named = await find_named(transaction, namespace, MemoryName(change.id, change.key))
-    if named.row is None:
-        return named.id, await find_by_id(transaction, namespace, named.id, change.now)
-
-    found = await find_by_key(transaction, namespace, named.row.key, change.now)
-    if change.kind == "purge" and change.key not in (None, named.row.key):
-        # A key that a memory no longer has must not destroy it.
-        raise Refused("key_taken" if change.id else "memory_not_found")
-
-    return named.id, found
+    return "", found
 
 
 async def _merge(
     transaction: Transaction, namespace: str, found: Found, change: Change, rules: StoreRules
 ) -> WriteResult:
-    """Create a memory or change one; return its row, without what is read beside it."""
+    """Create or change a memory; the result has the memory without its links and counters."""
     before = found.row
     if before is None:
         await check_quota(transaction, namespace, rules.quota)
 
-    # From here on, the links have the key that the change gives the memory.
+    # A rename moves the links first, so that the rest deals with the new key only.
     moves: LinkMoves | None = None
     if before is not None and change.new_key not in (None, before.key):
         if (await find_by_key(transaction, namespace, change.new_key)).row is not None:
             raise Refused("key_taken")
         moves = await move_links(transaction, before, change.new_key)
-        found = found._replace(has_links=True)
+        found = found._replace(has_links=True)  # links to the new key may have existed before
 
-    # Damage can leave links of a memory that is missing; one that is created here has them then.
+    # Damage can leave links of a missing memory, and a new memory of that key inherits them.
     former = before or create_row(change, namespace)
     links: Links = {}
     if found.has_links and change.linked_keys:
@@ -238,15 +232,15 @@ async def _merge(
     row, links_after, updated, replaced = merge_change(change, former, links)
     if before is None or updated:
         row = row._replace(version=found.next_version)
-        told = LinkChange(links, links_after)
+        recorded = LinkChange(links, links_after)
         if before is None:
-            told = NO_LINKS  # when the creation is undone, none is left
+            recorded = NO_LINKS  # undoing a creation leaves no links anyway
         elif moves is not None:
             kept = {name: link for name, link in moves.own.after.items() if name not in links}
-            told = LinkChange(moves.own.before, {**kept, **links_after})
+            recorded = LinkChange(moves.own.before, {**kept, **links_after})
 
         occasion = Occasion(name_action(change, before, row), change.now, change.caller)
-        entry = build_entry(occasion, before, row, row.version, told)
+        entry = build_entry(occasion, before, row, row.version, recorded)
         await save_entry(transaction, entry, rules.history)
         await write_memory(transaction, found, row, LinkChange(links, links_after))
         if moves is not None:
@@ -266,9 +260,9 @@ async def _merge(
 async def _delete(
     transaction: Transaction, found: Found, change: Change, rules: StoreRules
 ) -> WriteResult:
-    """Delete a memory; its history keeps what it was."""
+    """Delete a memory; its history keeps the last state."""
     row, version = found.row, found.next_version
-    assert row is not None, "only a store finds nothing"
+    assert row is not None, "only a store may find no memory"
     links: Links = {}
     if found.has_links:
         links = await read_links(transaction, row.namespace, row.key)
@@ -288,7 +282,7 @@ async def restore_memory(
     change: Change,
     rules: StoreRules,
 ) -> WriteResult:
-    """Give a memory the values and links of an earlier version; bring it back if it was deleted.
+    """Restore the values and links of an earlier version; revive the memory if it was deleted.
 
     Raises Refused: version_not_found, checksum_mismatch, key_taken, storage_quota.
     """
@@ -309,13 +303,13 @@ async def restore_memory(
         if found.row is not None:
             raise Refused("key_taken")
         await check_quota(transaction, namespace, rules.quota)
-        if found.has_links:  # damage can leave links of a memory that is missing
+        if found.has_links:  # damage can leave links of a missing memory
             stored = await read_links(transaction, namespace, row.key)
 
     row = row._replace(version=found.next_version)
     occasion = Occasion("restored", change.now, change.caller)
-    told = LinkChange(before.links, after.links)
-    entry = build_entry(occasion, present, row, row.version, told)
+    recorded = LinkChange(before.links, after.links)
+    entry = build_entry(occasion, present, row, row.version, recorded)
     await save_entry(transaction, entry, rules.history)
     await write_memory(transaction, found, row, LinkChange(stored, after.links))
     return WriteResult(StoredMemory(row), present is None, updated, None, row.version, row.id)
@@ -324,10 +318,10 @@ async def restore_memory(
 async def _purge(
     transaction: Transaction, namespace: str, memory_id: str, found: Found, change: Change
 ) -> WriteResult:
-    """Delete a memory, present or already deleted, with its history; only its id is remembered.
+    """Delete a memory, present or already deleted, with its history; only its id is kept.
 
-    So are those that were deleted under its key before, unless another memory has the key now.
-    What an engine leaves of rows that are gone is removed after the transaction.
+    This includes earlier memories that were deleted under its key, unless another memory has the
+    key now. Traces of deleted rows in files are erased by the engine after the transaction.
     """
     version = await take_version(transaction, namespace)
     row = found.row
@@ -336,27 +330,26 @@ async def _purge(
     else:
         key = row.key
 
-    forgotten = {memory_id, *await list_deleted_before(transaction, namespace, key, memory_id)}
+    purged = {memory_id, *await list_deleted_before(transaction, namespace, key, memory_id)}
     if row is not None:
         await write_memory(transaction, found, None)
-        forgotten.add(row.id)  # mending may have changed it
+        purged.add(row.id)  # mending may have changed it
 
-    # The changes of what was deleted before may not be merged yet.
+    # The recent changes of the recall index may still contain terms of the purged memories.
     await merge_recent(transaction, namespace)
-    names = sorted(forgotten)
+    names = sorted(purged)
     await delete_history(transaction, namespace, names)
-    await transaction.run_many(
-        _ADD_PURGED, [(namespace, name, version, change.now, change.caller) for name in names]
-    )
+    rows = [(namespace, name, version, change.now, change.caller) for name in names]
+    await transaction.run_many(_ADD_PURGED, rows)
     return WriteResult(None, created=False, updated=(), version=version, id=memory_id)
 
 
 async def expire_memories(
     transaction: Transaction, namespace: str, now: str, after: DueMemory, rules: StoreRules
 ) -> DueMemory | None:
-    """Archive the next memories that have expired; return the last one, None if there was none.
+    """Archive the next expired memories; return the last one, or None if there was none.
 
-    A damaged memory is left as it is.
+    Damaged memories are skipped.
     """
     due = await list_due(transaction, namespace, now, after)
     for memory in due:
@@ -365,17 +358,20 @@ async def expire_memories(
         if found.row is not None and found.damage is None:
             await _merge(transaction, namespace, found, change, rules)
 
-    return due[-1] if due else None
+    if not due:
+        return None
+
+    return due[-1]
 
 
 async def list_due(
     transaction: Transaction, namespace: str, now: str, after: DueMemory
 ) -> list[DueMemory]:
-    """Return up to `MOST_EXPIRED` memories that expired by ``now``, after one of them."""
+    """Return up to `MOST_EXPIRED` memories that expired by ``now``, in order, after one of them."""
     found = await transaction.fetch(_DUE, namespace, now, *after, MOST_EXPIRED)
     return list(map(DueMemory._make, found))
 
 
 async def has_due(transaction: Transaction, namespace: str, now: str) -> bool:
-    """Return whether a memory has expired and is not archived yet."""
+    """Return whether any memory has expired and is not archived yet."""
     return bool(await transaction.fetch(_DUE, namespace, now, *FIRST_DUE, 1))

@@ -1,6 +1,6 @@
-"""The integrity check of every store: what memories imply is compared with what is stored.
+"""The integrity check of every store: derived data is compared with the memories.
 
-What is examined here is a whole store for a check, and one namespace for a repair.
+A check examines a whole store, and a repair one namespace.
 """
 
 from collections import defaultdict
@@ -26,11 +26,8 @@ _PROGRESS_ROWS = 1_000
 """Rows between two reports of progress."""
 
 _WORDS = {
-    "memories": (
-        "Every memory is as it was written.",
-        "Memories that are not as they were written",
-    ),
-    "links": ("Every link is as it was written.", "Links that are not as they were written"),
+    "memories": ("Every memory is intact.", "Memories with errors"),
+    "links": ("Every link is intact.", "Links with errors"),
     "tags": (
         "The tag index agrees with the memories.",
         "Memories or tags with wrong entries in the tag index",
@@ -47,12 +44,9 @@ _WORDS = {
         "Every memory is in the search index.",
         "Memories missing from the search index, or with wrong entries",
     ),
-    "history": (
-        "The history is as it was written.",
-        "Entries of the history that are not as they were written",
-    ),
+    "history": ("The history is intact.", "Entries of the history with errors"),
 }
-"""By the names of the findings: the sentence if all is sound, and what counts what is not."""
+"""For each finding: the sentence if all is sound, and the words before the number otherwise."""
 
 _MEMORY_COLUMNS = ", ".join(f"m.{name}" for name in (*Row._fields, "hash"))
 _INDEX_COLUMNS = ", ".join(f"s.{name}" for name in INDEX_COLUMNS)
@@ -85,7 +79,7 @@ FROM shelf {where} GROUP BY namespace, archived, importance
 UNION ALL SELECT namespace, 'tag', archived, tag, count(*) FROM tags {where}
 GROUP BY namespace, archived, tag
 """
-"""The counters as the indexes of memories and of tags imply them."""
+"""The correct counters, computed from the memory index and the tag index."""
 
 COUNT_LINKS = """
 SELECT namespace, key, sum(outgoing) AS outgoing, sum(incoming) AS incoming FROM (
@@ -94,7 +88,7 @@ SELECT namespace, key, sum(outgoing) AS outgoing, sum(incoming) AS incoming FROM
     UNION ALL SELECT namespace, target, 0, count(*) FROM links {where} GROUP BY namespace, target
 ) AS ends GROUP BY namespace, key
 """
-"""The numbers of links of each key and to it."""
+"""The correct numbers of links from and to each key."""
 
 _SURPLUS = "SELECT (SELECT count(*) FROM shelf) - (SELECT count(*) FROM memories)"
 _MISCOUNTED_MEMORIES = f"""
@@ -118,8 +112,8 @@ GROUP BY m.namespace, m.version, v.number
 HAVING count(*) > 1 OR m.version < 1 OR m.version > coalesce(v.number, 0)
 """
 
-# What the last entry of a memory leads to is its version; after a deletion there is no memory.
-UNTOLD = """
+# Memories whose version is not the one that their last entry gave, deletions included.
+UNRECORDED = """
 SELECT m.namespace, m.id FROM memories AS m WHERE m.version <> (
     SELECT max(CASE h.action WHEN 'relinked' THEN h.previous ELSE h.version END)
     FROM history AS h INDEXED BY history_id WHERE h.namespace = m.namespace AND h.id = m.id
@@ -142,17 +136,17 @@ SELECT namespace, 'bytes' FROM (
 _WRONG = (
     ("counters", _MISCOUNTED_LINKS),
     ("versions", _WRONG_VERSIONS),
-    ("history", UNTOLD),
+    ("history", UNRECORDED),
     ("history", _REVIVED),
     ("history", _MISCOUNTED_BYTES),
 )
-"""Statements that return what is wrong: its namespace and what names it there."""
+"""Findings, and statements for wrong items that return the namespace and the item's names."""
 
 
 class ExaminedMemory(NamedTuple):
-    """A memory and its hash; ``wrong`` names the findings that it belongs to.
+    """A memory and its hash; ``wrong`` names its findings.
 
-    A memory that is not sound is no more than that: what follows from it is not known.
+    If a memory is not sound, its derived data is not examined.
     """
 
     row: Row
@@ -162,7 +156,7 @@ class ExaminedMemory(NamedTuple):
 
 
 class ExaminedLink(NamedTuple):
-    """A link, and what of it is right. It dangles if its target is missing."""
+    """A link; it is ranked if it is sound with correct ranks, and dangles if it has no target."""
 
     namespace: str
     record: LinkRecord
@@ -175,11 +169,11 @@ async def check_rows(
     progress: Callable[[int], None],
     wrong_tables: Sequence[str] = (),
 ) -> list[IntegrityFinding]:
-    """Compare all rows, and return the findings in a fixed order.
+    """Check all rows; return the findings in a fixed order.
 
-    ``progress`` is called with the number of memories and links that were checked since the last
-    call. ``wrong_tables`` are those of the search index that are not made of the texts of the
-    memories, if an engine compares them as a whole.
+    ``progress`` is called with the number of memories and links checked since the last call.
+    ``wrong_tables`` are tables of the search index that disagree with the memories, if the engine
+    compares whole tables.
     """
     wrong: dict[str, list[str]] = defaultdict(list)
     advance = _count_rows(progress)
@@ -203,8 +197,10 @@ async def check_rows(
         wrong["links"].append(f"{namespace}/{mark.key}")
 
     async for namespace, name, archived, value in transaction.stream(_MISCOUNTED_MEMORIES):
-        words = value if name == "tag" else f"{name} {archived} {value}"
-        wrong["tags" if name == "tag" else "counters"].append(f"{namespace}/{words}")
+        if name == "tag":
+            wrong["tags"].append(f"{namespace}/{value}")
+        else:
+            wrong["counters"].append(f"{namespace}/{name} {archived} {value}")
 
     for finding, statement in _WRONG:
         async for namespace, *words in transaction.stream(statement):
@@ -222,9 +218,9 @@ async def check_rows(
 
 
 def build_finding(name: str, wrong: list[str], good: str, bad: str) -> IntegrityFinding:
-    """Return a finding about one kind of thing; ``wrong`` names what is damaged.
+    """Return a finding; ``wrong`` names the damaged items.
 
-    ``good`` is the sentence if nothing is; ``bad`` is what stands before the number otherwise.
+    ``good`` is the sentence if there are none; otherwise ``bad`` precedes their number.
     """
     if not wrong:
         return IntegrityFinding(name, "sound", 0, good)
@@ -234,7 +230,7 @@ def build_finding(name: str, wrong: list[str], good: str, bad: str) -> Integrity
 
 
 def _report_dangling_links(number: int) -> IntegrityFinding:
-    """Return a note and no damage: a link may be stored before the memory that it leads to."""
+    """Return a note, not damage, because a link may be stored before its target."""
     if not number:
         return IntegrityFinding("dangling", "sound", 0, "Every link leads to a memory.")
 
@@ -243,7 +239,7 @@ def _report_dangling_links(number: int) -> IntegrityFinding:
 
 
 def _count_rows(progress: Callable[[int], None]) -> Callable[[], None]:
-    """Return what to call for each row, so that progress is reported now and then."""
+    """Return a function that reports progress after every `_PROGRESS_ROWS` calls."""
     numbers = count(1)
 
     def advance() -> None:
@@ -256,16 +252,16 @@ def _count_rows(progress: Callable[[int], None]) -> Callable[[], None]:
 async def examine_memories(
     transaction: Transaction, namespace: str | None = None
 ) -> AsyncIterator[ExaminedMemory]:
-    """Yield each memory of a store, or of a namespace, with what of it is wrong."""
-    text = _MEMORIES.format(
-        searched=transaction.searched, is_own=match_own_columns(transaction) or "true"
-    )
+    """Yield each memory of a store, or of a namespace, with its findings."""
+    is_own = match_own_columns(transaction) or "true"
+    text = _MEMORIES.format(searched=transaction.searched, is_own=is_own)
     async for columns in transaction.stream(*_choose(text, "m.namespace", namespace)):
-        # Taken apart by the fields of their types, so that no position is written down.
         rest = iter(columns)
         row = Row._make(islice(rest, len(Row._fields)))
         stored_hash = next(rest)
-        if not _is_sound(row, stored_hash):
+        try:
+            verify_saved(row, stored_hash)
+        except Refused:
             yield ExaminedMemory(row, stored_hash, False, ["memories"])
             continue
 
@@ -279,39 +275,42 @@ async def examine_memories(
 
 
 def match_own_columns(transaction: Transaction) -> str:
-    """Return the SQL of whether the engine's own columns join a row s of the index to memory m."""
+    """Return the SQL that joins row s of the memory index to memory m by the engine's columns.
+
+    It is empty if the engine has no columns of that kind.
+    """
     return " AND ".join(f"s.{name} = {source}" for name, source in transaction.shelf_columns)
 
 
 async def examine_links(
     transaction: Transaction, namespace: str | None = None
 ) -> AsyncIterator[ExaminedLink]:
-    """Yield each link of a store, or of a namespace, with what of it is right."""
+    """Yield each link of a store, or of a namespace."""
     width = len(LinkRecord._fields)
-    async for place, *columns in transaction.stream(*_choose(_LINKS, "l.namespace", namespace)):
+    async for owner, *columns in transaction.stream(*_choose(_LINKS, "l.namespace", namespace)):
         record = LinkRecord._make(columns[:width])
         ends = LinkEnds._make(columns[width:])
         is_ranked = record.is_sound and ends.confirm_ranks(record)
-        yield ExaminedLink(place, record, is_ranked, ends.target_archived is None)
+        yield ExaminedLink(owner, record, is_ranked, ends.target_archived is None)
 
 
 async def find_damaged_marks(
     transaction: Transaction, namespace: str | None = None
 ) -> AsyncIterator[tuple[str, StaleMark]]:
-    """Yield the marks of stale ranks, and their namespaces, that no change can have made.
+    """Yield the damaged marks of stale ranks, with their namespaces.
 
-    The ranks behind a mark are examined with the links.
+    The ranks behind a mark are checked by `examine_links`.
     """
-    async for place, *columns in transaction.stream(*_choose(_MARKS, "namespace", namespace)):
+    async for owner, *columns in transaction.stream(*_choose(_MARKS, "namespace", namespace)):
         mark = StaleMark._make(columns)
-        if mend_namespace(place) != place or not mark.is_sound:
-            yield place, mark
+        if mend_namespace(owner) != owner or not mark.is_sound:
+            yield owner, mark
 
 
 async def find_broken_entries(
     transaction: Transaction, namespace: str | None = None
 ) -> AsyncIterator[Entry]:
-    """Yield the entries, of a store or of a namespace, that do not lead to their memory's last."""
+    """Yield the entries of a store, or of a namespace, that do not lead to their memory's last."""
     text, *values = _choose(_ENTRIES, "namespace", namespace)
     entries: list[Entry] = []
     async for columns in transaction.stream(f"{text} ORDER BY namespace, id, version", *values):
@@ -327,9 +326,9 @@ async def find_broken_entries(
 
 
 def _list_broken(entries: Iterable[Entry]) -> list[Entry]:
-    """Return which entries of a memory, by rising version, do not lead on to the last one.
+    """Return the entries of a memory, given by rising version, that do not lead to the last one.
 
-    These are damaged ones, those before them, and those before one that is missing.
+    These are the damaged entries, and all entries before a damaged or a missing one.
     """
     linked: list[Entry] = []
     broken: list[Entry] = []
@@ -343,7 +342,7 @@ def _list_broken(entries: Iterable[Entry]) -> list[Entry]:
             linked, version = [], None
             continue
 
-        # What was before a repair is not known for sure.
+        # The version before a repair is uncertain, so a gap there is no damage.
         if entry.action != "mended" and version not in (None, entry.previous):
             broken += linked
             linked = []
@@ -355,23 +354,16 @@ def _list_broken(entries: Iterable[Entry]) -> list[Entry]:
 
 
 def _choose(text: str, column: str, namespace: str | None) -> Statement:
-    """Return a statement for the rows of a namespace, or for all."""
-    return (text,) if namespace is None else (f"{text} WHERE {column} = ?", namespace)
+    """Return a statement for the rows of a namespace, or for all rows."""
+    if namespace is None:
+        return (text,)
 
-
-def _is_sound(row: Row, stored_hash: int) -> bool:
-    """Return whether a memory is as it was written, and its values are possible."""
-    try:
-        verify_saved(row, stored_hash)
-    except Refused:
-        return False
-
-    return True
+    return f"{text} WHERE {column} = ?", namespace
 
 
 def _have_same_tags(tags: str, indexed: str) -> bool:
-    """Return whether two JSON arrays hold the same tags; damage can make the second one no JSON."""
+    """Return whether two JSON lists have the same tags, in any order."""
     try:
         return bool(sorted(orjson.loads(tags)) == sorted(orjson.loads(indexed)))
-    except ValueError:
+    except ValueError:  # damage can make the indexed tags invalid JSON
         return False

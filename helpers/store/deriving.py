@@ -1,7 +1,7 @@
-"""What follows from a memory: its rows in the indexes, and what counters count of it.
+"""The data derived from a memory: its rows in the indexes, and its share in the counters.
 
-A write stores the difference between what follows from a memory before and after, a check compares
-what follows from all memories with what is stored, and a repair writes that difference.
+A write stores the difference between the derived data before and after it. A check derives all data
+again and compares it with the stored data, and a repair writes the difference.
 """
 
 from collections import Counter
@@ -14,10 +14,10 @@ from abilities.helpers.store.model import IMPORTANCES, Row
 
 
 class IndexRow(NamedTuple):
-    """A memory's row in the memory index, without its access counters, which nothing can confirm.
+    """A memory's row in the memory index, without the access counters, which are not derived.
 
-    ``importance`` is its index in `IMPORTANCES`; ``size`` is in bytes of UTF-8, content and summary
-    together.
+    ``importance`` is its index in `IMPORTANCES`. ``size`` is the number of UTF-8 bytes of content
+    and summary.
     """
 
     id: str
@@ -35,9 +35,11 @@ INDEX_COLUMNS = IndexRow._fields
 
 
 class Counted(NamedTuple):
-    """What a counter counts: the memories of a namespace with a value, archived or not.
+    """The key of a counter of memories in a namespace, either archived ones or the others.
 
-    ``name`` is all, type, importance or tag; with size, bytes are counted.
+    It counts the memories whose ``name``, which is type, importance or tag, has the value. The name
+    all counts every memory, and the name size adds up their bytes. For example, ``("default",
+    "tag", 0, "tea")`` counts the memories with the tag tea that are not archived.
     """
 
     namespace: str
@@ -47,9 +49,9 @@ class Counted(NamedTuple):
 
 
 def build_index_row(row: Row) -> IndexRow:
-    """Return what the memory index must have of a row.
+    """Return the row of the memory index for a memory.
 
-    Raises Refused("invalid_stored_value") for a row that no store can have.
+    Raises Refused("invalid_stored_value") if the memory's row has an impossible value.
     """
     try:
         size = len(row.content.encode()) + len(row.summary.encode())
@@ -71,13 +73,13 @@ def build_index_row(row: Row) -> IndexRow:
 
 
 def list_tags(row: Row) -> list[str]:
-    """Return the tags that the tag index must have of a sound row."""
+    """Return the tags of a sound row."""
     tags: list[str] = orjson.loads(row.tags)
     return tags
 
 
 def count_indexed(namespace: str, row: IndexRow) -> Counter[Counted]:
-    """Return what counters count of a row in the memory index."""
+    """Return the share of a row of the memory index in each counter."""
     archived = row.archived
     return Counter(
         {
@@ -90,7 +92,7 @@ def count_indexed(namespace: str, row: IndexRow) -> Counter[Counted]:
 
 
 def get_rank_score(row: Row | None) -> float | None:
-    """Return the score that links to or from a memory rank by; None if they rank last."""
+    """Return the score for ranking links to or from a memory, or None if they rank last."""
     if row is None or row.archived:
         return None
 

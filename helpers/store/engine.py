@@ -1,4 +1,4 @@
-"""What the shared store needs of an engine: transactions, and what only the engine can do."""
+"""The interface between the shared store and a database engine."""
 
 from collections.abc import Callable, Coroutine
 from functools import partial
@@ -11,29 +11,29 @@ from abilities.helpers.store.transaction import Transaction
 ResultT = TypeVar("ResultT")
 
 Work = Callable[[Transaction], Coroutine[Any, Any, ResultT]]
-"""What a transaction does. It may run more than once, and then begins anew."""
+"""The body of a transaction. It may be retried, and then starts over."""
 
 OPERATOR = ""
-"""Whose turn it is with work on all namespaces, such as imports. No namespace has that name."""
+"""The name under which work on all namespaces, such as an import, queues. No namespace has it."""
 
 READ_SECONDS = 9.5
-"""How long a read may take with all its waiting: a call is answered within 10 seconds."""
+"""Time limit of a read, waiting included, so that a call is answered within 10 seconds."""
 
 
 class MemoriesDue(AbilitiesError):
-    """Memories of the namespace are to be archived first; then the call can be tried again."""
+    """Memories of the namespace have expired. Archive them, then retry the call."""
 
 
 class Engine(Protocol):
     """Transactions of one database, from any event loop and any thread.
 
-    Every method raises Refused if the database cannot answer. Where a method is written out, an
-    engine may do better, and need not.
+    Every method raises Refused if the database cannot answer. An engine may override a method that
+    has a default implementation with a faster one.
     """
 
     @property
     def queue_size(self) -> int:
-        """How many calls wait."""
+        """The number of calls that wait."""
         ...
 
     async def prepare(self) -> None:
@@ -48,10 +48,10 @@ class Engine(Protocol):
         *,
         now: str | None = None,
     ) -> ResultT:
-        """Do work that sees one snapshot; ``whose`` is the namespace whose turn it takes.
+        """Do work in one snapshot, in the queue of the namespace ``whose``.
 
-        With ``now``, it raises MemoriesDue if memories of the namespace expired by then. Raises
-        Refused: timeout after some seconds.
+        Raises MemoriesDue if ``now`` is given and a memory of the namespace has expired by then,
+        and Refused("timeout") after ``seconds``.
         """
         ...
 
@@ -60,22 +60,22 @@ class Engine(Protocol):
     ) -> ResultT:
         """Do work in a savepoint of a transaction that alone changes a namespace.
 
-        It returns once that is committed; cancelling the wait does not cancel the work. ``size`` is
-        how many changes it consists of. Raises Refused: busy if it has not begun after some
-        seconds, unless the caller is patient; then it never begins.
+        Returns after the commit. Cancelling the wait does not cancel the work. ``size`` is the
+        number of changes in the work. Raises Refused("busy") if the work has not begun after some
+        seconds, unless ``is_patient`` is set; the work then never begins.
         """
         ...
 
     def count_access(self, namespace: str, key: str, now: str) -> None:
-        """Count an access to a memory soon, best effort; never raises and never waits."""
+        """Count an access to a memory, later and with best effort; never raise, never block."""
         ...
 
     async def flush_accesses(self) -> None:
-        """Write the accesses that were counted so far, before a key changes by which they were."""
+        """Write the accesses counted so far. They are counted by key: call this before a rename."""
         ...
 
     async def clean(self) -> None:
-        """Remove what was purged from where no query reads it; never raises."""
+        """Erase purged data from places that no query reads, such as free pages; never raise."""
         ...
 
     async def has_mark(self, mark: Mark) -> bool:
@@ -83,15 +83,15 @@ class Engine(Protocol):
         return await self.read(OPERATOR, partial(read_mark, mark=mark), READ_SECONDS)
 
     async def ping(self) -> None:
-        """Find out soon whether the database answers; no other call is waited for."""
+        """Raise Refused soon if the database does not answer, without waiting for other calls."""
         ...
 
     async def check(self, progress: Callable[[int], None], *, full: bool) -> list[IntegrityFinding]:
-        """Check everything in one snapshot, beside other calls."""
+        """Check everything in one snapshot, alongside other calls."""
         ...
 
     async def close(self) -> None:
-        """Finish the calls that have begun and release everything."""
+        """Finish the calls that have begun, and release all resources."""
         ...
 
 

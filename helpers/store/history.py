@@ -1,8 +1,8 @@
-"""What a store keeps of the states that its memories had, and for how long: all of it pure.
+"""The history of memories: its entries, and how to restore an earlier state from them.
 
-Every change of a memory adds an entry to the history of its namespace. The entry holds what the
-change replaced, and nothing else: an earlier state is the present one, with the entries since then
-undone, the newest first.
+Every change of a memory adds an entry to the history of its namespace. The entry contains only the
+values that the change replaced. To get an earlier state, take the present state and undo the
+entries since then, newest first. All functions are pure.
 """
 
 from collections.abc import Iterable, Sequence
@@ -24,16 +24,16 @@ from abilities.helpers.store.model import (
 )
 
 _DERIVED = ("namespace", "version", "updated_at")
-"""Columns that a change always sets, and that say nothing about what it changed."""
+"""Columns that say nothing about the content of a change, because every change sets them."""
 
 
 class Entry(NamedTuple):
     """One entry of the history.
 
-    ``version`` is what the change gave the memory with this ``id``, ``previous`` the version that
-    it had, 0 if there was none. Only a "relinked" memory keeps its version; its entry has that of
-    the change that renamed the other one. ``key`` is the memory's key before the change, or its
-    first one. ``before`` is JSON, see `describe_before`. ``hash`` covers every other column.
+    The change gave the memory with this ``id`` the ``version``; ``previous`` is the version before
+    it, or 0. A "relinked" memory keeps its version, because another memory was renamed; its entry
+    has the version of that rename. ``key`` is the memory's key before the change, or its first key.
+    ``before`` is JSON of `describe_before`. ``hash`` covers all other columns.
     """
 
     namespace: str
@@ -49,16 +49,16 @@ class Entry(NamedTuple):
 
     @property
     def size(self) -> int:
-        """The bytes by which the entry counts towards the limit of its namespace."""
+        """The bytes that count towards the limit of the namespace."""
         return ENTRY_BYTES + len(self.before.encode())
 
 
 ENTRY_BYTES = 200
-"""Bytes that an entry takes beside what it holds, about as measured."""
+"""Bytes of an entry besides its ``before``, as measured approximately."""
 
 
 class DamagedEntry(NamedTuple):
-    """An entry that does not match its hash; no state before it can be restored."""
+    """An entry that does not match its hash; no earlier state can be restored."""
 
     namespace: str
     version: int
@@ -66,7 +66,7 @@ class DamagedEntry(NamedTuple):
 
 
 class State(NamedTuple):
-    """A memory with all its links at some time; without a row there was none."""
+    """A memory with all its links at some time; ``row`` is None if it did not exist."""
 
     row: Row | None
     links: Links
@@ -75,21 +75,25 @@ class State(NamedTuple):
 def describe_before(
     before: Row | None, after: Row | None, links_before: Links, links_after: Links
 ) -> str:
-    """Return what a change replaced, as JSON.
+    """Return the values that a change replaced, as JSON.
 
-    ``row`` holds the former values of the columns that changed: all of them if the memory was
-    deleted, null if there was none. ``links`` lists the links that were added, changed or removed,
-    each as it was: target, type, weight and term, or target and type alone if there was none.
+    ``row`` has the former values of the changed columns: all columns if the memory was deleted, or
+    null if it did not exist. ``links`` lists the links that the change added, changed or removed,
+    in their former state: target, type, weight and term, or target and type alone if the link did
+    not exist.
 
-    The links may be limited to those that the change concerns. Their sources do not count, so that
-    links that only follow the memory's own new key are as they were.
+    For example, a new content gives ``{"row": {"content": "old", "updated_at": "…"}}``.
+
+    Unchanged links may be left out of the arguments. The sources of links are not compared, so a
+    rename of the memory does not change its links.
     """
     replaced: dict[str, Any] = {"row": None}
     if before is not None:
         columns = before._asdict()
         del columns["namespace"]
         if after is not None:
-            columns = {name: columns[name] for name in columns if _differs(name, before, after)}
+            former, present = columns, after._asdict()
+            columns = {name: former[name] for name in former if former[name] != present[name]}
         columns.pop("version", None)
         replaced["row"] = columns
 
@@ -106,20 +110,16 @@ def describe_before(
     return dump_sorted_json(replaced)
 
 
-def _differs(name: str, before: Row, after: Row) -> bool:
-    return bool(getattr(before, name) != getattr(after, name))
-
-
 def seal(entry: Entry) -> Entry:
     """Return an entry with its hash."""
     return entry._replace(hash=hash_values(entry[:-1]))
 
 
 def verify_entry(entry: Entry) -> Entry:
-    """Return an entry that is as it was written. Raises Refused: checksum_mismatch."""
+    """Return the entry if it matches its hash. Raises Refused("checksum_mismatch") if not."""
     try:
         is_sound = hash_values(entry[:-1]) == entry.hash
-    except TypeError:  # a damaged text need not be valid Unicode
+    except TypeError:  # damaged text may not be valid Unicode
         is_sound = False
 
     if not is_sound:
@@ -129,7 +129,7 @@ def verify_entry(entry: Entry) -> Entry:
 
 
 def name_action(change: Change, before: Row | None, after: Row | None) -> Action:
-    """Return what became of a memory by a change."""
+    """Return the name of a change's effect on a memory."""
     if after is None:
         return "deleted"
     if change.kind == "restore":
@@ -139,7 +139,7 @@ def name_action(change: Change, before: Row | None, after: Row | None) -> Action
     if change.kind == "expire":
         return "expired"
     if before.key != after.key:
-        return "renamed"  # first, because the former key leads to the memory by it
+        return "renamed"  # before the others, because it is looked up to find a former key
     if before.archived != after.archived:
         return "archived" if after.archived else "revived"
 
@@ -147,7 +147,7 @@ def name_action(change: Change, before: Row | None, after: Row | None) -> Action
 
 
 def list_changed(entry: Entry) -> list[str]:
-    """Return the names of the fields that an entry's change replaced; none if it created one."""
+    """Return the names of the fields that a change replaced; none if it created the memory."""
     before = orjson.loads(entry.before)
     columns = [name for name in before["row"] or () if name not in _DERIVED]
     if before.get("links"):
@@ -157,13 +157,13 @@ def list_changed(entry: Entry) -> list[str]:
 
 
 def list_restored(before: State, after: State) -> tuple[str, ...]:
-    """Return the fields that restoring a version changes; none if one of them has no memory."""
+    """Return the fields in which two states differ; none if one of them has no memory."""
     if before.row is None or after.row is None:
         return ()
 
     columns: list[str] = []
-    for name in Row._fields:
-        if name not in _DERIVED and _differs(name, before.row, after.row):
+    for name, former, present in zip(Row._fields, before.row, after.row, strict=True):
+        if name not in _DERIVED and former != present:
             columns.append(name)
     if before.links != after.links:
         columns.append("links")
@@ -172,15 +172,15 @@ def list_restored(before: State, after: State) -> tuple[str, ...]:
 
 
 def rewind(state: State, entries: Iterable[Entry], version: int) -> State:
-    """Return the state that a memory had in a version, given its entries since, newest first.
+    """Return the state of a memory in a version, given its entries since then, newest first.
 
-    Of the states that differ only by the new keys of other memories, it is the last one. Raises
-    Refused: version_not_found if the entries do not lead there, checksum_mismatch.
+    If renames of other memories changed its links during that version, this is the last such state.
+    Raises Refused: version_not_found if the entries do not lead to the version, checksum_mismatch.
     """
     for entry in entries:
-        # A memory that was only relinked keeps its version.
-        is_part = entry.action == "relinked" and entry.previous <= version
-        if entry.version <= version or is_part:
+        # A relinked memory keeps its version.
+        is_same_version = entry.action == "relinked" and entry.previous <= version
+        if entry.version <= version or is_same_version:
             break
 
         state = undo(state, verify_entry(entry))
@@ -192,10 +192,10 @@ def rewind(state: State, entries: Iterable[Entry], version: int) -> State:
 
 
 def find_previous(entries: Iterable[Entry]) -> int:
-    """Return the version that a memory had before its last change, given its entries, newest first.
+    """Return a memory's version before its last change, given its entries, newest first.
 
-    A new key of another memory that it links to is no change of its own. Raises Refused:
-    version_not_found if no such change is known, checksum_mismatch.
+    A relinked memory was not changed itself. Raises Refused: version_not_found if no change is
+    known, checksum_mismatch.
     """
     for entry in entries:
         if verify_entry(entry).action != "relinked":
@@ -205,10 +205,9 @@ def find_previous(entries: Iterable[Entry]) -> int:
 
 
 def rewind_to_time(state: State, entries: Iterable[Entry], time: str) -> State:
-    """Return the state that a memory had at a time, given its entries since, newest first.
+    """Return the state of a memory at a time, given its entries since then, newest first.
 
-    Raises Refused: version_not_found if there was none or it is no longer known,
-    checksum_mismatch.
+    Raises Refused: version_not_found if it did not exist or is no longer known, checksum_mismatch.
     """
     for entry in entries:
         if entry.made_at <= time:
@@ -216,7 +215,7 @@ def rewind_to_time(state: State, entries: Iterable[Entry], time: str) -> State:
 
         state = undo(state, verify_entry(entry))
 
-    # Entries from before may be forgotten; a state knows itself since when it holds.
+    # Older entries may be deleted, so the state itself says since when it is valid.
     if state.row is None or state.row.updated_at > time:
         raise Refused("version_not_found")
 
@@ -224,9 +223,9 @@ def rewind_to_time(state: State, entries: Iterable[Entry], time: str) -> State:
 
 
 def undo(state: State, entry: Entry) -> State:
-    """Return the state from before an entry's change.
+    """Return the state before an entry's change.
 
-    Raises Refused: version_not_found if the memory was damaged before it.
+    Raises Refused("version_not_found") if the memory was damaged before.
     """
     if entry.action == "mended":
         raise Refused("version_not_found")
@@ -236,7 +235,7 @@ def undo(state: State, entry: Entry) -> State:
     if columns is None:
         return State(None, {})
 
-    # The entry of a deletion holds all columns.
+    # The entry of a deletion has all columns.
     row = state.row or Row(namespace=entry.namespace, **columns)
     row = row._replace(**columns, version=entry.previous)
 
@@ -252,14 +251,13 @@ def undo(state: State, entry: Entry) -> State:
 
 
 def restore_row(change: Change, present: Row | None, wanted: Row) -> Row:
-    """Return the row that restoring a version gives a memory, except for its version.
+    """Return the row that restores an earlier version, except for the new version number.
 
-    A memory that exists keeps its key, because the links of others follow that. What has expired
-    since stays without an end.
+    An existing memory keeps its key, because links of others lead to it. An expiry time that has
+    passed is cleared.
     """
-    key = wanted.key if present is None else present.key
-    latest = wanted if present is None else present
-    row = wanted._replace(key=key, updated_at=max(change.now, latest.updated_at))
+    latest = present or wanted
+    row = wanted._replace(key=latest.key, updated_at=max(change.now, latest.updated_at))
 
     if not row.archived and row.expires_at and row.expires_at <= change.now:
         row = row._replace(expires_at="")
@@ -268,10 +266,9 @@ def restore_row(change: Change, present: Row | None, wanted: Row) -> Row:
 
 
 def restore_links(change: Change, row: Row, wanted: State) -> Links:
-    """Return the links of a restored version; those to the memory itself follow its key.
+    """Return the links of a restored version, with the links that the change adds or removes.
 
-    Of two that become one by that, the same one stays as in a rename. Then come the links that the
-    change itself adds or removes.
+    Links of the memory to itself follow its present key; `rename_links` resolves duplicates.
     """
     assert wanted.row is not None, "a version that was found has a row"
     links = rename_links(wanted.links.values(), wanted.row.key, row.key)
@@ -279,7 +276,7 @@ def restore_links(change: Change, row: Row, wanted: State) -> Links:
 
 
 class MemoryName(NamedTuple):
-    """A memory, named by its id or its key; a key that it no longer has names it too."""
+    """The name of a memory: its id, its key, or a key that it had before."""
 
     id: str | None = None
     key: str | None = None
@@ -288,8 +285,8 @@ class MemoryName(NamedTuple):
 class MemoryHistory(NamedTuple):
     """A page of a memory's history, newest first.
 
-    ``row`` is the memory as it is now, None if it was deleted. ``has_more`` says that older entries
-    follow; ``earliest`` is the oldest version that can be restored.
+    ``row`` is the present memory, or None if it was deleted. ``has_more`` is True if older entries
+    follow. ``earliest`` is the oldest version that can be restored.
     """
 
     row: Row | None
@@ -299,10 +296,10 @@ class MemoryHistory(NamedTuple):
 
 
 class MemoryChange(NamedTuple):
-    """A change as those learn of it who keep a copy of a namespace.
+    """A change in the feed for clients that keep a copy of a namespace.
 
-    ``key`` is the memory's key now, or the last one of a deleted memory. ``action`` is "purged"
-    for a memory whose history is gone; then only its id is known.
+    ``key`` is the memory's present key, or the last key of a deleted memory. If ``action`` is
+    "purged", the history is gone and only the id is known.
     """
 
     version: int
@@ -316,8 +313,8 @@ class MemoryChange(NamedTuple):
 class ChangePage(NamedTuple):
     """Changes of a namespace in the order of their versions.
 
-    ``next`` is the version to go on from. ``is_complete`` is False if older changes after the
-    version asked for are no longer known.
+    ``next`` is the version to continue after. ``is_complete`` is False if some of the changes
+    after the requested version are no longer known.
     """
 
     changes: tuple[MemoryChange, ...]
@@ -327,13 +324,13 @@ class ChangePage(NamedTuple):
 
 
 class HistoryLimits(NamedTuple):
-    """How long a namespace keeps its history, and up to how many bytes; older entries go first."""
+    """Limits on the age and the bytes of a namespace's history; the oldest entries go first."""
 
     days: int = 90
     max_bytes: int = 256 * 2**20
 
     def find_cutoff(self, now: str) -> str:
-        """Return the time from which on entries are young enough; empty if all are."""
+        """Return the earliest time at which an entry is young enough; "" if all entries are."""
         try:
             cutoff = datetime.fromisoformat(now) - timedelta(days=self.days)
         except OverflowError:

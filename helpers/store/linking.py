@@ -1,4 +1,4 @@
-"""Writing links with their ranks and numbers."""
+"""Writing links with their ranks, and the numbers of links per key."""
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence, Set
@@ -49,9 +49,9 @@ _SOME_AT = {side: _SCORED.format(links=f"{text} LIMIT ?") for side, text in _ALL
 
 
 def _write_behind(side: Side) -> tuple[str, ...]:
-    """Return statements for the links behind a mark: one per range of the index, in its order.
+    """Return statements for the links behind a mark, one per range of the index, in its order.
 
-    Each takes the namespace, the key and a limit last.
+    The last three values of each are the namespace, the key and a limit.
     """
     other, rank = OWN[side], RANKS[OWN[side]]
     select = f"{_FROM_INDEX[side]} WHERE {{range}} AND namespace = ? AND {side} = ? ORDER BY"
@@ -97,12 +97,12 @@ SELECT {_MARK_COLUMNS} FROM (
 ORDER BY since LIMIT ?
 """
 
-LinkName = tuple[str, str, str]
-"""Source, target and type of a link, which name it in its namespace."""
+LinkId = tuple[str, str, str]
+"""Source, target and type of a link, which identify it in its namespace."""
 
 
 class LinkMoves(NamedTuple):
-    """What a rename does to sound links: the memory's own, and by their keys those of others."""
+    """The effects of a rename on sound links: those of the memory, and those of others by key."""
 
     own: LinkChange
     others: Mapping[str, LinkChange]
@@ -115,23 +115,22 @@ async def save_links(transaction: Transaction, row: Row, links: LinkChange) -> N
         return
 
     changed = await _rank(transaction, row, sorted(present - former))
-    await _write(
-        transaction, row.namespace, changed, set(map(_name, former)), set(map(_name, present))
-    )
+    former_ids, present_ids = set(map(_get_id, former)), set(map(_get_id, present))
+    await _write(transaction, row.namespace, changed, former_ids, present_ids)
 
 
 async def delete_links(transaction: Transaction, row: Row) -> None:
-    """Delete every link of a memory; the links of others to it stay."""
+    """Delete all links of a memory; links of others to it stay."""
     targets = await transaction.fetch(_DELETE_FROM, row.namespace, row.key)
     gone = [(row.key, target, "") for (target,) in targets]
     await _count(transaction, row.namespace, [], gone)
 
 
 async def move_links(transaction: Transaction, row: Row, new_key: str) -> LinkMoves:
-    """Give every link of a memory and to it the memory's new key.
+    """Give all links of a memory and to it the memory's new key.
 
-    ``row`` is the memory before. Links that led to the new key already find it now. Damaged links
-    move too and stay damaged, unless they would stand in the place of a sound one.
+    ``row`` is the memory before the rename. Links that led to the new key before get new ranks.
+    Damaged links move too and stay damaged, but they never replace a sound link.
     """
     namespace = row.namespace
     found = await transaction.fetch_each(
@@ -143,17 +142,17 @@ async def move_links(transaction: Transaction, row: Row, new_key: str) -> LinkMo
     sound = await select_sound(transaction, sorted(records))
     renamed = rename_links(sound, row.key, new_key)
 
-    moved: dict[LinkName, LinkRecord] = {}
+    moved: dict[LinkId, LinkRecord] = {}
     for record in await _rank(transaction, row._replace(key=new_key), renamed):
-        moved[_name(record)] = record
+        moved[_get_id(record)] = record
 
-    stayed = set(map(_name, sound))
+    sound_ids = set(map(_get_id, sound))
     for record in records:
-        if _name(record) not in stayed:
+        if _get_id(record) not in sound_ids:
             damaged = rename_link(record, row.key, new_key)
-            moved.setdefault(_name(damaged), damaged)
+            moved.setdefault(_get_id(damaged), damaged)
 
-    former = set(map(_name, records))
+    former = set(map(_get_id, records))
     await _write(transaction, namespace, moved.values(), former, moved.keys())
     return _divide_moves(sound, renamed, row.key, new_key)
 
@@ -161,7 +160,7 @@ async def move_links(transaction: Transaction, row: Row, new_key: str) -> LinkMo
 def _divide_moves(
     before: Iterable[LinkRow], after: Iterable[LinkRow], old_key: str, new_key: str
 ) -> LinkMoves:
-    """Return what a rename does to links, by the memories that have them."""
+    """Return the changes of a rename, grouped by the memories that have the links."""
     former: dict[str, dict[tuple[str, str], LinkRow]] = {}
     present: dict[str, dict[tuple[str, str], LinkRow]] = {}
     for links, by_source in ((before, former), (after, present)):
@@ -179,9 +178,9 @@ def _divide_moves(
 
 
 async def _rank(transaction: Transaction, row: Row, links: Sequence[LinkRow]) -> list[LinkRecord]:
-    """Return the records of links; memories that are missing or archived have no score.
+    """Return the records of links, ranked by the scores of the memories at their ends.
 
-    ``row`` is one of the memories at their ends, as it is to be.
+    ``row`` is the state to use for its memory, which may not be written yet.
     """
     scores = {row.key: get_rank_score(row)}
     others = {key for link in links for key in (link.source, link.target)} - scores.keys()
@@ -199,7 +198,7 @@ async def _rank(transaction: Transaction, row: Row, links: Sequence[LinkRow]) ->
 
 
 async def select_sound(transaction: Transaction, records: Sequence[LinkRecord]) -> list[LinkRow]:
-    """Return the sound ones of any number of links."""
+    """Return the sound links among any number of records."""
     sound: list[LinkRow] = []
     async for portion in split(transaction, records):
         sound += [record.row for record in portion if record.is_sound]
@@ -211,10 +210,10 @@ async def _write(
     transaction: Transaction,
     namespace: str,
     records: Iterable[LinkRecord],
-    former: Set[LinkName],
-    present: Set[LinkName],
+    former: Set[LinkId],
+    present: Set[LinkId],
 ) -> None:
-    """Write records, and remove the former links that are present no more."""
+    """Write records, and delete the former links that are no longer present."""
     gone: list[Columns] = [(namespace, *name) for name in sorted(former - present)]
     if gone:
         await transaction.run_many(_DELETE, gone)
@@ -227,9 +226,9 @@ async def _write(
 
 
 async def _count(
-    transaction: Transaction, namespace: str, added: Iterable[LinkName], gone: Iterable[LinkName]
+    transaction: Transaction, namespace: str, added: Iterable[LinkId], gone: Iterable[LinkId]
 ) -> None:
-    """Keep the numbers of links that keys have and that lead to them."""
+    """Update the numbers of links from and to each key."""
     outgoing: Counter[str] = Counter()
     incoming: Counter[str] = Counter()
     for names, sign in ((added, 1), (gone, -1)):
@@ -244,20 +243,20 @@ async def _count(
     if rows:
         await transaction.run_many(_COUNT, rows)
 
-    less = [(namespace, key) for _, key, *amounts in rows if min(amounts) < 0]
-    if less:
-        await transaction.run_many(_CLEAR_COUNT, less)
+    decreased = [(namespace, key) for _, key, *amounts in rows if min(amounts) < 0]
+    if decreased:
+        await transaction.run_many(_CLEAR_COUNT, decreased)
 
 
-def _name(link: LinkRow | LinkRecord) -> LinkName:
+def _get_id(link: LinkRow | LinkRecord) -> LinkId:
     return link.source, link.target, link.type
 
 
 async def update_ranks(transaction: Transaction, row: Row) -> None:
-    """Update the ranks of the links of a memory and to it, after its score or archived state.
+    """Update the ranks of the links of a memory and to it after a change of its score.
 
-    This includes a memory that was just added or deleted. Ranks at a side where it has many links
-    are marked as stale instead. Damaged links stay as they are.
+    Archiving, adding and deleting a memory change its score too. If it has many links at one side,
+    their ranks are marked as stale instead. Damaged links stay as they are.
     """
     namespace, most = row.namespace, ranking.MOST_UPDATED + 1
     at_sides = await transaction.fetch_each(
@@ -274,46 +273,43 @@ async def update_ranks(transaction: Transaction, row: Row) -> None:
 
 
 async def refresh_stale_ranks(transaction: Transaction, namespace: str) -> None:
-    """Update some of the ranks behind the marks that a namespace does not keep."""
+    """Update a block of ranks behind each old mark of a namespace."""
     bounds = (ranking.MOST_STALE, namespace, ranking.LONGEST_STALE, ranking.MOST_REFRESHED)
     marks = await transaction.fetch(_OLD_MARKS, namespace, *bounds)
     for mark in map(StaleMark._make, marks):
-        if mark.is_sound:
-            await _refresh_behind(transaction, namespace, mark)
+        if not mark.is_sound:
+            continue
 
+        side, key, *last = mark
+        statements: list[Statement] = []
+        for text, values in zip(_BEHIND[side], (last, last[:2], last[:1]), strict=True):
+            given = [*values, namespace, key, ranking.BLOCK]
+            statements.append((text, *given))
 
-async def _refresh_behind(transaction: Transaction, namespace: str, mark: StaleMark) -> None:
-    side, key, *last = mark
-    statements: list[Statement] = []
-    for text, values in zip(_BEHIND[side], (last, last[:2], last[:1]), strict=True):
-        given = [*values, namespace, key, ranking.BLOCK]
-        statements.append((text, *given))
+        found = await transaction.fetch_each(*statements)
+        links = [columns for rows in found for columns in rows][: ranking.BLOCK]
+        await _save_ranks(transaction, namespace, links)
+        if len(links) < ranking.BLOCK:
+            await transaction.run(_UNMARK, namespace, side, key)
+            continue
 
-    found = await transaction.fetch_each(*statements)
-    links = [columns for rows in found for columns in rows][: ranking.BLOCK]
-    await _save_ranks(transaction, namespace, links)
-
-    if len(links) < ranking.BLOCK:
-        await transaction.run(_UNMARK, namespace, side, key)
-        return
-
-    # The mark moves behind the last sound link, and stays if there is none.
-    for *columns, _, _ in reversed(links):
-        record = LinkRecord._make(columns)
-        if record.is_sound:
-            place = (getattr(record, RANKS[OWN[side]]), record.weight)
-            name = (getattr(record, OWN[side]), record.type)
-            await transaction.run(_MOVE_MARK, *place, *name, namespace, side, key)
-            return
+        # The mark moves behind the last sound link, and stays if there is none.
+        for *columns, _, _ in reversed(links):
+            record = LinkRecord._make(columns)
+            if record.is_sound:
+                place = (getattr(record, RANKS[OWN[side]]), record.weight)
+                name = (getattr(record, OWN[side]), record.type)
+                await transaction.run(_MOVE_MARK, *place, *name, namespace, side, key)
+                break
 
 
 async def _save_ranks(transaction: Transaction, namespace: str, links: Iterable[Columns]) -> None:
-    """Write the ranks of sound links that follow from the scores of now.
+    """Write the ranks of sound links according to the present scores.
 
     ``links`` are records with the scores of their targets and sources. Both ranks are written, so
-    that no link whose place in an index changes has a stale rank left.
+    that a link that moves in an index has no stale rank left.
     """
-    # Not in SQL, because the hash of a link covers its ranks, and only Python computes it.
+    # In Python, because the hash of a link covers its ranks and SQL cannot compute it.
     rows: list[Columns] = []
     for *columns, target_score, source_score in links:
         record = LinkRecord._make(columns)

@@ -1,6 +1,6 @@
-"""What is left of damaged memories and links: readable values, with defaults in place of others.
+"""Mending damaged memories and links: readable values stay, and defaults replace the others.
 
-What a repair of a store has in common for all stores: its report, and the file of originals.
+Also the report of a repair, and the file that keeps the damaged originals.
 """
 
 import base64
@@ -38,31 +38,31 @@ from abilities.helpers.store.protocol import IntegrityFinding
 
 @dataclass
 class RepairReport:
-    """What a repair did, or would do.
+    """The result of a repair, or the expected result of a dry run.
 
-    ``damage`` is what was found; if it is empty, nothing was done. ``originals`` is the file that
-    holds the damaged rows as they stood, and ``previous`` the store as it was before, if there are
-    any.
+    ``damage`` lists the findings; if it is empty, nothing was repaired. ``originals`` is the file
+    with the original damaged rows, and ``previous`` the file with the store before the repair; None
+    if there is no such file.
     """
 
     damage: list[IntegrityFinding]
     restored_memories: int = 0
-    """Memories whose damaged values were known from elsewhere, so that they are as written."""
+    """Memories restored exactly, because the store had their damaged values elsewhere too."""
     mended_memories: int = 0
-    """Memories in which defaults took the place of damaged values."""
+    """Memories in which defaults replaced damaged values."""
     mended_links: int = 0
     lost_memories: int = 0
-    """Memories of which nothing could be read."""
+    """Memories of which nothing was readable."""
     lost_links: int = 0
     originals: Path | None = None
     previous: Path | None = None
 
 
 class OriginalsFile:
-    """A file for damaged rows as they stood, one JSON object per line; made with the first one.
+    """A file of original damaged rows, one JSON object per line, created with the first row.
 
-    Values that JSON cannot carry are objects with their bytes, ``{"base64": "…"}``. Without a path,
-    nothing is written. It never replaces a file.
+    A value that JSON cannot represent becomes an object: ``{"base64": "…"}`` with its bytes, or for
+    example ``{"float": "nan"}``. Without a path, nothing is written. The file replaces no other.
     """
 
     def __init__(self, path: Path | None) -> None:
@@ -75,13 +75,15 @@ class OriginalsFile:
             return
 
         if self._file is None:
-            self._file = open(self.path, "xb", opener=_open_private)  # noqa: SIM115 - see close
+            self._file = open(  # noqa: SIM115 - see close
+                self.path, "xb", opener=lambda path, flags: os.open(path, flags, 0o600)
+            )
 
         values = {name: _to_json(value) for name, value in columns.items()}
         self._file.write(orjson.dumps({"table": table, **values}) + b"\n")
 
     def save(self) -> Path | None:
-        """Sync the file to disk; return its path, or None if there was nothing to write."""
+        """Sync the file to disk; return its path, or None if nothing was written."""
         if self._file is None or self.path is None:
             return None
 
@@ -91,19 +93,19 @@ class OriginalsFile:
         return self.path
 
     def close(self) -> None:
-        """Close the file; what was not saved may be lost."""
+        """Close the file. Rows that were not saved may be lost."""
         if self._file is not None:
             self._file.close()
 
 
 def name_originals(beside: Path) -> Path:
-    """Return a new name for a file of originals, which no other run chooses."""
+    """Return a name for a file of originals that is unique to this run."""
     run = f"{datetime.now(UTC):%Y%m%dT%H%M%S}-{secrets.token_hex(2)}"
     return beside.with_name(f"{beside.name}-damaged-{run}.jsonl")
 
 
 def _to_json(value: object) -> object:
-    """Return a value of a row as JSON carries it without loss."""
+    """Return a value of a row in a form that JSON can represent without loss."""
     if isinstance(value, str):
         try:
             value.encode()
@@ -118,22 +120,18 @@ def _to_json(value: object) -> object:
     return value
 
 
-def _open_private(path: str, flags: int) -> int:
-    return os.open(path, flags, 0o600)
-
-
 _TIME = re.compile(r"\d{4}-\d{2}-\d{2}T\d{2}:\d{2}:\d{2}\.\d{3}Z")
-_NAMESPACE_CHAR = re.compile("[^A-Za-z0-9_.@:+=-]")
-_NAMESPACE_CHARS = 128
+_INVALID_NAMESPACE_CHAR = re.compile("[^A-Za-z0-9_.@:+=-]")
+_MAX_NAMESPACE_CHARS = 128
 _LOST = "\ufffd"
-"""Stands for a content of which nothing is left, because no content is empty."""
+"""Replaces an unreadable content, because a content must not be empty."""
 
 
 def restore_row(row: Row, stored_hash: int, known: JsonObject) -> Row | None:
-    """Return a damaged row exactly as it was written, or None if that cannot be told.
+    """Return a damaged row exactly as it was written, or None if it cannot be restored.
 
-    ``known`` are columns as the store keeps them elsewhere: if the hash fits with those, they are
-    what was written.
+    ``known`` are columns that the store keeps elsewhere too. If the row with these matches the
+    hash, it is the original.
     """
     restored = row._replace(**known)
     try:
@@ -145,10 +143,10 @@ def restore_row(row: Row, stored_hash: int, known: JsonObject) -> Row | None:
 
 
 def mend_row(row: Row, now: str) -> Row:
-    """Return a damaged row with each impossible value replaced; what is readable stays.
+    """Return a damaged row with each impossible value replaced; readable values stay.
 
-    A change to a damaged memory begins with this. Damage can give a column any type. ``now`` takes
-    the place of damaged times. The names stay: `propose_names` is for those.
+    Damage can give a column any type. ``now`` replaces damaged times. Namespace, key and id are
+    left to `propose_names`.
     """
     type_, importance = row.type, row.importance
     if type_ not in TYPES:
@@ -160,6 +158,10 @@ def mend_row(row: Row, now: str) -> Row:
     if not is_fraction(score):
         score, scored = SCORES[importance], 0
 
+    tags, parsed = "[]", _parse_json(row.tags)
+    if is_tags(parsed):
+        tags = dump_sorted_json(parsed)
+
     return row._replace(
         type=type_,
         importance=importance,
@@ -169,8 +171,8 @@ def mend_row(row: Row, now: str) -> Row:
         content=_mend_text(row.content) or _LOST,
         summary=_mend_text(row.summary),
         category=_mend_text(row.category),
-        tags=_mend_tags(row.tags),
-        metadata=_mend_metadata(row.metadata),
+        tags=tags,
+        metadata=dump_sorted_json(as_object(_parse_json(row.metadata)) or {}),
         created_at=mend_time(row.created_at, now),
         updated_at=mend_time(row.updated_at, now),
         expires_at=mend_time(row.expires_at, ""),
@@ -178,10 +180,10 @@ def mend_row(row: Row, now: str) -> Row:
 
 
 def propose_names(row: Row) -> Iterator[Row]:
-    """Yield a damaged row with a namespace, a key and an id that can be ones, again and again.
+    """Yield a damaged row with a valid namespace, key and id, without end.
 
-    Take the first one whose key and id no other memory has: of two memories that damage gave the
-    same name, the second one gets another.
+    Take the first row whose key and id no other memory has: damage can give two memories the same
+    name.
     """
     namespace = mend_namespace(row.namespace)
     key = make_key(_to_text(row.key))
@@ -200,13 +202,17 @@ def propose_names(row: Row) -> Iterator[Row]:
 
 
 def mend_namespace(namespace: object) -> str:
-    """Return a namespace that can be one; what is readable of a damaged one stays."""
-    mended = _NAMESPACE_CHAR.sub("_", _to_text(namespace))
-    return mended[:_NAMESPACE_CHARS] or "default"
+    """Return a valid namespace, made from the readable characters of a damaged one.
+
+    >>> mend_namespace("my notes")
+    'my_notes'
+    """
+    mended = _INVALID_NAMESPACE_CHAR.sub("_", _to_text(namespace))
+    return mended[:_MAX_NAMESPACE_CHARS] or "default"
 
 
 def mend_link(link: LinkRow) -> LinkRow:
-    """Return a damaged link with each impossible value replaced; what is readable stays."""
+    """Return a damaged link with each impossible value replaced; readable values stay."""
     weight = link.weight
     if not is_fraction(weight):
         weight = 0.5
@@ -221,7 +227,7 @@ def mend_link(link: LinkRow) -> LinkRow:
 
 
 def mend_time(time: object, now: str) -> str:
-    """Return a time if it is one, else ``now``."""
+    """Return a time if it is valid, and ``now`` otherwise."""
     if isinstance(time, str) and _TIME.fullmatch(time):
         return time
 
@@ -229,7 +235,7 @@ def mend_time(time: object, now: str) -> str:
 
 
 def list_replaced(damaged: Row | None, mended: Row | None) -> tuple[str, ...]:
-    """Return the fields of a damaged memory whose values were replaced; none without a memory."""
+    """Return the fields of a damaged memory whose values were replaced."""
     replaced: list[str] = []
     for column in Row._fields:
         before, after = getattr(damaged, column, None), getattr(mended, column, None)
@@ -249,21 +255,8 @@ def _to_text(value: object) -> str:
 
 
 def _mend_text(value: object) -> str:
-    """Replace bytes that are not UTF-8, which a store returns as lone surrogates."""
+    """Return a text in which U+FFFD replaces invalid UTF-8, or "" for any other value."""
     return to_storable(_to_text(value))
-
-
-def _mend_tags(text: object) -> str:
-    tags = _parse_json(text)
-    if is_tags(tags):
-        return dump_sorted_json(tags)
-
-    return "[]"
-
-
-def _mend_metadata(text: object) -> str:
-    metadata = as_object(_parse_json(text))
-    return dump_sorted_json(metadata or {})
 
 
 def _parse_json(text: object) -> object:

@@ -1,7 +1,8 @@
-"""The migration of a store to the version of this package: in place, in one transaction.
+"""Migration of a store to the version of this package: in place, in one transaction.
 
-Whatever happens meanwhile, even a power cut, a store is of the one version or of the other. From
-then on a process of the older version, which checks the version in each transaction, is refused.
+The transaction is atomic, so even after a power cut a store has either the old version or the new
+one. Processes of an older package check the version in each transaction, and are refused after
+the migration.
 """
 
 import logging
@@ -17,20 +18,20 @@ VERSION = 1
 """The version of the schema that this package reads and writes, on every engine."""
 
 MIGRATIONS: dict[int, Callable[[Transaction], Awaitable[None]]] = {}
-"""What brings a store of the version before to each version.
+"""For each version, the function that migrates a store of the version before.
 
-There is none yet, because no version but the first was published.
+It is empty because only version 1 was ever published.
 """
 
 
 def check_version(version: int) -> None:
-    """Raise Refused("schema_too_new") for a version that this package does not know."""
+    """Raise Refused("schema_too_new") if this package does not know a version yet."""
     if version > VERSION:
         raise Refused("schema_too_new")
 
 
 async def migrate(transaction: Transaction, version: int) -> None:
-    """Bring what a store of a version holds to the current one; the caller notes the version."""
+    """Migrate the content of a store from a version; the caller saves the new version number."""
     began_at = time.monotonic()
     for number in range(version + 1, VERSION + 1):
         _log.info("Migrating the memory store to version %d.", number)

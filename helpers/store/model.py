@@ -1,9 +1,9 @@
-"""A memory and its links as stores keep them, and the hashes that reveal damage to them."""
+"""The rows of memories and links, and the hashes that reveal damage to them."""
 
 import math
 from collections.abc import Container, Iterable, Mapping, Sequence
 from hashlib import blake2b
-from typing import NamedTuple, cast
+from typing import NamedTuple, TypeGuard, cast
 
 import orjson
 
@@ -14,19 +14,19 @@ from abilities.helpers.walk import State, WalkLink, compute_rank
 
 TYPES = ("core", "learning", "task")
 IMPORTANCES = ("low", "medium", "high")
-"""In rising order; a store may keep a value as its index in this tuple."""
+"""In rising order. The memory index keeps an importance as its position in this tuple."""
 
-_NOTHING_HASHED = blake2b(digest_size=8)
-"""Copied for each hash, which takes half as long as making one."""
+_EMPTY_HASH = blake2b(digest_size=8)
+"""Copied for each hash, because a copy takes half as long as a new object."""
 
 
 class Row(NamedTuple):
-    """One memory's columns.
+    """The columns of one memory.
 
-    ``tags`` and ``metadata`` are JSON. ``archived`` and ``scored`` are 0 or 1; ``scored`` is 1 if
-    somebody set the score, and 0 if it follows from the importance. ``version`` is the number of
-    the namespace's change that made the row, and 0 before a store has written it. From
-    ``expires_at`` on, which is empty for a memory that stays, it reads as archived.
+    ``tags`` and ``metadata`` are JSON. ``archived`` and ``scored`` are 0 or 1; ``scored`` is 0 if
+    the score follows from the importance, and 1 if a caller set it. ``version`` is the number of
+    the namespace's change that wrote the row, and 0 until a store has written it. The memory reads
+    as archived from ``expires_at`` on; the field is empty if the memory never expires.
     """
 
     namespace: str
@@ -49,7 +49,7 @@ class Row(NamedTuple):
 
 
 class LinkRow(NamedTuple):
-    """One link, from the memory with the key ``source`` to the key ``target``."""
+    """One link from the key ``source`` to the key ``target``."""
 
     source: str
     target: str
@@ -58,9 +58,12 @@ class LinkRow(NamedTuple):
     term: str = ""
 
     def to_data(self, *, incoming: bool = False) -> JsonObject:
-        """Return the link as replies show it: by its target, or by its source if it is incoming.
+        """Return the link for a reply, named by its target, or by its source if it is incoming.
 
-        The default type "association" and an empty term are left out.
+        The default type "association" and an empty term are omitted.
+
+        >>> LinkRow("a", "b", "association", 0.5).to_data()
+        {'key': 'b', 'link_weight': 0.5}
         """
         key = self.target
         if incoming:
@@ -76,19 +79,19 @@ class LinkRow(NamedTuple):
 
 
 LinkName = tuple[str, str]
-"""The target and the type of a link, which name it in its memory."""
+"""The target and type of a link, which identify it among the links of its source."""
 
 Links = Mapping[LinkName, LinkRow]
 """Links of one memory."""
 
 
 def index_links(links: Iterable[LinkRow]) -> dict[LinkName, LinkRow]:
-    """Return links of one memory by what names them."""
+    """Return links of one memory by target and type."""
     return {(link.target, link.type): link for link in links}
 
 
 class LinkChange(NamedTuple):
-    """Links of a memory before and after a change; those that it left alone may be missing."""
+    """Links of a memory before and after a change; unchanged links may be left out of both."""
 
     before: Links
     after: Links
@@ -98,9 +101,9 @@ NO_LINKS = LinkChange({}, {})
 
 
 class StoredMemory(NamedTuple):
-    """A memory that was read: its row, some of its links, and its access counters.
+    """A memory as read from a store: its row, some of its links, and its access counters.
 
-    ``links_total`` is how many links it has in all, ``backlinks_total`` how many lead to it.
+    ``links_total`` counts all links of the memory, and ``backlinks_total`` all links to it.
     """
 
     row: Row
@@ -112,7 +115,7 @@ class StoredMemory(NamedTuple):
 
 
 class AccessCounters(NamedTuple):
-    """When a memory was last accessed, and how often; outside of its row and hash."""
+    """The time of the last access to a memory and the number of accesses; no hash covers them."""
 
     accessed_at: str
     access_count: int
@@ -121,7 +124,7 @@ class AccessCounters(NamedTuple):
 class IncomingMemory(NamedTuple):
     """A memory to import as it is.
 
-    ``provisional`` says that the importer generated its id and times, because its source has none.
+    ``provisional`` is True if its source has no id and times, so that the importer made them up.
     """
 
     stored: StoredMemory
@@ -129,7 +132,7 @@ class IncomingMemory(NamedTuple):
 
 
 class DamagedMemory(NamedTuple):
-    """A memory that cannot be read, or whose damaged links cannot; ``reason`` says which."""
+    """A memory that is damaged or has damaged links; ``reason`` says which."""
 
     namespace: str
     key: str
@@ -139,45 +142,45 @@ class DamagedMemory(NamedTuple):
 def dump_sorted_json(value: object) -> str:
     """Return JSON with sorted keys, so that equal values give equal texts.
 
-    Raises TypeError for a value that JSON cannot carry.
+    Raises TypeError if JSON cannot represent the value.
+
+    >>> dump_sorted_json({"b": 1, "a": [2]})
+    '{"a":[2],"b":1}'
     """
     return orjson.dumps(value, option=orjson.OPT_SORT_KEYS).decode()
 
 
 def hash_values(values: Sequence[object]) -> int:
-    """Return a 63-bit hash over all values of a row or link: BLAKE2b over their JSON.
+    """Return a 63-bit hash of the values of a row or link: BLAKE2b (RFC 7693) of their JSON.
 
-    Raises TypeError for a value that JSON cannot carry, such as a damaged text.
+    Raises TypeError if JSON cannot represent a value, such as a text with invalid UTF-8.
     """
-    # A plain tuple, because orjson takes no subclasses of it, which rows and links are.
+    # orjson rejects named tuples, such as rows and links, but takes plain ones.
     serialized = orjson.dumps(tuple(values))
-    hashed = _NOTHING_HASHED.copy()
+    hashed = _EMPTY_HASH.copy()
     hashed.update(serialized)
 
-    # One bit less than the digest has, so that the hash fits a signed 64-bit column.
+    # A bit less than the digest, so that the hash fits a signed 64-bit column.
     return int.from_bytes(hashed.digest()) >> 1
 
 
 def hash_row(row: Row) -> int:
-    """Return the hash of a memory's row.
-
-    One that never expires has the hash that it had before there was an ``expires_at``, so that no
-    row had to be written anew when that came. Raises TypeError as `hash_values`.
-    """
+    """Return the hash of a memory's row. Raises TypeError as `hash_values` does."""
     if row.expires_at:
         return hash_values(row)
 
+    # Stores that are older than ``expires_at`` keep hashes without it.
     return hash_values(row[:-1])
 
 
 def verify_row(row: Row, stored_hash: int) -> None:
-    """Check that a row is as it was written, and that its values are possible.
+    """Check that a row matches its hash and that its values are valid.
 
     Raises Refused: checksum_mismatch, invalid_stored_value.
     """
     try:
         is_unchanged = hash_row(row) == stored_hash
-    except TypeError:  # a damaged text need not be valid Unicode
+    except TypeError:  # damaged text may not be valid Unicode
         is_unchanged = False
 
     if not is_unchanged:
@@ -187,7 +190,7 @@ def verify_row(row: Row, stored_hash: int) -> None:
 
 
 def find_damage(row: Row, stored_hash: int) -> Reason | None:
-    """Return why readers refuse a row, None if it is sound; as `verify_row` raises it."""
+    """Return the reason for which `verify_row` refuses a row, or None if the row is sound."""
     try:
         verify_row(row, stored_hash)
     except Refused as error:
@@ -197,10 +200,10 @@ def find_damage(row: Row, stored_hash: int) -> Reason | None:
 
 
 def verify_saved(row: Row, stored_hash: int) -> None:
-    """Verify a row that was just written, as it came back from the store.
+    """Verify a row that was read back after it was written.
 
-    A change is acknowledged only after that, so that whatever is acknowledged can be read. Raises
-    Refused: invalid_stored_value.
+    A change is acknowledged only after this check, so every acknowledged memory can be read.
+    Raises Refused("invalid_stored_value") if the row is not sound, or its JSON is invalid.
     """
     try:
         verify_row(row, stored_hash)
@@ -213,8 +216,8 @@ def verify_saved(row: Row, stored_hash: int) -> None:
         raise Refused("invalid_stored_value")
 
 
-def is_tags(value: object) -> bool:
-    """Return whether a value of JSON is a list of texts."""
+def is_tags(value: object) -> TypeGuard[list[str]]:
+    """Return whether a parsed JSON value is a list of strings."""
     if not isinstance(value, list):
         return False
 
@@ -227,11 +230,11 @@ def is_fraction(value: object) -> bool:
 
 
 class LinkRecord(NamedTuple):
-    """A link as a store keeps it: the link itself, its ranks, and a hash over all of that.
+    """A link as a store keeps it: with its two ranks and a hash of all other columns.
 
-    ``rank`` ranks it among the links of its source, by the score of the target; it is -1 if the
-    target is missing or archived. ``back_rank`` ranks it among the links to its target, by the
-    score of the source; it is -1 if the source is archived.
+    ``rank`` orders the links of the source by the scores of their targets; it is -1 if the target
+    is missing or archived. ``back_rank`` orders the links to the target by the scores of their
+    sources; it is -1 if the source is archived.
     """
 
     source: str
@@ -249,7 +252,7 @@ class LinkRecord(NamedTuple):
     ) -> "LinkRecord":
         """Return the record of a link; a score is None if that memory is missing or archived.
 
-        Raises Refused("invalid_stored_value") for a weight that no reader would accept.
+        Raises Refused("invalid_stored_value") if the weight is not a number from 0 to 1.
         """
         if not is_fraction(link.weight):
             raise Refused("invalid_stored_value")
@@ -261,28 +264,28 @@ class LinkRecord(NamedTuple):
 
     @property
     def row(self) -> LinkRow:
-        """The link without its derived columns."""
+        """The link without ranks and hash."""
         return LinkRow(self.source, self.target, self.type, self.weight, self.term)
 
     @property
     def is_sound(self) -> bool:
-        """Whether the link is as it was written and its weight is from 0 to 1."""
+        """Whether the link matches its hash and its weight is from 0 to 1."""
         try:
             return hash_values(self[:-1]) == self.hash and 0 <= self.weight <= 1
-        except TypeError:  # damage can turn any value into one of another type
+        except TypeError:  # damage can change the type of a value
             return False
 
     def to_walk_link(self, invalid: Container[str], *, incoming: bool = False) -> WalkLink:
-        """Return the link as a walk sees it from its source, or from its target if ``incoming``.
+        """Return the link for a walk from its source, or from its target if ``incoming``.
 
-        ``invalid`` holds memories not to be entered.
+        A damaged link is "invalid", and so is a link to a key in ``invalid``.
         """
         key, rank = self.target, self.rank
         if incoming:
             key, rank = self.source, self.back_rank
 
         if not self.is_sound or key in invalid:
-            # Damage can give a value any type; the rank is below that of absent targets.
+            # Damage can change types. The rank -2 is below that of absent memories.
             return WalkLink(str(key), 0.0, str(self.type), -2, "invalid", incoming=incoming)
 
         state: State = "present"
@@ -293,7 +296,10 @@ class LinkRecord(NamedTuple):
 
 
 def rank_link(weight: float, score: float | None) -> int:
-    """Return a link's rank by a memory's score; -1 if that memory is missing or archived."""
+    """Return the rank of a link by a memory's score, or -1 if the memory has none.
+
+    A memory that is missing or archived has no score.
+    """
     if score is None:
         return -1
 

@@ -1,5 +1,6 @@
-"""Export and import: whole memories and their history, as they are, across all namespaces."""
+"""Export and import of whole memories and their history, across all namespaces."""
 
+from collections import defaultdict
 from collections.abc import Sequence
 
 from abilities.declarations.refusals import Refused
@@ -41,9 +42,9 @@ from abilities.helpers.store.saving import (
 from abilities.helpers.store.transaction import Transaction, to_name, to_raw
 
 IMPORTER = "import"
-"""What the history says of who imported a memory."""
+"""The caller in the history of an imported memory."""
 
-# Names as they are stored, because those of a damaged memory need not be UTF-8.
+# Names are RAW, because those of damaged memories may not be valid UTF-8.
 _PAGE = f"""
 SELECT RAW(m.namespace), RAW(m.key), coalesce(s.accessed_at, m.created_at),
     coalesce(s.access_count, 0), coalesce(c.incoming, 0), m.hash, {COLUMNS}
@@ -65,20 +66,24 @@ WHERE (namespace, id, version) > (CAST(? AS text), CAST(? AS text), ?)
 ORDER BY namespace, id, version LIMIT ?
 """
 
-Name = tuple[str, str]
-"""A namespace and a key in it."""
-
 
 async def read_page(
-    transaction: Transaction, after: Name, limit: int
+    transaction: Transaction, after: tuple[str, str], limit: int
 ) -> list[StoredMemory | DamagedMemory]:
-    """Return memories with all their links, of all namespaces, and what of them is damaged."""
+    """Return memories of all namespaces with all their links, and their damage; see the protocol.
+
+    They are ordered by namespace and key, and follow the (namespace, key) in ``after``.
+    """
     rows = await transaction.fetch(_PAGE, *map(to_raw, after), limit)
     if not rows:
         return []
 
+    links: dict[tuple[str, str], list[LinkRecord]] = defaultdict(list)
     last = (to_name(rows[-1][0]), to_name(rows[-1][1]))
-    links = await _read_links(transaction, after, last)
+    bounds = map(to_raw, (*after, *last))
+    for namespace, source, *values in await transaction.fetch(_LINKS, *bounds):
+        links[to_name(namespace), to_name(source)].append(LinkRecord._make(values))
+
     page: list[StoredMemory | DamagedMemory] = []
     for namespace, key, accessed_at, access_count, incoming, stored_hash, *values in rows:
         name, row = (to_name(namespace), to_name(key)), Row._make(values)
@@ -87,7 +92,7 @@ async def read_page(
             page.append(DamagedMemory(*name, damage))
             continue
 
-        records = links.get(name, ())
+        records = links[name]
         sound = tuple(await select_sound(transaction, records))
         if len(sound) < len(records):
             page.append(DamagedMemory(*name, f"{len(records) - len(sound)} damaged links"))
@@ -96,21 +101,8 @@ async def read_page(
     return page
 
 
-async def _read_links(
-    transaction: Transaction, after: Name, last: Name
-) -> dict[Name, Sequence[LinkRecord]]:
-    """Return all links of the memories after one and up to another, by target and type."""
-    links: dict[Name, list[LinkRecord]] = {}
-    names = map(to_raw, (*after, *last))
-    for namespace, source, *values in await transaction.fetch(_LINKS, *names):
-        name = (to_name(namespace), to_name(source))
-        links.setdefault(name, []).append(LinkRecord._make(values))
-
-    return dict(links)
-
-
 async def count_memories(transaction: Transaction) -> int:
-    """Return the number of memories in all namespaces, archived ones included."""
+    """Return the number of memories in all namespaces, including archived ones."""
     ((count,),) = await transaction.fetch("SELECT count(*) FROM memories")
     return int(count)
 
@@ -118,17 +110,17 @@ async def count_memories(transaction: Transaction) -> int:
 async def read_entries(
     transaction: Transaction, after: tuple[str, str, int], limit: int
 ) -> list[Entry | DamagedEntry]:
-    """Return entries of all namespaces by namespace, id and version."""
+    """Return entries of all namespaces after a (namespace, id, version), in this order."""
     namespace, memory_id, version = after
     given = (to_raw(namespace), to_raw(memory_id), version, limit)
     page: list[Entry | DamagedEntry] = []
-    for stored_namespace, stored_id, *values in await transaction.fetch(_ENTRIES, *given):
+    for raw_namespace, raw_id, *values in await transaction.fetch(_ENTRIES, *given):
         entry = Entry._make(values)
         try:
             page.append(verify_entry(entry))
         except Refused:
-            owner = (to_name(stored_namespace), to_name(stored_id))
-            page.append(DamagedEntry(owner[0], entry.version, owner[1]))
+            damaged = DamagedEntry(to_name(raw_namespace), entry.version, to_name(raw_id))
+            page.append(damaged)
 
     return page
 
@@ -141,7 +133,10 @@ async def import_memory(
     replace: bool,
     dry_run: bool = False,
 ) -> Outcome:
-    """Store a memory as it is, except in a dry run; in the caller's savepoint. Raises Refused."""
+    """Store a memory as it is, in the caller's savepoint. A dry run stores nothing.
+
+    Raises Refused: key_taken, purged, storage_quota, checksum_mismatch, invalid_stored_value.
+    """
     check_incoming(incoming)
     now, row = utc_now(), incoming.stored.row
     found = await find_by_key(transaction, row.namespace, row.key)
@@ -165,16 +160,20 @@ async def import_memory(
     if outcome not in ("added", "replaced"):
         return outcome
 
-    await _check_id_is_free(transaction, row)
-    if not dry_run:
-        row = row._replace(version=found.next_version)
-        change = LinkChange(links, links_after)
-        await _record(transaction, found.row, row, change, now, rules)
-        counters: AccessCounters | None = None
-        if not incoming.provisional:
-            counters = AccessCounters(incoming.stored.accessed_at, incoming.stored.access_count)
-        await write_memory(transaction, found, row, change, counters)
+    await check_unpurged(transaction, row.namespace, row.id)
+    holder = (await find_by_id(transaction, row.namespace, row.id)).row
+    if holder is not None and holder.key != row.key:
+        raise Refused("key_taken")
+    if dry_run:
+        return outcome
 
+    row = row._replace(version=found.next_version)
+    change = LinkChange(links, links_after)
+    await _record(transaction, found.row, row, change, now, rules)
+    counters: AccessCounters | None = None
+    if not incoming.provisional:
+        counters = AccessCounters(incoming.stored.accessed_at, incoming.stored.access_count)
+    await write_memory(transaction, found, row, change, counters)
     return outcome
 
 
@@ -185,7 +184,7 @@ async def try_imports(
     *,
     replace: bool,
 ) -> list[Outcome | Exception]:
-    """Return what would become of each memory; one that is refused does not stop the others."""
+    """Return the outcome that the import of each memory would have, refusals included."""
     outcomes: list[Outcome | Exception] = []
     for memory in memories:
         try:
@@ -205,9 +204,9 @@ async def _record(
     now: str,
     rules: StoreRules,
 ) -> None:
-    """Keep what an imported memory replaces.
+    """Save the entry of an imported memory.
 
-    If it takes the place of one with another id, that one's end has an entry of its own.
+    If it replaces a memory with another id, the deletion of that memory gets an entry too.
     """
     occasion = Occasion("imported", now, IMPORTER)
     if before is not None and before.id != row.id:
@@ -222,19 +221,8 @@ async def _record(
         if last is None:
             occasion = occasion._replace(action="created")
         else:
-            # Its history was imported before it, up to the version that it had.
+            # Its history was imported before it, up to this version.
             before = row._replace(version=last)
 
     entry = build_entry(occasion, before, row, row.version, links)
     await save_entry(transaction, entry, rules.history)
-
-
-async def _check_id_is_free(transaction: Transaction, row: Row) -> None:
-    """Check that no memory with another key has the row's id, and none with it was purged.
-
-    Raises Refused: key_taken, purged.
-    """
-    await check_unpurged(transaction, row.namespace, row.id)
-    holder = await find_by_id(transaction, row.namespace, row.id)
-    if holder.row is not None and holder.row.key != row.key:
-        raise Refused("key_taken")

@@ -1,4 +1,4 @@
-"""Keys and ids made of names that cannot be one; always in the same way."""
+"""Deterministic keys and ids for names that are not valid ones."""
 
 import re
 from hashlib import blake2b
@@ -9,17 +9,21 @@ from abilities.declarations.memory import is_key
 from abilities.declarations.values import has_control_character
 
 HASH_MARK = 9
-"""Characters that mark a shortened text: '~' and eight hexadecimal digits of a hash."""
+"""Length of the mark of a shortened text: '~' and eight hexadecimal digits of a hash."""
 
 _UNSTORABLE = re.compile("[\0\ud800-\udfff]")
 
 
 def make_key(name: str) -> str:
-    """Return the key for a name: the name itself if it is a valid key, else a shortened one."""
+    r"""Return a name if it is a valid key, else its readable beginning and a hash of all of it.
+
+    >>> make_key("two\nlines")
+    'two lines~9744aefe'
+    """
     if is_key(name):
         return name
 
-    # The hash is of the name itself: two names whose characters are replaced alike stay apart.
+    # The hash covers the original name, so names that look alike after replacement stay distinct.
     storable = to_storable(name).replace("\ufffd", " ")
     plain = "".join(" " if has_control_character(char) else char for char in storable)
     beginning = plain[: MAX_KEY_CHARS - HASH_MARK].strip()
@@ -27,9 +31,9 @@ def make_key(name: str) -> str:
 
 
 def make_id(namespace: str, key: str) -> str:
-    """Return the id of a memory that came without a valid one: always the same for its key.
+    """Return an id for a memory that came without a valid one, always the same for its key.
 
-    It has the form of a version 4 UUID (RFC 9562), as all ids of memories, but it is a hash.
+    It is a hash in the form of a version 4 UUID (RFC 9562), like every id of a memory.
     """
     name = f"{namespace}\0{key}".encode("utf-8", "surrogatepass")
     digest = blake2b(name, digest_size=16).digest()
@@ -42,5 +46,5 @@ def to_storable(text: str) -> str:
 
 
 def hash_text(text: str) -> str:
-    """Return eight hexadecimal digits that tell a text from others."""
+    """Return a hash of a text as eight hexadecimal digits."""
     return blake2b(text.encode("utf-8", "surrogatepass"), digest_size=4).hexdigest()

@@ -1,4 +1,4 @@
-"""Open the store that a URL names."""
+"""Opening and repairing the store at a URL."""
 
 import asyncio
 from collections.abc import Callable
@@ -21,7 +21,7 @@ _POSTGRES = ("postgresql://", "postgres://")
 DEFAULT_HISTORY = HistoryLimits()
 
 STORE_SUFFIXES = ("-", ".before-")
-"""How the names of files go on that lie beside a store: its log, its lock, its earlier states."""
+"""Continuations of a store's name in the files beside it: its log, lock and earlier states."""
 
 
 def store_path(url: str) -> Path | None:
@@ -33,7 +33,7 @@ def store_path(url: str) -> Path | None:
 
 
 def check_store_url(url: str) -> None:
-    """Raise ValueError, with a sentence that shows the right form, if a store's URL has another."""
+    """Raise ValueError, with the valid forms, if a store URL has neither of them."""
     for scheme in (_SQLITE, *_POSTGRES):
         if url.startswith(scheme) and url != scheme:
             return
@@ -53,9 +53,9 @@ def open_store(
 ) -> ServableStore:
     """Return the memory store at a URL; it connects when first used.
 
-    ``max_memories`` is the most that one namespace may hold; None sets no limit. ``language`` is
-    that of the recall index if this makes one. ``history`` says how long what changes replaced is
-    kept.
+    ``max_memories`` limits the memories of one namespace; None sets no limit. ``language`` is the
+    language of the recall index if the store is new. ``history`` limits the history.
+
     Raises ValueError if the URL cannot be used, or if its database driver is not installed.
     """
     check_store_url(url)
@@ -70,9 +70,9 @@ def open_store(
 async def repair_store(
     url: str, originals: Path | None, progress: Callable[[int], None], *, dry_run: bool
 ) -> RepairReport:
-    """Mend the store at a URL, as `sqlite.repair` and `PostgresStore.repair` say.
+    """Repair the store at a URL; see `sqlite.repair` and `PostgresStore.repair`.
 
-    Raises ValueError as `open_store`, FileExistsError, OSError, Refused, UnsoundCopy.
+    Raises ValueError as `open_store` does, and FileExistsError, OSError, Refused, UnsoundCopy.
     """
     path = store_path(url)
     if path is not None:
@@ -93,8 +93,7 @@ def _open_postgres(
     language: str = "english",
     history: HistoryLimits = DEFAULT_HISTORY,
 ) -> "PostgresStore":
-    # Imported here, because the driver is an optional dependency.
-    try:
+    try:  # not at the top, because the driver is an optional dependency
         from abilities.helpers.store.postgres.store import PostgresStore
     except ImportError:
         raise ValueError(

@@ -1,4 +1,4 @@
-"""What a store remembers of its memories: writing the history with the changes, and reading it."""
+"""Writing, reading and trimming the history of a namespace."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
@@ -29,10 +29,10 @@ from abilities.helpers.store.transaction import Transaction
 ENTRY_COLUMNS = ", ".join(Entry._fields)
 
 TRIM_VERSIONS = 256
-"""The history of a namespace is trimmed when it gives a version that is a multiple of this."""
+"""A namespace trims its history at each version that is a multiple of this."""
 
 MOST_TRIMMED = 1_024
-"""Entries that one transaction forgets at most."""
+"""Entries to delete per transaction when the history is trimmed."""
 
 _SIZE = f"octet_length(before) + {ENTRY_BYTES}"
 _ADD = f"INSERT INTO history ({ENTRY_COLUMNS}) VALUES ({', '.join('?' * len(Entry._fields))})"
@@ -92,7 +92,7 @@ _VERSION_AT = """
 SELECT coalesce(max(version), 0) FROM history INDEXED BY history_id
 WHERE namespace = ? AND id = ? AND made_at <= ?
 """
-# Before a memory was mended, it cannot be restored.
+# States before a memory was mended cannot be restored.
 _EARLIEST = """
 SELECT CASE WHEN previous = 0 OR action = 'mended' THEN version ELSE previous END
 FROM history INDEXED BY history_id WHERE namespace = ? AND id = ? AND version >= coalesce((
@@ -153,17 +153,14 @@ WHERE namespace = ? AND id = ANY (?) AND version = (
 
 
 class StoreRules(NamedTuple):
-    """What a store's writes keep to.
-
-    ``quota`` is the most memories that a namespace may hold; None sets no limit.
-    """
+    """Limits on writes: of the memories in a namespace, None for no limit, and of its history."""
 
     quota: int | None = None
     history: HistoryLimits = HistoryLimits()
 
 
 class Occasion(NamedTuple):
-    """What the history says of a change beside what was replaced."""
+    """The action, time and caller of a change, for its entry."""
 
     action: Action
     made_at: str
@@ -177,9 +174,9 @@ def build_entry(
     version: int,
     links: LinkChange = NO_LINKS,
 ) -> Entry:
-    """Return the entry of a change, which gave the memory a version.
+    """Return the entry of a change that gave a memory a version.
 
-    One of ``before`` and ``after`` is not None.
+    ``before`` or ``after`` must not be None.
     """
     row = before or after
     assert row is not None, "a change concerns a memory"
@@ -205,15 +202,15 @@ def build_entry(
 
 
 async def take_version(transaction: Transaction, namespace: str, number: int = 1) -> int:
-    """Return the next version of a namespace, or the last of several; none is given again."""
+    """Reserve the next versions of a namespace; return the last one."""
     ((version,),) = await transaction.fetch(_TAKE_VERSIONS, namespace, number)
     return int(version)
 
 
 async def save_entry(transaction: Transaction, entry: Entry, limits: HistoryLimits) -> None:
-    """Keep an entry, and its version as the last one of its namespace.
+    """Save an entry, and its version as the last one of the namespace.
 
-    If no history is kept, the memory has none from now on.
+    If the limits allow no history, the memory's history is deleted instead.
     """
     namespace, version, memory_id, *_ = entry
     if limits.days == 0:
@@ -228,7 +225,7 @@ async def save_entry(transaction: Transaction, entry: Entry, limits: HistoryLimi
 
 
 async def add_entries(transaction: Transaction, entries: Sequence[Entry]) -> None:
-    """Keep more entries of a namespace, whose versions were given already."""
+    """Save additional entries of a namespace, with versions that were given already."""
     if entries:
         await transaction.run_many(_ADD, entries)
         size = sum(entry.size for entry in entries)
@@ -242,9 +239,9 @@ async def save_relinked(
     changes: Mapping[str, LinkChange],
     limits: HistoryLimits,
 ) -> None:
-    """Keep what a rename changed in the links of other memories, by their keys.
+    """Save entries for the changes of a rename in other memories, given by their keys.
 
-    These keep their versions, so their entries have that of the renamed memory.
+    Those memories keep their versions, so their entries have the version of the renamed memory.
     """
     if not changes:
         return
@@ -274,16 +271,16 @@ async def delete_history(
 
 
 async def trim(transaction: Transaction, namespace: str, limits: HistoryLimits, now: str) -> int:
-    """Forget up to `MOST_TRIMMED` of the oldest entries that the limits do not allow.
+    """Delete up to `MOST_TRIMMED` of the oldest entries that the limits do not allow.
 
-    Returns how many entries were forgotten; fewer than `MOST_TRIMMED` if no more are to be.
+    Returns the number of deleted entries, which is less than `MOST_TRIMMED` if none are left.
     """
     rows = await transaction.fetch(_READ_BYTES, namespace)
     size = sum(number for (number,) in rows)
     cutoff = limits.find_cutoff(now)
     count = last_version = freed = 0
 
-    # In their order, so that each memory keeps all of its entries after some version.
+    # In order of versions, so that each memory's remaining entries are without a gap.
     for version, made_at, entry_size in await transaction.fetch(_OLDEST, namespace, MOST_TRIMMED):
         is_young = limits.days and made_at >= cutoff
         if is_young and size - freed <= limits.max_bytes:
@@ -299,22 +296,22 @@ async def trim(transaction: Transaction, namespace: str, limits: HistoryLimits, 
 
 
 async def list_namespaces(transaction: Transaction) -> list[str]:
-    """Return the namespaces that may have a history."""
+    """Return all namespaces in which a version was ever given."""
     rows = await transaction.fetch("SELECT namespace FROM versions ORDER BY namespace")
     return [namespace for (namespace,) in rows]
 
 
 EntryOwner = tuple[str, str]
-"""A namespace, and the id of the memory in it that an entry belongs to."""
+"""The namespace and the id of the memory of an entry."""
 
 
 def find_owner(entry: Entry) -> EntryOwner:
-    """Return the memory that an entry belongs to."""
+    """Return the namespace and memory of an entry."""
     return entry.namespace, entry.id
 
 
 def group_entries(entries: Iterable[Entry]) -> dict[EntryOwner, list[Entry]]:
-    """Return entries by their memories."""
+    """Return entries grouped by memory."""
     grouped: dict[EntryOwner, list[Entry]] = {}
     for entry in entries:
         grouped.setdefault(find_owner(entry), []).append(entry)
@@ -325,9 +322,10 @@ def group_entries(entries: Iterable[Entry]) -> dict[EntryOwner, list[Entry]]:
 async def import_entries(
     transaction: Transaction, entries: Sequence[Entry], limits: HistoryLimits
 ) -> int:
-    """Store the history of one memory, unless the memory is known; return how many were stored.
+    """Store all entries of one memory, unless the memory is known; return their number.
 
-    The memory itself is imported afterwards. Raises Refused: invalid_stored_value.
+    The entries get new versions. The memory itself is imported afterwards. Raises
+    Refused("invalid_stored_value").
     """
     first, *_ = entries
     try:
@@ -339,10 +337,10 @@ async def import_entries(
     if limits.days == 0 or await transaction.fetch(_KNOWN, *name, *name, *name):
         return 0
 
-    # The version before the first entry gets a number too, if there was one.
+    # The version before the first entry needs a new number too.
     number_taken = len(entries) + bool(first.previous)
     taken = await take_version(transaction, first.namespace, number_taken)
-    versions = {0: 0}
+    versions = {0: 0}  # the new version of each old one
     if first.previous:
         versions[first.previous] = taken - len(entries)
 
@@ -358,7 +356,10 @@ async def import_entries(
 
 
 class NamedMemory(NamedTuple):
-    """A memory by its id. It has no row if it was deleted; ``damage`` is why readers refuse it."""
+    """A memory that a name refers to, present or deleted.
+
+    ``row`` is None if it was deleted. ``damage`` is the reason for which readers refuse it.
+    """
 
     id: str
     row: Row | None
@@ -366,7 +367,7 @@ class NamedMemory(NamedTuple):
 
     @property
     def sound_row(self) -> Row | None:
-        """The row. Raises Refused if it is damaged."""
+        """The row; raises Refused if it is damaged."""
         if self.damage is not None:
             raise Refused(self.damage)
 
@@ -374,7 +375,7 @@ class NamedMemory(NamedTuple):
 
 
 async def find_named(transaction: Transaction, namespace: str, name: MemoryName) -> NamedMemory:
-    """Return the memory that a name means, which may be deleted if its history is known.
+    """Return the memory that a name refers to; a deleted memory is found by its history.
 
     Raises Refused: id_not_found, memory_not_found.
     """
@@ -383,15 +384,17 @@ async def find_named(transaction: Transaction, namespace: str, name: MemoryName)
         rows = await transaction.fetch(_ROW_BY_ID, namespace, name.id)
     else:
         rows = await transaction.fetch(_ROW_BY_KEY, namespace, name.key)
-        if not rows:  # it means the memory that had the key last
+        if not rows:  # the key of a deleted or renamed memory: take the last one that had it
             for (memory_id,) in await transaction.fetch(_FORMER_ID, namespace, name.key):
                 rows = await transaction.fetch(_ROW_BY_ID, namespace, memory_id)
 
     if not rows:
         last = await transaction.fetch(_LAST_ENTRY, namespace, memory_id)
-        if not any(action == "deleted" for _, action, _ in last):
-            raise Refused("id_not_found" if name.id else "memory_not_found")
-        return NamedMemory(memory_id, None)
+        if any(action == "deleted" for _, action, _ in last):
+            return NamedMemory(memory_id, None)
+        if name.id:
+            raise Refused("id_not_found")
+        raise Refused("memory_not_found")
 
     ((*values, stored_hash),) = rows
     row = Row._make(values)
@@ -399,19 +402,19 @@ async def find_named(transaction: Transaction, namespace: str, name: MemoryName)
 
 
 async def check_unpurged(transaction: Transaction, namespace: str, memory_id: str) -> None:
-    """Check that a memory was not deleted with its history. Raises Refused: purged."""
+    """Check that a memory was not purged. Raises Refused("purged")."""
     if await transaction.fetch(_PURGED, namespace, memory_id):
         raise Refused("purged")
 
 
 async def find_last_key(transaction: Transaction, namespace: str, memory_id: str) -> str:
-    """Return the key that a deleted memory had last."""
+    """Return the last key of a deleted memory."""
     ((_, _, key),) = await transaction.fetch(_LAST_ENTRY, namespace, memory_id)
     return str(key)
 
 
 async def find_last_version(transaction: Transaction, namespace: str, memory_id: str) -> int | None:
-    """Return the version of a present memory by its history; None if that does not know it."""
+    """Return a memory's version by its history; None if that has no entry, or a deletion last."""
     for version, action, _ in await transaction.fetch(_LAST_ENTRY, namespace, memory_id):
         return None if action == "deleted" else int(version)
 
@@ -421,13 +424,13 @@ async def find_last_version(transaction: Transaction, namespace: str, memory_id:
 async def list_deleted_before(
     transaction: Transaction, namespace: str, key: str, memory_id: str
 ) -> list[str]:
-    """Return the memories that were deleted under a key, unless another memory has it now."""
+    """Return the ids of memories deleted under a key, none if another memory has the key now."""
     rows = await transaction.fetch(_DELETED_BEFORE, namespace, key, memory_id)
     return [name for (name,) in rows]
 
 
 async def read_state(transaction: Transaction, row: Row | None) -> State:
-    """Return a memory as it is now, with all its sound links."""
+    """Return the present state of a memory, with all its sound links."""
     if row is None:
         return State(None, {})
 
@@ -437,9 +440,9 @@ async def read_state(transaction: Transaction, row: Row | None) -> State:
 async def read_earlier(
     transaction: Transaction, namespace: str, memory_id: str, state: State, version: int | None
 ) -> State:
-    """Return a memory in a version, or before its last change, given its present state.
+    """Return a memory's state in a version, or before its last change if ``version`` is None.
 
-    Raises Refused: version_not_found, checksum_mismatch.
+    ``state`` is the present state. Raises Refused: version_not_found, checksum_mismatch.
     """
     since = version
     if since is None:
@@ -447,7 +450,10 @@ async def read_earlier(
         since = last - 1
 
     entries = await _fetch_since(transaction, namespace, memory_id, since)
-    return rewind(state, entries, find_previous(entries) if version is None else version)
+    if version is None:
+        version = find_previous(entries)
+
+    return rewind(state, entries, version)
 
 
 async def _fetch_since(
@@ -464,9 +470,17 @@ async def read_history(
     """Return a page of a memory's history, which ends before the first damaged entry."""
     named = await find_named(transaction, namespace, name)
     row = named.sound_row
-    earliest = await _find_earliest(transaction, namespace, named)
-    end = _LAST_VERSION if before is None else before
-    found = await transaction.fetch(_ENTRIES, namespace, named.id, -1, end, limit + 1)
+
+    earliest = 0
+    if row is not None:
+        earliest = row.version
+    names = (namespace, named.id)
+    for (version,) in await transaction.fetch(_EARLIEST, *names, *names):
+        earliest = version
+
+    if before is None:
+        before = _LAST_VERSION
+    found = await transaction.fetch(_ENTRIES, namespace, named.id, -1, before, limit + 1)
 
     entries: list[Entry] = []
     for entry in map(Entry._make, found[:limit]):
@@ -479,19 +493,10 @@ async def read_history(
     return MemoryHistory(row, tuple(entries), len(found) > limit, earliest)
 
 
-async def _find_earliest(transaction: Transaction, namespace: str, named: NamedMemory) -> int:
-    """Return the oldest version of a memory that its entries lead to, if none is damaged."""
-    names = (namespace, named.id)
-    for (earliest,) in await transaction.fetch(_EARLIEST, *names, *names):
-        return int(earliest)
-
-    return named.row.version if named.row is not None else 0
-
-
 async def read_version(
     transaction: Transaction, namespace: str, name: MemoryName, moment: int | str
 ) -> StoredMemory:
-    """Return a memory with all its links in a version, or as it was at a time."""
+    """Return a memory with all its links in a version or at a time."""
     named = await find_named(transaction, namespace, name)
     state = await read_state(transaction, named.sound_row)
 
@@ -510,44 +515,53 @@ async def read_version(
 async def read_changes(
     transaction: Transaction, namespace: str, since: int, limit: int
 ) -> ChangePage:
-    """Return the changes after a version, up to about ``limit``: a version is never divided.
+    """Return about ``limit`` changes after a version, and all changes of the last version.
 
-    All is one snapshot, and changes of a namespace are committed in the order of their versions, so
-    no change appears later behind one that was returned.
+    Changes of a namespace are committed in the order of their versions, so no change can appear
+    later before one that was returned.
     """
     rows = await transaction.fetch(_VERSIONS, namespace)
     number, forgotten = rows[0] if rows else (0, 0)
     end = await _find_next_version(transaction, namespace, since, limit)
     is_complete = forgotten <= since <= number
     if end is None:
-        # A follower of a later state, as after a backup was restored, begins anew from here.
+        # After a restored backup, a client may ask for a later version; it starts over from here.
         return ChangePage((), number, False, is_complete)
 
     given = (namespace, since, end)
     last_changes: dict[str, MemoryChange] = {}
     for change in map(MemoryChange._make, await transaction.fetch(_CHANGES, *given, *given)):
-        last_changes.pop(change.id, None)  # so that it moves to the end
+        last_changes.pop(change.id, None)  # move it to the end
         last_changes[change.id] = change
 
     changes = await _add_keys(transaction, namespace, last_changes.values())
     has_more = await _find_next_version(transaction, namespace, end, 1) is not None
-    return ChangePage(tuple(changes), end if has_more else number, has_more, is_complete)
+    if not has_more:
+        end = number  # later versions without changes here need not be asked for again
+
+    return ChangePage(tuple(changes), end, has_more, is_complete)
 
 
 async def _find_next_version(
     transaction: Transaction, namespace: str, since: int, limit: int
 ) -> int | None:
-    """Return the version that a page of changes ends with, None if there is none."""
+    """Return the last version of a page of changes, or None if there are no changes."""
     given = (namespace, since, limit)
     ((version,),) = await transaction.fetch(_NEXT_VERSION, *given, *given, limit)
-    return None if version is None else int(version)
+    if version is None:
+        return None
+
+    return int(version)
 
 
 async def read_latest_changes(
     transaction: Transaction, namespace: str, before: int | None, limit: int
 ) -> list[MemoryChange]:
-    """Return the latest changes, newest first, or those before a version; none "relinked"."""
-    given = (namespace, _LAST_VERSION if before is None else before, limit)
+    """Return the latest changes, or the latest before a version, without "relinked" ones."""
+    if before is None:
+        before = _LAST_VERSION
+
+    given = (namespace, before, limit)
     found = await transaction.fetch(_LATEST, *given, *given, limit)
     return await _add_keys(transaction, namespace, map(MemoryChange._make, found))
 
@@ -555,14 +569,15 @@ async def read_latest_changes(
 async def _add_keys(
     transaction: Transaction, namespace: str, found: Iterable[MemoryChange]
 ) -> list[MemoryChange]:
-    """Return changes with the keys of their memories now, or the last ones of deleted memories."""
+    """Return changes with the present keys of their memories, or the last keys of deleted ones."""
     changes = list(found)
     names = sorted({change.id for change in changes})
     keys: dict[str, str] = {}
     for statement in (_KEYS, _FORMER_KEYS):
         unknown = [name for name in names if name not in keys]
-        rows = await transaction.fetch(statement, namespace, unknown) if unknown else ()
-        for memory_id, key in rows:
+        if not unknown:
+            break
+        for memory_id, key in await transaction.fetch(statement, namespace, unknown):
             keys[memory_id] = key
 
     return [change._replace(key=keys.get(change.id, "")) for change in changes]

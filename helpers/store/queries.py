@@ -1,4 +1,4 @@
-"""Queries and statistics of a store, in a snapshot of the caller."""
+"""Queries and statistics of a namespace, in a snapshot of the caller."""
 
 from collections import Counter
 from collections.abc import Iterable
@@ -35,7 +35,7 @@ ORDER BY access_count DESC, id LIMIT 1
 
 
 def select_passing(filters: Filters) -> Matches:
-    """Return the condition of memories that pass filters; the namespace is left to the caller."""
+    """Return the condition for memories that pass filters, in a namespace that the caller adds."""
     query = Query(
         type=filters.type,
         category=filters.category,
@@ -51,7 +51,7 @@ def select_passing(filters: Filters) -> Matches:
 
 
 def _select_matching(query: Query, tags: Iterable[str]) -> Matches:
-    """Return the condition of a query's filters, with ``tags`` in place of its own."""
+    """Return the condition for a query's filters, with ``tags`` in place of its own."""
     conditions = ["true"]
     values: list[str | int] = []
 
@@ -70,10 +70,10 @@ def _select_matching(query: Query, tags: Iterable[str]) -> Matches:
 
 
 class _Selection(NamedTuple):
-    """The memories that match: the FROM and WHERE clauses, and the values to bind.
+    """The FROM and WHERE clauses for matching memories, and the values to bind.
 
-    The clauses consist of our own names only; what the caller gave is bound. ``column`` is what the
-    memories are sorted by, and ``name`` their id, which orders ties.
+    The clauses contain names of this package only; all values of the caller are bound. ``column``
+    is the column to sort by, and ``name`` the id, which breaks ties.
     """
 
     source: str
@@ -90,7 +90,7 @@ class _Selection(NamedTuple):
 
 
 async def run_query(transaction: Transaction, namespace: str, query: Query) -> MemoryPage:
-    """Return a page of matching memories, and how many match."""
+    """Return a page of matching memories, and the total number of matches."""
     query, numbers = await _read_numbers(transaction, namespace, query)
     plan = SearchPlan(Matches("true", ()), Matches("true", ()))
     if query.search:
@@ -99,18 +99,30 @@ async def run_query(transaction: Transaction, namespace: str, query: Query) -> M
     total = 0
     are_few = plan.are_few or numbers.fewest <= transaction.most_sorted
     if not are_few:
-        total = await _count_total(transaction, namespace, query, numbers, plan)
+        if query.counter is not None:
+            total = numbers.fewest
+        elif plan.total is not None:
+            total = plan.total
+        else:
+            source, condition, values, *_ = _select(namespace, query, plan.found)
+            text = f"SELECT count(*) FROM {source} WHERE {condition}"
+            ((total,),) = await transaction.fetch(text, *values)
+
         if total <= query.offset:
             return MemoryPage((), total, (), has_more=False)
         are_few = total <= transaction.most_sorted
 
-    # Sorting all matches costs their number; meeting them in order costs how far apart they lie.
+    # Sorting all matches costs time by their number; an index in order, by their distances in it.
     if are_few:
         total, positions = await _sort(transaction, query, _select(namespace, query, plan.found))
     else:
-        positions = await _go_along(transaction, query, _select(namespace, query, plan.met))
+        met = _select(namespace, query, plan.met)
+        page = _select_page(query, met.column, met.name)
+        text = f"{met.positions} AND {page.condition}"
+        rows = await transaction.fetch(text, *met.values, *page.values)
+        positions = list(map(Position._make, rows))
 
-    # One more than asked for tells whether more follow.
+    # One more than the limit was fetched, to see whether others follow.
     has_more = len(positions) > query.limit
     positions = positions[: query.limit]
     memories = await read_ids(transaction, namespace, [position.id for position in positions])
@@ -120,7 +132,7 @@ async def run_query(transaction: Transaction, namespace: str, query: Query) -> M
 async def _read_numbers(
     transaction: Transaction, namespace: str, query: Query
 ) -> tuple[Query, Numbers]:
-    """Return a query whose first tag is the rarest one, and what the counters say of it."""
+    """Return a query with its rarest tag first, and its numbers from the counters."""
     archived = int(query.archived)
     asked: list[tuple[str, str, int]] = [("all", "", 1), ("all", "", archived)]
     asked += [("tag", tag, archived) for tag in query.tags]
@@ -138,9 +150,9 @@ async def _read_numbers(
 
 
 def _select(namespace: str, query: Query, matches: Matches) -> _Selection:
-    """Build the selection of the memories that match a query.
+    """Return the selection of memories that match a query, with the rarest tag as the outer table.
 
-    SQLite would choose its own order of tables; CROSS JOIN fixes the one that is meant.
+    CROSS JOIN keeps SQLite from reordering the tables.
     """
     source = matches.source or "shelf AS s"
     conditions = ["s.namespace = ?"]
@@ -159,31 +171,16 @@ def _select(namespace: str, query: Query, matches: Matches) -> _Selection:
     filters = _select_matching(query, tags)
     conditions += [matches.condition, filters.condition]
     values += [*matches.values, *filters.values]
-    # Within a tag, its index is sorted by access, so that this order needs no sorting.
+    # The index of a tag is sorted by access, so this order needs no sorting.
     table = "t" if is_by_tag and query.sort_by == "accessed_at" else "s"
     column = _SORT_COLUMNS[_SORT_COLUMNS.index(query.sort_by)]
     return _Selection(source, " AND ".join(conditions), values, f"{table}.{column}", f"{table}.id")
 
 
-async def _count_total(
-    transaction: Transaction, namespace: str, query: Query, numbers: Numbers, plan: SearchPlan
-) -> int:
-    """Return how many memories match: from a counter if one knows it, else by counting them."""
-    if query.counter is not None:
-        return numbers.fewest
-    if plan.total is not None:
-        return plan.total
-
-    source, condition, values, *_ = _select(namespace, query, plan.found)
-    rows = await transaction.fetch(f"SELECT count(*) FROM {source} WHERE {condition}", *values)
-    ((total,),) = rows
-    return int(total)
-
-
 async def _sort(
     transaction: Transaction, query: Query, found: _Selection
 ) -> tuple[int, list[Position]]:
-    """Return how many memories match, and the positions of a page, after finding all of them."""
+    """Find and sort all matches; return their number and the positions of a page."""
     page = _select_page(query, "value", "id")
     rows = await transaction.fetch(
         f"""
@@ -200,17 +197,8 @@ async def _sort(
     return int(total), [Position(value, name) for _, value, name in rows if name is not None]
 
 
-async def _go_along(transaction: Transaction, query: Query, met: _Selection) -> list[Position]:
-    """Return the positions of a page, of memories that are met in its order."""
-    page = _select_page(query, met.column, met.name)
-    text = f"{met.positions} AND {page.condition}"
-    return [
-        Position(*columns) for columns in await transaction.fetch(text, *met.values, *page.values)
-    ]
-
-
 def _select_page(query: Query, column: str, name: str) -> Matches:
-    """Return the condition of what a page goes on behind, with the order and the bounds of it."""
+    """Return the condition for memories after ``query.after``, with ORDER BY, LIMIT and OFFSET."""
     text = "true"
     values: list[str | int] = []
     if query.after is not None:

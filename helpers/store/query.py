@@ -1,6 +1,6 @@
-"""A query: which memories to return, how an engine finds them, and how they are listed.
+"""Queries, search plans and pages of results.
 
-A memory is found by a search if its searchable text contains every term: the same on every engine.
+On every engine, a search finds the memories whose searchable text contains every term.
 """
 
 import re
@@ -13,7 +13,7 @@ from abilities.helpers.store.model import IMPORTANCES, Row, StoredMemory, is_tag
 
 
 class Position(NamedTuple):
-    """Where a memory stands in an order: its value of what is sorted by, and its id."""
+    """The position of a memory in an order: its value in the sort column, and its id."""
 
     value: str | int
     id: str
@@ -21,13 +21,13 @@ class Position(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Query:
-    """Which memories to return, and in which order.
+    """A selection of memories, with an order and a page.
 
-    A filter that is None matches every memory; of ``tags``, a memory must have all. ``search`` are
-    case-folded terms that the memory's searchable text must all contain, see `split_search`.
+    A filter that is None matches every memory. A memory must have all ``tags``, and its searchable
+    text must contain all terms of ``search``, which are case-folded; see `split_search`.
     ``archived`` includes archived memories. ``sort_by`` is created_at, updated_at, accessed_at,
     importance or access_count; ties are broken by id.
-    The page begins behind the position ``after``, and behind ``offset`` memories more.
+    The page starts after the position ``after``, and then skips ``offset`` memories.
     """
 
     type: str | None = None
@@ -44,7 +44,7 @@ class Query:
 
     @property
     def filters(self) -> list[tuple[str, str | int]]:
-        """The columns that must have a value; importance as its index in `IMPORTANCES`."""
+        """The columns that must have a value, with importance as its index in `IMPORTANCES`."""
         filters: list[tuple[str, str | int]] = []
 
         if self.type is not None:
@@ -58,9 +58,9 @@ class Query:
 
     @property
     def counter(self) -> tuple[str, str] | None:
-        """The name and value of the counter that knows how many memories match; None if none does.
+        """The name and value of the counter of all matches, or None if there is none.
 
-        Counters know the memories by at most one of type, importance and tag.
+        Counters count memories by one type, importance or tag, but not by combinations of these.
         """
         if self.search or self.category is not None:
             return None
@@ -79,7 +79,11 @@ class Query:
 
 
 class Numbers(NamedTuple):
-    """How many memories a namespace holds: in all, not archived ones, and that match at most."""
+    """Numbers of memories in a namespace, for planning.
+
+    ``size`` counts all of them, and ``visible`` all that a query may return: with ``archived`` it
+    includes archived memories. ``fewest`` is an upper bound of the matches.
+    """
 
     size: int
     visible: int
@@ -87,9 +91,10 @@ class Numbers(NamedTuple):
 
 
 class Matches(NamedTuple):
-    """Memories that have all terms, as rows of the memory index, ``s``, in SQL.
+    """A condition in SQL on rows of the memory index AS s, and the values to bind.
 
-    Without a ``source``, the caller chooses the tables, and ``condition`` is on ``s`` alone.
+    ``source`` is the FROM clause; if empty, the caller chooses the tables, and ``condition`` is on
+    ``s`` alone.
     """
 
     condition: str
@@ -98,10 +103,10 @@ class Matches(NamedTuple):
 
 
 class SearchPlan(NamedTuple):
-    """How all matches are found, and how they are met along an order until a page is full.
+    """The conditions to find all matches, and to meet them along an index until a page is full.
 
-    ``are_few`` says that finding and sorting all of them takes less; ``total`` is how many memories
-    match if that is known.
+    ``are_few`` is True if it is cheaper to find and sort all of them. ``total`` is the number of
+    matches if known.
     """
 
     found: Matches
@@ -111,10 +116,9 @@ class SearchPlan(NamedTuple):
 
 
 class MemoryPage(NamedTuple):
-    """A page of matching memories, and how many match in all.
+    """A page of matching memories, and the total number of matches.
 
-    ``positions`` are those of its memories, also of those that cannot be read, and ``has_more``
-    says whether others follow.
+    ``positions`` has one item per memory, readable or not. ``has_more`` is True if others follow.
     """
 
     memories: tuple[StoredMemory | Exception, ...]
@@ -124,7 +128,7 @@ class MemoryPage(NamedTuple):
 
 
 class MemoryLine(NamedTuple):
-    """A memory without its content, as it is listed; ``size`` is its content's bytes in UTF-8."""
+    """A memory in a list, without its content; ``size`` is the content's length in UTF-8 bytes."""
 
     key: str
     summary: str
@@ -136,19 +140,19 @@ class MemoryLine(NamedTuple):
 
 
 SEARCHED_COLUMNS = ("key", "summary", "content", "category", "tags")
-"""The columns of a memory that a search looks into."""
+"""The columns of a memory that a search covers."""
 
 SEPARATOR = "A"
-"""Stands between the fields of a searchable text: no case-folded text has a capital letter."""
+"""Separates the fields of a searchable text: a case-folded text has no capital letter."""
 
 _TERM = re.compile(r'"([^"]*)"(?= |\Z)|([^ ]+)')
 
 
 def split_search(text: str) -> tuple[str, ...]:
-    """Return the terms of a search: case-folded, each one once.
+    """Return the terms of a search, case-folded and without duplicates.
 
-    Terms stand between spaces. A phrase in double quotes is one term; a quote that begins or ends
-    no phrase is a character like any other.
+    Terms are separated by spaces. A phrase in double quotes is one term. An unpaired quote is an
+    ordinary character.
 
     >>> split_search('"Ada Lovelace" ADR-007 5"')
     ('ada lovelace', 'adr-007', '5"')
@@ -163,33 +167,24 @@ def split_search(text: str) -> tuple[str, ...]:
 
 
 def fold_searchable(row: Row) -> str:
-    """Return the case-folded text of a memory that a search looks into."""
+    """Return the searchable text of a memory: its `SEARCHED_COLUMNS`, case-folded."""
     return fold_columns(row.key, row.summary, row.content, row.category, row.tags)
 
 
 def fold_columns(*columns: object) -> str:
     """Return the searchable text of a memory from its `SEARCHED_COLUMNS`.
 
-    Damage can give a column any type: one that is no text is left out, and so are tags that are no
-    list of texts.
+    Damage can give a column any type. A column that is not a text is left out, and so are tags that
+    are not a JSON list of strings.
     """
     *fields, tags = columns
     texts = [field for field in fields if isinstance(field, str)]
-    texts += _parse_tags(tags)
 
-    folded = [text.casefold() for text in texts]
-    return SEPARATOR.join(folded)
-
-
-def _parse_tags(tags: object) -> list[str]:
-    """Return the tags of a JSON array; none if damage made it something else."""
     try:
-        parsed = orjson.loads(tags)  # type: ignore[arg-type]
+        parsed: object = orjson.loads(tags)  # type: ignore[arg-type]
     except (TypeError, ValueError):
-        return []
+        parsed = None
+    if is_tags(parsed):
+        texts += parsed
 
-    if not is_tags(parsed):
-        return []
-
-    unique: list[str] = parsed
-    return unique
+    return SEPARATOR.join(text.casefold() for text in texts)

@@ -1,16 +1,14 @@
-"""The links of memories, best first, while some ranks wait for an update.
+"""The links of memories, best first, while some ranks are stale.
 
-By the side of their targets, a key's links are those that it has; by the side of their sources,
-those that lead to it. A link keeps two ranks, one that follows the score of its target and one that
-follows the score of its source. If few links hang on a memory whose score changes, the change
-updates their ranks. If many do, it only marks them as stale, so that no change takes long: 5 ms,
-where updating the ranks of 10,000 links takes 0.6 s and those of 100,000 take 7 to 12 s. Readers
-pass over stale ranks: they look up the links that have them by name, rank these by the scores of
-now, and merge them with the others. This is exact, and takes one look-up per mark.
+A link has two ranks: one by the score of its target, for the links of a key, and one by the score
+of its source, for the links to a key. A change of a memory's score updates the ranks of its links
+if there are few. If there are many, the change only marks them as stale and takes 5 ms; updating
+the ranks of 10,000 links takes 0.6 s, and of 100,000 links 7 to 12 s. Readers ignore stale ranks:
+they look up the links with stale ranks by name, rank them by the present scores, and merge them
+with the others. The result is exact, and takes one lookup per mark.
 
-The marks that were not made lately are old, and removed block by block: each later change of the
-namespace updates the ranks of some links behind each of them. A mark does no harm while it stays,
-whatever the ranks are.
+Old marks are removed block by block: each later change of the namespace updates the ranks of some
+links behind each old mark. Until then, a mark does no harm.
 """
 
 import math
@@ -24,30 +22,30 @@ from abilities.helpers.store.model import LinkRecord, LinkRow, hash_values, is_f
 from abilities.helpers.store.transaction import Columns, ForEach, Reached, Statement, Transaction
 
 Side = Literal["target", "source"]
-"""The end of links that a memory is at: ``rank`` follows the target, ``back_rank`` the source."""
+"""An end of links: ``rank`` follows the score of the target, ``back_rank`` that of the source."""
 
 SIDES: tuple[Side, ...] = ("target", "source")
 
 OWN: dict[Side, Side] = {"target": "source", "source": "target"}
-"""The end at which a memory's links are listed by the ranks of a side."""
+"""The opposite end, at which a key is when its links are listed by the ranks of a side."""
 
 RANKS: dict[Side, str] = {"target": "rank", "source": "back_rank"}
-"""The columns of the ranks of each side."""
+"""The column of the ranks of each side."""
 
 MOST_UPDATED = 64
-"""Links of a memory, at one side of them, whose ranks one change of it updates."""
+"""The most links at one side of a memory whose ranks a change updates at once."""
 
 MOST_STALE = 16
-"""Marks that a namespace keeps; the ranks behind older ones are updated."""
+"""Marks that a namespace keeps. Further ones are old, the oldest first."""
 
 LONGEST_STALE = 256
-"""Changes of a namespace after which a mark counts as old even if it is one of these."""
+"""Changes of a namespace after which any mark is old."""
 
 MOST_REFRESHED = 16
-"""Older marks of a namespace that one of its changes treats, so that many do not grow more."""
+"""Old marks that one change works on; it is as many as stay, so that they do not pile up."""
 
 BLOCK = 128
-"""Links behind an older mark whose ranks one change updates."""
+"""Links behind an old mark whose ranks one change updates."""
 
 LINK_COLUMNS = ", ".join(f"l.{name}" for name in LinkRecord._fields)
 """The columns of a `LinkRecord`, from links AS l."""
@@ -62,21 +60,22 @@ EXISTS (SELECT 1 FROM stale_ranks AS r
 ARE_STALE = ", ".join(
     _BEHIND_MARK.format(side=side, other=OWN[side], rank=RANKS[OWN[side]]) for side in SIDES
 )
-"""Two columns of a SELECT from links AS l: whether its rank, and its back rank, may be wrong.
+"""Two columns of a SELECT from links AS l: whether its rank, and its back rank, may be stale.
 
-They are those behind a mark. A rank before it was updated after the mark was made, so it is right.
+Links behind a mark may be. A link before it was updated after the mark was made.
 """
 
 Place = tuple[float, float, str, str]
-"""What links of one side are ordered by; lower ones come first."""
+"""The sort key of links at one side, lowest first: -rank, -weight, key and type."""
 
 FIRST_PLACE: Place = (-math.inf, 0.0, "", "")
 
 
 class StaleMark(NamedTuple):
-    """Says that the ranks of the links at one side of a memory are stale.
+    """A mark that the ranks of the links at one side of a memory are stale.
 
-    The rest is the last link whose rank was updated, in the order of the other side's ranks.
+    The other fields are the last link whose rank was updated, in the order of the other side's
+    ranks.
     """
 
     side: Side
@@ -88,14 +87,14 @@ class StaleMark(NamedTuple):
 
     @property
     def is_sound(self) -> bool:
-        """Whether its texts are valid; damage can change them."""
+        """Whether damage has left its texts valid."""
         return not any(map(has_surrogate, (self.key, self.last_key, self.last_type)))
 
 
 class LinkEnds(NamedTuple):
-    """The memories at the ends of a link, as far as they decide its ranks; None if missing.
+    """The columns of the memories at the ends of a link that decide its ranks; None if missing.
 
-    ``is_stale`` and ``is_back_stale`` say that its rank and its back rank may be wrong.
+    ``is_stale`` and ``is_back_stale`` are true if its rank or its back rank may be stale.
     """
 
     target_archived: object
@@ -106,13 +105,13 @@ class LinkEnds(NamedTuple):
     is_back_stale: object = False
 
     def build_record(self, link: LinkRow) -> LinkRecord:
-        """Return the record of a link, with the ranks that it must have."""
+        """Return the record of a link with correct ranks."""
         target_score = _choose_score(self.target_archived, self.target_score)
         source_score = _choose_score(self.source_archived, self.source_score)
         return LinkRecord.build(link, target_score, source_score)
 
     def confirm_ranks(self, record: LinkRecord) -> bool:
-        """Return whether the ranks of a sound link are those that it must have, or stale."""
+        """Return whether each rank of a sound link is correct or marked as stale."""
         expected = self.build_record(record.row)
         is_right = bool(self.is_stale) or record.rank == expected.rank
         is_back_right = bool(self.is_back_stale) or record.back_rank == expected.back_rank
@@ -120,8 +119,8 @@ class LinkEnds(NamedTuple):
 
 
 def _choose_score(archived: object, score: object) -> float | None:
-    """Return the score that links to or from a memory rank by; None if they rank last."""
-    # A damaged score gives no rank; that memory is reported itself.
+    """Return the score for ranking links to or from a memory, or None if they rank last."""
+    # A damaged score gives no rank; the memory itself is reported as damaged.
     if archived == 0 and isinstance(score, float) and is_fraction(score):
         return score
 
@@ -139,9 +138,9 @@ WHERE s.namespace = ?
 class _Texts(NamedTuple):
     """The statements for the links of a key by the ranks of one side.
 
-    ``page`` is one of its links, ``best`` is that for each of some keys, and ``ordinary`` is one
-    of those without stale ranks. ``named`` are its links with one other memory, ``among`` those
-    with some, and ``absent`` some of the ordinary ones with absent ones.
+    ``page`` selects a page of all links of one key; ``best`` does so for several keys, and
+    ``ordinary`` without links that have stale ranks. ``named`` selects the links with one other
+    memory, ``among`` the links with several, and ``absent`` the ordinary links with absent ones.
     """
 
     page: str
@@ -160,7 +159,7 @@ def _write_texts(side: Side) -> _Texts:
     ordinary = (
         f"l.{side} NOT IN (SELECT key FROM stale_ranks WHERE namespace = ? AND side = '{side}')"
     )
-    # The limit is none: it keeps the planner of PostgreSQL at one look-up per key.
+    # The limit has no effect, but keeps the planner of PostgreSQL at one lookup per key.
     named = f"""
     {select} INDEXED BY links_name WHERE l.namespace = ? AND l.{OWN[side]} = ?
     AND l.{side} = asked.key LIMIT {2**63 - 1}
@@ -179,11 +178,11 @@ def _write_texts(side: Side) -> _Texts:
 _TEXTS = {side: _write_texts(side) for side in SIDES}
 
 Pages = dict[str, Sequence[Columns]]
-"""The links of each key, as the columns of a `LinkRecord`, which takes longer to make."""
+"""The links of each key, as columns, because making a `LinkRecord` of each would take time."""
 
 
 class Wanted(NamedTuple):
-    """Up to ``limit`` links of each of some keys by the ranks of a side, after ``offset`` ones."""
+    """A request for up to ``limit`` links of each key by the ranks of a side, after ``offset``."""
 
     side: Side
     keys: Sequence[str] | Reached
@@ -192,19 +191,21 @@ class Wanted(NamedTuple):
 
 
 class BestLinks:
-    """Reads the best links of memories in a namespace, with the ranks that they must have.
+    """A reader of the best links of memories in a namespace, by correct ranks.
 
-    The marks of stale ranks are fetched with the first links.
+    It fetches the marks of stale ranks together with the first links.
     """
 
     def __init__(self, transaction: Transaction, namespace: str) -> None:
         self._transaction = transaction
         self._namespace = namespace
-        self._stale: dict[Side, dict[str, float | None]] | None = None
+        self._has_marks = False  # whether the marks were fetched
+        # The present scores of the keys with stale ranks, by side.
+        self._stale: dict[Side, dict[str, float | None]] = {side: {} for side in SIDES}
 
     def is_present(self, side: Side, key: str, rank: int) -> bool:
-        """Return whether the memory at a side of a link is there, by the rank that is kept."""
-        scores = (self._stale or {}).get(side, {})
+        """Return whether the memory at a side of a link is present, given the stored rank."""
+        scores = self._stale[side]
         if key in scores:
             return scores[key] is not None
 
@@ -214,7 +215,7 @@ class BestLinks:
         self, side: Side, key: str, limit: int, offset: int = 0
     ) -> Sequence[Columns]:
         """Return up to ``limit`` links of a key after the first ``offset`` ones."""
-        if self._stale is not None and not any(self._stale.values()):
+        if self._has_marks and not any(self._stale.values()):
             values = (self._namespace, key, limit, offset)
             return await self._transaction.fetch(_TEXTS[side].page, *values)
 
@@ -224,9 +225,9 @@ class BestLinks:
     async def fetch(
         self, wanted: Sequence[Wanted], *others: Statement | ForEach
     ) -> tuple[list[Pages], list[Sequence[Columns]]]:
-        """Return the links that are wanted, and the rows of other statements beside them.
+        """Return the wanted links, and the rows of other statements.
 
-        They come in one trip if no rank is stale.
+        This takes one trip to a server if no rank is stale.
         """
         statements: list[Statement | ForEach] = []
         for side, keys, limit, offset in wanted:
@@ -234,15 +235,13 @@ class BestLinks:
             statements.append(ForEach(_TEXTS[side].best, keys, values))
 
         statements += others
-        if self._stale is None:
-            *found, marks = await self._transaction.fetch_each(
-                *statements, (_MARKS, self._namespace)
-            )
-            self._stale = {side: {} for side in SIDES}
-            for mark_side, key, score in marks:
+        if not self._has_marks:
+            statements.append((_MARKS, self._namespace))
+        found = await self._transaction.fetch_each(*statements)
+        if not self._has_marks:
+            self._has_marks = True
+            for mark_side, key, score in found.pop():
                 self._stale[mark_side][key] = score
-        else:
-            found = await self._transaction.fetch_each(*statements)
 
         pages = [_group(each.keys, rows) for each, rows in zip(wanted, found, strict=False)]
         for each, known in zip(wanted, pages, strict=True):
@@ -253,12 +252,12 @@ class BestLinks:
     async def fetch_rest(
         self, side: Side, keys: Sequence[str], others: Iterable[str], limit: int
     ) -> Pages:
-        """Return all links of keys with some others, and up to ``limit`` with absent ones.
+        """Return all links of keys with some others, and up to ``limit`` with absent memories.
 
-        They have no order. Of those with stale ranks, which may be absent now or not, all are
-        there.
+        The links have no order. All links with stale ranks are included, because their memories may
+        be absent or not.
         """
-        texts, scores = _TEXTS[side], (self._stale or {}).get(side, {})
+        texts, scores = _TEXTS[side], self._stale[side]
         named = list({*others, *scores})
         found = await self._transaction.fetch_each(
             ForEach(texts.among, keys, (self._namespace, named)),
@@ -271,9 +270,9 @@ class BestLinks:
         return pages
 
     async def _correct(self, wanted: Wanted, pages: Pages) -> None:
-        """Put links with right ranks into pages by the ranks that are kept."""
+        """Correct stale ranks in pages, and refetch the pages to which other links then belong."""
         side, _, limit, offset = wanted
-        scores = (self._stale or {}).get(side)
+        scores = self._stale[side]
         if not scores:
             return
 
@@ -281,7 +280,7 @@ class BestLinks:
         for key, page in pages.items():
             if offset or len(page) == limit:
                 longer.append(key)
-            else:  # these are all
+            else:  # the page has all links of the key
                 pages[key] = _correct_ranks(page, scores, side)
 
         if longer:
@@ -290,13 +289,13 @@ class BestLinks:
     async def _fetch_marked(
         self, wanted: Wanted, keys: Sequence[str], scores: Mapping[str, float | None]
     ) -> Pages:
-        """Return pages of keys, merged of their links with stale ranks and the others."""
+        """Return pages of keys, merged from their links with stale ranks and the others."""
         side, _, limit, offset = wanted
         texts = _TEXTS[side]
         named = await self._transaction.fetch_each(
             *(ForEach(texts.named, list(scores), (self._namespace, key)) for key in keys)
         )
-        # However the links merge, no more than the stale ones stand before the ordinary ones here.
+        # At most all the stale links precede the page, so its ordinary links start here or later.
         most = max(map(len, named))
         start = max(0, offset - most)
         values = (self._namespace, self._namespace, limit + most, start)
@@ -314,7 +313,7 @@ class BestLinks:
 
 
 def _group(keys: Sequence[str] | Reached, rows: Sequence[Columns]) -> Pages:
-    """Return rows by the keys that they begin with."""
+    """Group rows by their first column, the key."""
     pages: dict[str, list[Columns]] = {}
     if not isinstance(keys, Reached):
         pages = {key: [] for key in keys}
@@ -329,9 +328,9 @@ def _group(keys: Sequence[str] | Reached, rows: Sequence[Columns]) -> Pages:
 def _correct_ranks(
     rows: Iterable[Columns], scores: Mapping[str, float | None], side: Side
 ) -> list[LinkRecord]:
-    """Return links with the ranks that follow from the scores, best first; damaged ones last.
+    """Return links with ranks by the present scores, best first, and damaged links last.
 
-    Without a score, they rank last.
+    Links with a key whose score is None rank last, and links with other keys keep their ranks.
     """
     sound: list[LinkRecord] = []
     damaged: list[LinkRecord] = []
@@ -343,31 +342,23 @@ def _correct_ranks(
 
         key = getattr(record, side)
         if key in scores:
-            record = _correct_rank(record, scores[key], side)
+            rank = rank_link(record.weight, scores[key])
+            if side == "target":
+                record = record._replace(rank=rank)
+            else:
+                record = record._replace(back_rank=rank)
+            record = record._replace(hash=hash_values(record[:-1]))
         sound.append(record)
 
-    # The links were checked above, so their places can be taken as they are.
     sound.sort(key=partial(_find_place, side=side))
     return sound + damaged
 
 
-def _correct_rank(record: LinkRecord, score: float | None, side: Side) -> LinkRecord:
-    rank, back_rank = record.rank, record.back_rank
-    if side == "target":
-        rank = rank_link(record.weight, score)
-    else:
-        back_rank = rank_link(record.weight, score)
-
-    record = record._replace(rank=rank, back_rank=back_rank)
-    *values, _ = record
-    return record._replace(hash=hash_values(values))
-
-
 def _place(records: Iterable[LinkRecord], side: Side) -> Iterator[tuple[Place, LinkRecord]]:
-    """Yield links, which are best first, with their places."""
+    """Yield links, given best first, with their places."""
     place = FIRST_PLACE
     for record in records:
-        # A damaged link stays behind the one before it, whatever its values are now.
+        # A damaged link stays after the one before it, because its own values are wrong.
         if record.is_sound:
             place = _find_place(record, side)
 

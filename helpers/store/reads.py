@@ -1,6 +1,6 @@
-"""Reads of memories and their links, and lists of them, in a snapshot of the caller.
+"""Reading memories and their links, and counting accesses to memories.
 
-Accesses to memories: they are counted as they come, and written together.
+Reads run in a snapshot of the caller. Accesses are buffered, and written in batches.
 """
 
 import sys
@@ -50,15 +50,13 @@ SELECT {LINK_COLUMNS} FROM links AS l INDEXED BY links_name
 WHERE l.namespace = ? AND l.source = ?
 """
 _PORTION = 100
-"""Memories that are read at a time: with their contents, because the hash covers those."""
+"""Memories to list per statement: they are read with their contents, which the hash covers."""
 
 _LIST = f"""
 SELECT RAW(m.key), {COLUMNS}, m.hash FROM memories AS m
 WHERE m.namespace = ? AND m.archived <= ? AND m.key >= ? AND m.key > CAST(? AS text) {{below}}
 ORDER BY m.key LIMIT ?
 """
-_LAST_BEFORE_SURROGATES = "\ud7ff"
-_FIRST_AFTER_SURROGATES = "\ue000"
 
 
 async def read(
@@ -66,7 +64,7 @@ async def read(
 ) -> list[StoredMemory | Exception]:
     """Return memories by key, in that order, without their links and access counters.
 
-    A Refused stands for each one that is missing or damaged.
+    A missing or damaged memory is a Refused.
     """
     return await _read(transaction, _BY_KEY, "key", namespace, keys)
 
@@ -74,15 +72,14 @@ async def read(
 async def read_ids(
     transaction: Transaction, namespace: str, ids: Sequence[str]
 ) -> list[StoredMemory | Exception]:
-    """Return memories by id, in that order, without their links; as `read` does."""
+    """Return memories by id, in that order, without their links, like `read`."""
     return await _read(transaction, _COUNTED_BY_ID, "id", namespace, ids)
 
 
 async def _read(
     transaction: Transaction, text: str, column: str, namespace: str, names: Sequence[str]
 ) -> list[StoredMemory | Exception]:
-    """Return memories by the names that they have in a column."""
-    # A repeated one is read and verified once.
+    """Return memories by their names in a column."""
     memories: dict[str, StoredMemory | Exception] = {}
     for columns in await transaction.fetch(text, namespace, list(dict.fromkeys(names))):
         memory, stored_hash = _parse(columns)
@@ -94,7 +91,7 @@ async def _read(
 
 
 def _parse(columns: Columns) -> tuple[StoredMemory, int]:
-    """Return a memory and the hash of its row."""
+    """Return a memory and the hash of its row, from the columns of ``_MEMORIES``."""
     accessed_at, access_count, outgoing, incoming, stored_hash, *values = columns
     row = Row._make(values)
     return StoredMemory(row, (), outgoing, accessed_at, access_count, incoming), stored_hash
@@ -121,7 +118,7 @@ async def _read_page(
     transaction: Transaction, namespace: str, side: Side, key: str, limit: int, offset: int
 ) -> tuple[LinkRow, ...]:
     """Return the sound links of a page."""
-    if not limit:  # most callers need none, and save a statement
+    if not limit:  # most callers need no links, so save them a statement
         return ()
 
     page = await BestLinks(transaction, namespace).fetch_page(side, key, limit, offset)
@@ -132,7 +129,7 @@ async def _read_page(
 async def read_backlinks(
     transaction: Transaction, namespace: str, key: str, offset: int, limit: int
 ) -> Backlinks:
-    """Return a page of the links to a key, best first, and their total, with the damaged ones."""
+    """Return a page of the sound links to a key, best first, and the total number of links."""
     totals = await transaction.fetch(_INCOMING, namespace, key)
     links = await _read_page(transaction, namespace, "source", key, limit, offset)
     return Backlinks(links, sum(total for (total,) in totals))
@@ -141,7 +138,7 @@ async def read_backlinks(
 async def read_links_to(
     transaction: Transaction, namespace: str, source: str, targets: Sequence[str]
 ) -> Links:
-    """Return a memory's links to some others, damaged or not."""
+    """Return a memory's links to some keys, including damaged links."""
     statement = f"{_LINKS} AND l.target = ANY (?)"
     rows = await transaction.fetch(statement, namespace, source, list(targets))
     return index_links(LinkRecord._make(columns).row for columns in rows)
@@ -162,19 +159,33 @@ async def list_memories(
     *,
     archived: bool,
 ) -> list[MemoryLine | DamagedMemory]:
-    """Return memories by key, those that begin with a prefix and come after a key."""
+    """Return memories after a key whose keys begin with a prefix, by key."""
     end = _find_end(prefix)
-    below = [] if end is None else [end]
-    text = _LIST.format(below="AND m.key < ?" if below else "")
+    below, ends = "", []
+    if end is not None:
+        below, ends = "AND m.key < ?", [end]
+    text = _LIST.format(below=below)
     lines: list[MemoryLine | DamagedMemory] = []
 
     while len(lines) < limit:
         asked = min(_PORTION, limit - len(lines))
-        values = (namespace, int(archived), prefix, to_raw(after), *below, asked)
+        values = (namespace, int(archived), prefix, to_raw(after), *ends, asked)
         rows = await transaction.fetch(text, *values)
+
         for key, *columns, stored_hash in rows:
             after = to_name(key)
-            lines.append(_make_line(after, Row._make(columns), stored_hash))
+            row = Row._make(columns)
+            damage = find_damage(row, stored_hash)
+            if damage is not None:
+                lines.append(DamagedMemory(row.namespace, after, damage))
+                continue
+
+            size, is_archived = len(row.content.encode()), bool(row.archived)
+            line = MemoryLine(
+                row.key, row.summary, row.type, size, row.version, row.updated_at, is_archived
+            )
+            lines.append(line)
+
         if len(rows) < asked:
             break
 
@@ -182,38 +193,22 @@ async def list_memories(
 
 
 def _find_end(prefix: str) -> str | None:
-    """Return the first text behind all that begin with a prefix; None if there is none.
+    """Return the first text after all texts that begin with a prefix; None if there is none.
 
-    Texts are ordered by code points, of which those of surrogates are in none.
+    Texts are ordered by code points, and contain no surrogates.
     """
     shortened = prefix.rstrip(chr(sys.maxunicode))
     if not shortened:
         return None
 
     start, last = shortened[:-1], shortened[-1]
-    if last == _LAST_BEFORE_SURROGATES:
-        return start + _FIRST_AFTER_SURROGATES
+    if last == "\ud7ff":  # the last code point before the surrogates
+        return start + "\ue000"
 
     return start + chr(ord(last) + 1)
 
 
-def _make_line(key: str, row: Row, stored_hash: int) -> MemoryLine | DamagedMemory:
-    damage = find_damage(row, stored_hash)
-    if damage is not None:
-        return DamagedMemory(row.namespace, key, damage)
-
-    return MemoryLine(
-        key=row.key,
-        summary=row.summary,
-        type=row.type,
-        size=len(row.content.encode()),
-        version=row.version,
-        updated_at=row.updated_at,
-        archived=bool(row.archived),
-    )
-
-
-# The limit, which is never reached, lets SQLite find the memories first, by their keys.
+# The limit is never reached. It makes SQLite look the memories up by key, before the join.
 _ACCESSED = f"""
 FROM (
     SELECT m.namespace, m.id, new.number, new.accessed_at
@@ -231,7 +226,7 @@ UPDATE tags AS t SET accessed_at = greatest(t.accessed_at, new.accessed_at) {_AC
 
 
 class Access(NamedTuple):
-    """The accesses to one memory: how many, and when the last one was."""
+    """The number of accesses to one memory, and the time of the last one."""
 
     key: str
     number: int
@@ -239,9 +234,9 @@ class Access(NamedTuple):
 
 
 class AccessBuffer:
-    """Counts accesses per memory until they are taken to be written; any thread may use it.
+    """A thread-safe buffer of accesses per memory, until they are written.
 
-    It holds `MAX_TOUCHES` memories. Accesses that come while it is full are forgotten.
+    It holds accesses to `MAX_TOUCHES` memories; while it is full, accesses are dropped.
     """
 
     def __init__(self) -> None:
@@ -249,14 +244,14 @@ class AccessBuffer:
         self._accesses: dict[tuple[str, str], Access] = {}
 
     def __len__(self) -> int:
-        """Return the number of memories whose accesses wait."""
+        """Return the number of memories with buffered accesses."""
         return len(self._accesses)
 
     def add(self, namespace: str, key: str, now: str) -> None:
         """Count one access."""
         name = (namespace, key)
         with self._lock:
-            # The limit bounds the memory that the buffer takes while the store cannot be written.
+            # The buffer must not grow without bound while the store cannot be written.
             if len(self._accesses) >= MAX_TOUCHES:
                 return
 
@@ -264,7 +259,7 @@ class AccessBuffer:
             self._accesses[name] = Access(key, earlier.number + 1, now)
 
     def take(self) -> dict[str, list[Access]]:
-        """Empty the buffer, and return its accesses per namespace, sorted by key."""
+        """Empty the buffer; return its accesses per namespace, sorted by key."""
         with self._lock:
             accesses, self._accesses = self._accesses, {}
 
@@ -278,7 +273,7 @@ class AccessBuffer:
 async def count_accesses(
     transaction: Transaction, namespace: str, accesses: Iterable[Access]
 ) -> None:
-    """Add to the access counters of memories, which no hash covers; ignore missing memories."""
+    """Add accesses to the counters of memories; ignore missing memories."""
     rows = orjson.dumps([access._asdict() for access in accesses]).decode()
     await transaction.run(_COUNT, rows, namespace)
     await transaction.run(_UPDATE_TAGS, rows, namespace)

@@ -1,17 +1,18 @@
-"""The recall index: which memories of a namespace hold which terms.
+"""The recall index: an inverted index from terms to the memories of a namespace.
 
-Each memory has a number in its namespace, ``doc`` in the memory index, and 1,024 numbers are a
-block, see `abilities.helpers.search.postings`. The postings of archived memories are kept apart.
+Each memory has a number in its namespace, the column ``doc`` of the memory index, and 1,024
+numbers are a block; see `abilities.helpers.search.postings`. Archived memories have their own side
+of the index.
 
-A change is first written as one row of recall_recent: the terms whose weights it changed. When a
-namespace has many, a later change merges them into recall_terms. So a new memory writes one row
-instead of one per term, and a common term, which nearly every memory has, is not rewritten each
-time: written straight to the postings, a memory takes up to a third more processor time to store,
-beside 100,000 memories as beside 1,000,000. The key of recall_terms begins with the namespace and
-the part, which is 16 blocks in a row: a merge changes the rows of few blocks, which so stand on few
-pages, and a question still finds 16 blocks of a term side by side.
+A change first writes one row of recall_recent, with the terms whose weights it changed. When a
+namespace has many such rows, a later change merges them into recall_terms. A new memory thus writes
+one row instead of one per term, and does not rewrite the long postings of common terms. Writing
+postings directly would take up to a third more processor time per memory, among 100,000 memories
+as well as among 1,000,000. The key of recall_terms begins with the namespace and the part, which is
+16 consecutive blocks. The rows that a merge changes are thus on few pages, and a question finds 16
+blocks of a term side by side.
 
-Comparing the recall index with the memories, and making it anew.
+The module also compares the index with the memories, and rebuilds it.
 """
 
 from collections import defaultdict
@@ -23,22 +24,22 @@ from abilities.helpers.search import postings
 from abilities.helpers.search.ranking import HIGHEST_WEIGHT
 from abilities.helpers.search.terms import LANGUAGES, Language, weigh_terms
 from abilities.helpers.store.model import Row
-from abilities.helpers.store.transaction import Statement, Transaction, to_name
+from abilities.helpers.store.transaction import Columns, Statement, Transaction, to_name
 
 MOST_RECENT = 16_384
-"""Weights that the recent changes of a namespace hold before they are merged."""
+"""Weights in the recent changes of a namespace from which on they are merged."""
 
 PART_BLOCKS = 16
-"""Blocks of a part: the more, the fewer pages a question reads, and the more a merge changes."""
+"""Blocks per part: with more, a question reads fewer pages and a merge changes more."""
 
 _LAST_BLOCK = 2**31 - 1
-"""The highest number that the column of blocks can hold."""
+"""The highest value of the column of blocks."""
 
 INDEX_STATE = """
 (SELECT min(RAW(name)) FROM recall_language),
 (SELECT max(number) FROM recall_recent AS r WHERE r.namespace = given.namespace)
 """
-"""The columns of an `IndexState` in a statement that knows the namespace as given.namespace."""
+"""The columns of an `IndexState`, for a statement in which given.namespace is the namespace."""
 
 _STATE = f"SELECT {INDEX_STATE} FROM (SELECT CAST(? AS TEXT) AS namespace) AS given"
 _LANGUAGE = "SELECT min(RAW(name)) FROM recall_language"
@@ -68,16 +69,17 @@ WHERE namespace = ? AND part = ? AND archived = ? AND block = ? AND term = ANY (
 
 
 class IndexState(NamedTuple):
-    """The name of the index's language, and how many weights the recent changes hold."""
+    """The name of the index's language, and the number of weights in the recent changes."""
 
     language: str | bytes | None = None
     recent: int | None = None
 
 
 class RecentChange(NamedTuple):
-    """Terms of a memory on one side of the index, a line each, and two bytes per term.
+    """A change of a memory's terms on one side of the index.
 
-    These are the weights before and after the change; 0 if the memory did not or does not hold it.
+    ``terms`` has one line per term. ``weights`` has two bytes per term: the weights before and
+    after the change, 0 without the term.
     """
 
     doc: int
@@ -88,27 +90,31 @@ class RecentChange(NamedTuple):
     def list_weights(self) -> list[tuple[str, int, int]]:
         """Return each term with its weights before and after the change."""
         terms = self.terms.decode(errors="replace").split("\n")
-        return list(zip(terms, self.weights[::2], self.weights[1::2], strict=False))
+        before, after = self.weights[::2], self.weights[1::2]
+        return list(zip(terms, before, after, strict=False))  # damage can make them unequal
 
 
 Weights = Mapping[str, int]
 """The weights of a memory's terms."""
 
 TermWeights = dict[str, dict[int, int]]
-"""By term, the weights in some memories of a block, by their numbers."""
+"""For each term, its weights in memories of a block, by their numbers."""
 
 Changes = dict[tuple[int, int], TermWeights]
 """New weights, by side and block."""
 
 
 def parse_language(name: str | bytes | None) -> Language:
-    """Return a language by its stored name; the default one if that is damaged."""
+    """Return a language by its stored name, or the default language if the name is damaged."""
     text = to_name(name or "")
-    return Language(text) if text in LANGUAGES else Language()
+    if text in LANGUAGES:
+        return Language(text)
+
+    return Language()
 
 
 async def read_language(transaction: Transaction) -> Language:
-    """Return the language that the index is kept in; the default one if it is damaged."""
+    """Return the language of the index, or the default language if the name is damaged."""
     ((name,),) = await transaction.fetch(_LANGUAGE)
     return parse_language(name)
 
@@ -120,11 +126,11 @@ async def change_terms(
     doc: int,
     state: IndexState | None = None,
 ) -> None:
-    """Let the index follow a change of the memory that has a number in the memory index.
+    """Update the index after a change of the memory with the number ``doc``.
 
-    ``before`` is the sound row that the index followed last, None if the memory is new under this
-    number; ``after`` is None if the memory is gone. ``state`` is what was read of `INDEX_STATE` in
-    the same transaction; it is read here without that.
+    ``before`` is the row that is indexed under this number, or None. ``after`` is None if the
+    memory was deleted. ``state`` is the `INDEX_STATE` if it was read in the same transaction;
+    otherwise it is read here.
     """
     row = after or before
     assert row is not None, "a change concerns a memory"
@@ -138,9 +144,18 @@ async def change_terms(
         await merge_recent(transaction, row.namespace)
 
     language = parse_language(state.language)
-    old, new = _weigh(before, language), _weigh(after, language)
-    for archived in (0, 1):
-        await _add_recent(transaction, row.namespace, doc, archived, old[archived], new[archived])
+    sides = zip(_weigh(before, language), _weigh(after, language), strict=True)
+    for archived, (old, new) in enumerate(sides):
+        changed = [term for term in {**old, **new} if old.get(term) != new.get(term)]
+        if not changed:
+            continue
+
+        terms = "\n".join(changed).encode()
+        weights = bytearray(2 * len(changed))
+        weights[::2] = bytes(old.get(term, 0) for term in changed)
+        weights[1::2] = bytes(new.get(term, 0) for term in changed)
+        values = (row.namespace, len(changed), doc, archived, terms, bytes(weights), row.namespace)
+        await transaction.run(_ADD_RECENT, *values)
 
 
 def _get_indexed(row: Row) -> tuple[object, ...]:
@@ -148,48 +163,32 @@ def _get_indexed(row: Row) -> tuple[object, ...]:
 
 
 def _weigh(row: Row | None, language: Language) -> tuple[Weights, Weights]:
-    """Return the weights of a memory's terms on both sides of the index."""
+    """Return the weights of a memory's terms on each side of the index."""
     if row is None:
         return {}, {}
 
     weights = weigh_terms(row.key, row.summary, row.content, language)
-    return ({}, weights) if row.archived else (weights, {})
+    if row.archived:
+        return {}, weights
 
-
-async def _add_recent(
-    transaction: Transaction, namespace: str, doc: int, archived: int, old: Weights, new: Weights
-) -> None:
-    changed = [term for term in {**old, **new} if old.get(term) != new.get(term)]
-    if not changed:
-        return
-
-    terms = "\n".join(changed).encode()
-    weights = bytearray(2 * len(changed))
-    weights[::2] = bytes(old.get(term, 0) for term in changed)
-    weights[1::2] = bytes(new.get(term, 0) for term in changed)
-    values = (namespace, len(changed), doc, archived, terms, bytes(weights), namespace)
-    await transaction.run(_ADD_RECENT, *values)
+    return weights, {}
 
 
 async def merge_recent(transaction: Transaction, namespace: str) -> None:
-    """Merge the recent changes of a namespace into its postings; nothing of what went is left."""
+    """Merge the recent changes of a namespace into its postings, and delete them."""
     changes: Changes = {}
     for change in map(RecentChange._make, await transaction.fetch(_READ_RECENT, namespace)):
-        collect(
-            changes,
-            change.archived,
-            change.doc,
-            ((term, after) for term, _, after in change.list_weights()),
-        )
+        weights = ((term, after) for term, _, after in change.list_weights())
+        collect(changes, change.archived, change.doc, weights)
 
     await transaction.run(_DELETE_RECENT, namespace)
     await save_changes(transaction, namespace, changes)
 
 
 async def remove_doc(transaction: Transaction, namespace: str, doc: int) -> None:
-    """Remove the memory with a number, whatever its terms were.
+    """Remove the memory with a number from the index.
 
-    This reads a part of the index, and is for memories whose terms nobody knows.
+    This is for damaged memories, whose former terms are not known. It reads a whole block.
     """
     await merge_recent(transaction, namespace)
 
@@ -197,14 +196,14 @@ async def remove_doc(transaction: Transaction, namespace: str, doc: int) -> None
     place = (namespace, block // PART_BLOCKS, block)
     changes: Changes = {}
     for archived, term in await transaction.fetch(_READ_BLOCK, *place):
-        text = to_name(term).encode(errors="replace").decode()  # no other can be written
+        text = to_name(term).encode(errors="replace").decode()  # a damaged term can't be written
         changes.setdefault((archived, block), {})[text] = {doc: 0}
 
     await save_changes(transaction, namespace, changes)
 
 
 def collect(changes: Changes, archived: int, doc: int, weights: Iterable[tuple[str, int]]) -> None:
-    """Add the new weights of a memory to changes, unless damage made its number impossible."""
+    """Add the new weights of a memory to changes, unless its number is damaged."""
     block = postings.block_of(doc)
     if 0 <= block <= _LAST_BLOCK:
         by_term = changes.setdefault((archived, block), {})
@@ -213,7 +212,7 @@ def collect(changes: Changes, archived: int, doc: int, weights: Iterable[tuple[s
 
 
 def merge(docs: bytes, weights: Mapping[int, int]) -> bytes:
-    """Return the postings of a block with the weights that some memories have now."""
+    """Return the postings of a block with new weights in some memories."""
     for doc, weight in sorted(weights.items()):
         docs = postings.change(docs, doc, weight & HIGHEST_WEIGHT)
 
@@ -222,25 +221,28 @@ def merge(docs: bytes, weights: Mapping[int, int]) -> bytes:
 
 async def save_changes(transaction: Transaction, namespace: str, changes: Changes) -> None:
     """Write changes to the postings."""
-    places = {
-        (archived, block): (namespace, block // PART_BLOCKS, archived, block)
-        for archived, block in sorted(changes)
-    }
-    asked: list[Statement] = [
-        (_READ_TERMS, *place, list(changes[side])) for side, place in places.items()
-    ]
-    stored = await transaction.fetch_each(*asked)
+    sides = sorted(changes)
+    statements: list[Statement] = []
+    for archived, block in sides:
+        place = (namespace, block // PART_BLOCKS, archived, block)
+        statements.append((_READ_TERMS, *place, list(changes[archived, block])))
+    stored = await transaction.fetch_each(*statements)
 
-    for (side, place), rows in zip(places.items(), stored, strict=True):
+    for (archived, block), rows in zip(sides, stored, strict=True):
+        place = (namespace, block // PART_BLOCKS, archived, block)
         before: dict[str, bytes] = dict(rows)  # type: ignore[arg-type]
-        after = {
-            term: merge(before.get(term, b""), weights)
-            for term, weights in sorted(changes[side].items())
-        }
+        saved: list[Columns] = []
+        empty: list[str] = []
+
         # Sorted, because neighbors share a page.
-        saved = [(*place, term, docs) for term, docs in after.items() if docs]
+        for term, weights in sorted(changes[archived, block].items()):
+            docs = merge(before.get(term, b""), weights)
+            if docs:
+                saved.append((*place, term, docs))
+            else:
+                empty.append(term)
+
         await transaction.run_many(_SAVE_TERMS, saved)
-        empty = [term for term, docs in after.items() if not docs]
         if empty:
             await transaction.run(_DELETE_TERMS, *place, empty)
 
@@ -261,36 +263,37 @@ SELECT id FROM shelf WHERE namespace = ? AND doc NOT BETWEEN 0 AND ? ORDER BY do
 """
 _RENUMBER = "UPDATE shelf SET doc = ? WHERE namespace = ? AND id = ?"
 
-_DELETE_ALL_TERMS = "DELETE FROM recall_terms WHERE namespace = ?"
-_DELETE_LANGUAGE = "DELETE FROM recall_language"
-_SAVE_LANGUAGE = "INSERT INTO recall_language VALUES (?)"
-
 
 _DAMAGED = 1
-"""What a damaged row adds to a sum, which is 0 if all is sound."""
+"""Added for a damaged row to the sum of its namespace, which is 0 if all is sound."""
 
 
 class _Side(NamedTuple):
-    """The postings of the memories of a namespace that are archived, or of the others."""
+    """One side of a namespace's index: that of archived memories, or that of the others.
+
+    Its sums over postings do not depend on their order.
+    """
 
     namespace: str
     archived: int
 
     def add_up(self, doc: int, weights: Iterable[tuple[str, int]]) -> int:
-        """Return the sum over postings of a memory."""
+        """Return the sum over the postings of a memory."""
         total = 0
         for term, weight in weights:
             if weight:
+                # Squared, because the plain sum stays the same if two memories swap weights.
                 posting = doc << 6 | weight
                 total += hash((*self, term)) * posting * posting
 
         return total
 
     def add_up_row(self, part: int, term: str, block: int, docs: bytes) -> int:
-        """Return the sum over stored postings."""
+        """Return the sum over the stored postings of a term in a block."""
         if not docs or len(docs) % postings.POSTING_BYTES or part != block // PART_BLOCKS:
             return _DAMAGED
 
+        # Stored postings are relative to the first number of their block, and rise.
         first = block * postings.BLOCK_DOCS << 6
         values = [first + value for value in postings.decode(docs)]
         if not all(map(lt, values, values[1:])):
@@ -301,10 +304,14 @@ class _Side(NamedTuple):
 
 
 async def list_wrong_parts(transaction: Transaction) -> list[str]:
-    """Return what of the recall index is not as the memories imply, in words for an operator."""
-    language = [] if await _is_language_sound(transaction) else ["recall_language"]
-    namespaces = await find_wrong_namespaces(transaction)
-    return [*language, *(f"{namespace}: what recall finds" for namespace in namespaces)]
+    """Return the parts of the recall index that disagree with the memories, for an operator."""
+    wrong: list[str] = []
+    if not await _is_language_sound(transaction):
+        wrong.append("recall_language")
+    for namespace in await find_wrong_namespaces(transaction):
+        wrong.append(f"the recall index of {namespace}")
+
+    return wrong
 
 
 async def _is_language_sound(transaction: Transaction) -> bool:
@@ -313,22 +320,25 @@ async def _is_language_sound(transaction: Transaction) -> bool:
 
 
 async def mend_language(transaction: Transaction) -> None:
-    """Write the language of the index anew if it is damaged: the one that all others then take."""
+    """Save the language that readers assume, if the stored language of the index is damaged."""
     if not await _is_language_sound(transaction):
         language = await read_language(transaction)
-        await transaction.run(_DELETE_LANGUAGE)
-        await transaction.run(_SAVE_LANGUAGE, language.name)
+        await transaction.run("DELETE FROM recall_language")
+        await transaction.run("INSERT INTO recall_language VALUES (?)", language.name)
 
 
 async def find_wrong_namespaces(
     transaction: Transaction, namespace: str | None = None
 ) -> list[str]:
-    """Return the namespaces, of all or of one, whose index is not that of their memories.
+    """Return the namespaces, of all or of one, whose index disagrees with the memories.
 
-    A sum over all postings tells, in which their order does not count. A recent change takes what
-    it replaced out of the sum, so that nothing is merged.
+    The sum over the postings that the memories should have is compared with the sum over the stored
+    ones. A recent change adds its new postings and subtracts its old ones, so nothing is merged.
     """
-    where, values = ("", []) if namespace is None else (" AND {}.namespace = ?", [namespace])
+    where = ""
+    values: list[str] = []
+    if namespace is not None:
+        where, values = " AND {}.namespace = ?", [namespace]
     language = await read_language(transaction)
     sums: dict[str, int] = defaultdict(int)
 
@@ -347,9 +357,8 @@ async def find_wrong_namespaces(
         sums[side.namespace] += side.add_up(change.doc, ((term, new) for term, _, new in changed))
         sums[side.namespace] -= side.add_up(change.doc, ((term, old) for term, old, _ in changed))
 
-    async for name, archived, part, term, *row in transaction.stream(
-        _TERMS + where.format("r"), *values
-    ):
+    postings_rows = transaction.stream(_TERMS + where.format("r"), *values)
+    async for name, archived, part, term, *row in postings_rows:
         side = _Side(to_name(name), archived)
         sums[side.namespace] += side.add_up_row(part, to_name(term), *row)
 
@@ -358,12 +367,19 @@ async def find_wrong_namespaces(
 
 
 async def rebuild_index(transaction: Transaction, namespace: str) -> None:
-    """Make the index of a namespace anew.
+    """Rebuild the index of a namespace.
 
-    Memories whose numbers are impossible, or larger than need be, get those that are free.
+    Memories whose numbers are impossible, or not below the number of memories, get free ones.
     """
-    await _close_gaps(transaction, namespace)
-    await transaction.run(_DELETE_ALL_TERMS, namespace)
+    ((size,),) = await transaction.fetch(_SIZE, namespace)
+    outside = await transaction.fetch(_OUTSIDE, namespace, size - 1)
+    if outside:
+        taken = {doc for (doc,) in await transaction.fetch(_NUMBERS, namespace, size - 1)}
+        free = (doc for doc in range(size) if doc not in taken)
+        rows = [(doc, namespace, name) for doc, (name,) in zip(free, outside, strict=True)]
+        await transaction.run_many(_RENUMBER, rows)
+
+    await transaction.run("DELETE FROM recall_terms WHERE namespace = ?", namespace)
     await transaction.run(_DELETE_RECENT, namespace)
 
     language = await read_language(transaction)
@@ -379,21 +395,14 @@ async def rebuild_index(transaction: Transaction, namespace: str) -> None:
     await save_changes(transaction, namespace, changes)
 
 
-async def _close_gaps(transaction: Transaction, namespace: str) -> None:
-    ((size,),) = await transaction.fetch(_SIZE, namespace)
-    outside = await transaction.fetch(_OUTSIDE, namespace, size - 1)
-    if outside:
-        taken = {doc for (doc,) in await transaction.fetch(_NUMBERS, namespace, size - 1)}
-        free = (doc for doc in range(size) if doc not in taken)
-        rows = [(doc, namespace, name) for doc, (name,) in zip(free, outside, strict=True)]
-        await transaction.run_many(_RENUMBER, rows)
-
-
 def _weigh_texts(texts: Sequence[str | bytes], language: Language) -> Weights:
     key, summary, content = map(_read_text, texts)
     return weigh_terms(key, summary, content, language)
 
 
 def _read_text(text: str | bytes) -> str:
-    """Return a text of a memory, with a character in the place of bytes that damage left."""
-    return text.decode(errors="replace") if isinstance(text, bytes) else text
+    """Return the text of a RAW column, with U+FFFD for invalid UTF-8."""
+    if isinstance(text, bytes):
+        return text.decode(errors="replace")
+
+    return text

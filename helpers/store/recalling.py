@@ -1,4 +1,8 @@
-"""`recall`: answering the requests of a ranking from a store, in a snapshot of the caller."""
+"""`recall` over a store, in a snapshot of the caller.
+
+The ranking is a conversation (`abilities.helpers.search.recall`) that requests parts of the index;
+this module answers its requests.
+"""
 
 import asyncio
 import re
@@ -34,7 +38,7 @@ from abilities.helpers.store.transaction import Columns, ForEach, Transaction
 _SIZE = """
 SELECT number FROM counters WHERE namespace = ? AND name = 'all' AND archived = 0 AND value = ''
 """
-# The parts that there are, one look-up each, and in each of them the postings of the terms.
+# The existing parts, one lookup each, and then the postings of the terms in each part.
 _BLOCKS = """
 WITH RECURSIVE parts (part) AS (
     SELECT min(part) FROM recall_terms WHERE namespace = ?
@@ -74,19 +78,19 @@ WHERE namespace = ? AND key = ANY (?) AND score BETWEEN 0 AND 1
 """
 
 FIRST_BATCH = 64
-"""Memories that are loaded at first, as many short ones as fit by default; then twice as many."""
+"""Memories to load at first, which is as many as fit by default if they are short; then doubled."""
 
 _ALL = 2**62
-"""More links than any memory has."""
+"""A limit above the number of links of any memory."""
 
 Ends = dict[str, float]
-"""The keys of the memories at the other ends of links, with the best weights."""
+"""The keys at the other ends of a memory's links, each with the weight of the best link."""
 
 
 def take_turns(rankings: Sequence[Ranking], starts: Sequence[int]) -> Iterator[str]:
     """Yield the keys of memories: the first of each ranking, then the second of each, and so on.
 
-    Each ranking begins at its place in ``starts``.
+    Each ranking begins at its offset in ``starts``. Notes are skipped.
     """
     lists = [ranking.entries[start:] for ranking, start in zip(rankings, starts, strict=True)]
     for place in range(max(map(len, lists), default=0)):
@@ -102,11 +106,19 @@ async def recall(
     room: int,
     starts: Sequence[int],
 ) -> Recalled:
-    """Rank what answers questions, and load memories as long as there is room."""
-    rankings = await _rank(transaction, namespace, request)
+    """Rank the memories that answer questions, and load them as long as there is room."""
+    conversation = rank(request)
+    fetch = _advance(conversation, None)
+    while not isinstance(fetch, _End):
+        answer = await _answer(transaction, namespace, fetch)
+        if transaction.is_remote:
+            # The event loop is shared, and ranking may take as long as many other calls.
+            fetch = await asyncio.to_thread(_advance, conversation, answer)
+        else:
+            fetch = _advance(conversation, answer)
 
     memories: dict[str, StoredMemory | Exception] = {}
-    keys = take_turns(rankings, starts)
+    keys = take_turns(fetch.rankings, starts)
     size = FIRST_BATCH
     while room >= 0 and (batch := list(islice(keys, size))):
         found = await read(transaction, namespace, batch)
@@ -115,24 +127,7 @@ async def recall(
         room -= sum(map(count_bytes, found))
         size *= 2
 
-    return Recalled(rankings, memories)
-
-
-async def _rank(
-    transaction: Transaction, namespace: str, request: RecallRequest
-) -> tuple[Ranking, ...]:
-    """Answer the requests of a ranking until it is done."""
-    conversation = rank(request)
-    fetch = _advance(conversation, None)
-    while not isinstance(fetch, _End):
-        answer = await _answer(transaction, namespace, fetch)
-        if transaction.is_remote:
-            # On another thread: ranking may take as long as many other calls.
-            fetch = await asyncio.to_thread(_advance, conversation, answer)
-        else:
-            fetch = _advance(conversation, answer)
-
-    return fetch.rankings
+    return Recalled(fetch.rankings, memories)
 
 
 class _End(NamedTuple):
@@ -155,17 +150,19 @@ async def _answer(transaction: Transaction, namespace: str, fetch: Fetch) -> obj
             statement = _MATCHING.format(passing.condition)
             values = (namespace, *passing.values, limit + 1)
             found = await transaction.fetch(statement, *values)
-            return {doc for (doc,) in found} if len(found) <= limit else None
+            if len(found) > limit:
+                return None
+            return {doc for (doc,) in found}
         case FetchPassing(filters, docs):
             passing = select_passing(filters)
             statement = _PASSING.format(passing.condition)
             found = await transaction.fetch(statement, namespace, list(docs), *passing.values)
             return {doc for (doc,) in found}
         case FetchKeys(docs):
-            named: list[tuple[int, str]] = []
+            keys_by_doc: dict[int, str] = {}
             for doc, key in await transaction.fetch(_KEYS, namespace, list(docs)):
-                named.append((doc, key))
-            return dict(named)
+                keys_by_doc[doc] = key
+            return keys_by_doc
         case FetchLinks(filters, keys):
             return await _LinkReader(transaction, namespace, filters).read(keys)
 
@@ -173,7 +170,7 @@ async def _answer(transaction: Transaction, namespace: str, fetch: Fetch) -> obj
 async def _fetch_blocks(
     transaction: Transaction, namespace: str, terms: Sequence[str], sides: list[int]
 ) -> IndexBlocks:
-    """Return the postings of terms on some sides of the index, with all recent changes in them."""
+    """Return the postings of terms on some sides of the index, with all recent changes applied."""
     counted, stored, recent = await transaction.fetch_each(
         (_SIZE, namespace),
         (_BLOCKS, namespace, namespace, namespace, sides, list(terms)),
@@ -181,10 +178,19 @@ async def _fetch_blocks(
     )
     found: list[dict[str, dict[int, bytes]]] = [{term: {} for term in terms} for _ in (0, 1)]
     for side, term, block, docs in stored:
-        if docs and len(docs) % postings.POSTING_BYTES == 0:  # not those that are damaged
+        if docs and len(docs) % postings.POSTING_BYTES == 0:  # others are damaged
             found[side][term][block] = docs
 
-    changes = _find_changes(map(RecentChange._make, recent), terms)
+    wanted = {term.encode(): term for term in terms}
+    changes: Changes = {}
+    for change in map(RecentChange._make, recent):
+        lines = change.terms.split(b"\n")
+        present = wanted.keys() & lines
+        if present:  # rarely, so the lines of other changes are not decoded
+            by_line = dict(zip(lines, change.weights[1::2], strict=False))
+            changed = ((wanted[line], by_line[line]) for line in present & by_line.keys())
+            collect(changes, change.archived, change.doc, changed)
+
     for (side, block), by_term in changes.items():
         for term, weights in by_term.items():
             by_block = found[side][term]
@@ -195,33 +201,17 @@ async def _fetch_blocks(
     return IndexBlocks(sum(number for (number,) in counted), *found)
 
 
-def _find_changes(recent: Iterable[RecentChange], terms: Sequence[str]) -> Changes:
-    """Return what recent changes mean to terms."""
-    wanted = {term.encode(): term for term in terms}
-    sought = wanted.keys()
-    changes: Changes = {}
-    for change in recent:
-        lines = change.terms.split(b"\n")
-        held = sought & lines
-        if held:
-            weights = dict(zip(lines, change.weights[1::2], strict=False))
-            found = ((wanted[line], weights[line]) for line in held & weights.keys())
-            collect(changes, change.archived, change.doc, found)
-
-    return changes
-
-
 def count_bytes(memory: StoredMemory | Exception) -> int:
-    """Return the bytes of UTF-8 that an answer may show of a content; 0 if it cannot be read."""
+    """Return the UTF-8 bytes of a memory's content in an answer; 0 if it cannot be read."""
     if isinstance(memory, Exception):
         return 0
 
-    # Of a long content, an answer shows a passage.
+    # An answer shows only a passage of a long content.
     return len(memory.row.content[:MAX_CONTENT_CHARS].encode())
 
 
 class _LinkReader:
-    """Reads the links along which `recall` spreads: their other ends pass its filters."""
+    """A reader of the links along which `recall` spreads, to memories that pass its filters."""
 
     def __init__(self, transaction: Transaction, namespace: str, filters: Filters) -> None:
         self._transaction = transaction
@@ -231,15 +221,15 @@ class _LinkReader:
         self._passing: dict[str, bool] = {}
 
         passing = select_passing(filters)
-        # They are found by their keys: no index of what is filtered by serves.
+        # The memories are looked up by key, and no index of a filtered column may replace that.
         condition = re.sub(r"\bs\.(\w+) (=|>=) \?", r"FILTER(s.\1) \2 ?", passing.condition)
         self._passes = _PASSING_KEYS.format(condition)
         self._values = passing.values
 
     async def read(self, keys: Sequence[str]) -> dict[str, Links]:
-        """Return the links of memories whose other ends pass the filters.
+        """Return the links of memories to and from memories that pass the filters.
 
-        These are the best ones that a memory has, and all that lead to it, if they are few.
+        These are the best links of each memory, and all links to it if there are few.
         """
         limit = _ALL if self._filters.archived else MOST_OUTGOING
         few = ForEach(_FEW_INCOMING, keys, (self._namespace, self._namespace))
@@ -253,7 +243,7 @@ class _LinkReader:
         return {key: Links(outgoing[key], incoming[key]) for key in keys}
 
     async def _choose_best(self, keys: Sequence[str], pages: Pages) -> dict[str, Ends]:
-        """Return the best links of memories; the first ones of each are known."""
+        """Return the best links of memories, given their first pages."""
         ends: dict[str, Ends] = {}
         limit = MOST_OUTGOING
         while wanted := [key for key in keys if key not in ends]:
@@ -275,9 +265,9 @@ class _LinkReader:
         return ends
 
     async def _rank_all(self, pages: Pages) -> dict[str, Ends]:
-        """Return the best links of memories, those to archived memories among them.
+        """Return the best links of memories, including links to archived memories.
 
-        Stored ranks know no archived targets, so that all links have to be read.
+        Stored ranks treat archived targets as absent, so the caller must have read all links.
         """
         sound = {
             key: [link for link in map(LinkRecord._make, page) if link.is_sound]
@@ -303,7 +293,7 @@ class _LinkReader:
     async def _choose_incoming(
         self, keys: Sequence[str], rows: Sequence[Columns]
     ) -> dict[str, Ends]:
-        """Return the links that lead to memories, of those to which few lead."""
+        """Return the links to memories, given the rows of those to which few links lead."""
         records: list[LinkRecord] = []
         for _, *columns in rows:
             record = LinkRecord._make(columns)
@@ -323,7 +313,7 @@ class _LinkReader:
         return ends
 
     async def _look_up(self, keys: Iterable[str]) -> None:
-        """Find out which memories pass the filters, if not all that are present do."""
+        """Find out which memories pass the filters, unless all present memories do."""
         unknown = sorted({key for key in keys if key not in self._passing})
         if unknown and not self._filters.pass_all:
             values = (self._namespace, unknown, *self._values)
@@ -332,7 +322,7 @@ class _LinkReader:
 
 
 def _collect(links: Iterable[tuple[str, float]]) -> Ends:
-    """Return the ends of the first links, up to the number that is followed."""
+    """Return the ends of the first `MOST_OUTGOING` links."""
     ends: Ends = {}
     for place, (key, weight) in enumerate(links):
         if place == MOST_OUTGOING:

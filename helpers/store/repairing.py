@@ -1,18 +1,17 @@
-"""The repair of every store while it is in use: what a check finds is written as it should be.
+"""The repair of every store, while it is in use: all findings of a check are mended.
 
-Each namespace is mended in one transaction. What is already mended stays if that is interrupted.
+Each namespace is one transaction, so after an interruption the finished namespaces stay mended.
 """
 
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
 
 from abilities.declarations.values import JsonObject, has_surrogate, utc_now
 from abilities.helpers.store.checking import (
     COUNT_LINKS,
     COUNT_MEMORIES,
-    UNTOLD,
+    UNRECORDED,
     ExaminedMemory,
     examine_links,
     examine_memories,
@@ -30,7 +29,7 @@ from abilities.helpers.store.mending import (
     mend_time,
     restore_row,
 )
-from abilities.helpers.store.model import IMPORTANCES, AccessCounters, LinkRecord, LinkRow, Row
+from abilities.helpers.store.model import IMPORTANCES, AccessCounters, LinkRecord, Row
 from abilities.helpers.store.past import ENTRY_COLUMNS, Occasion, take_version
 from abilities.helpers.store.ranking import LinkEnds
 from abilities.helpers.store.recall_index import (
@@ -47,7 +46,7 @@ from abilities.helpers.store.saving import (
     update_row,
     write_index_row,
 )
-from abilities.helpers.store.transaction import Transaction
+from abilities.helpers.store.transaction import Columns, Transaction
 
 _TABLES = (
     "memories",
@@ -67,7 +66,7 @@ _ROW = f"SELECT {', '.join(Row._fields)} FROM memories WHERE namespace = ? AND k
 _HIGHEST = """
 SELECT coalesce(max(version), 0) FROM history WHERE namespace = ? AND version < 4611686018427387904
 """
-# Where it is not known what was forgotten, all may be.
+# A new row cannot say which entries were deleted, so it treats all of them as deleted.
 _RAISE_VERSION = """
 INSERT INTO versions AS v (namespace, number, forgotten) VALUES (?, ?, ?)
 ON CONFLICT (namespace) DO UPDATE SET number = greatest(v.number, excluded.number)
@@ -108,9 +107,9 @@ VALUES ({", ".join("?" * (len(LinkRecord._fields) + 1))}) ON CONFLICT DO NOTHING
 """
 _END = "SELECT archived, score FROM memories WHERE namespace = ? AND key = ?"
 
-_UNTOLD_ENTRIES = f"""
+_UNRECORDED_ENTRIES = f"""
 SELECT {ENTRY_COLUMNS} FROM history INDEXED BY history_id
-WHERE namespace = ? AND id IN (SELECT id FROM ({UNTOLD} AND m.namespace = ?) AS untold)
+WHERE namespace = ? AND id IN (SELECT id FROM ({UNRECORDED} AND m.namespace = ?) AS unrecorded)
 """
 _DELETE_ENTRY = "DELETE FROM history WHERE namespace = ? AND version = ? AND id = ?"
 _NOTE_FORGOTTEN = """
@@ -146,27 +145,10 @@ _COUNT_AGAIN = (
     """,
     _COUNT_BYTES,
 )
-"""Statements that count what is counted, each for one namespace."""
+"""Statements that recompute all counters of a namespace."""
 
 Begin = Callable[[str], AbstractAsyncContextManager[Transaction]]
-"""Begins a transaction, the only one that changes a namespace; a dry run undoes it at its end."""
-
-
-class _Known(NamedTuple):
-    """What the memory index has of a memory that damage may have changed."""
-
-    columns: JsonObject
-    shelved: Shelved
-
-    @classmethod
-    def parse(cls, values: Sequence[Any]) -> "_Known":
-        """Make one of the columns of ``_FIND_KNOWN``."""
-        *columns, importance, accessed_at, access_count, doc = values
-        known: JsonObject = dict(zip(_KNOWN, columns, strict=True))
-        if importance in range(len(IMPORTANCES)):
-            known["importance"] = IMPORTANCES[importance]
-
-        return cls(known, Shelved(AccessCounters(accessed_at, access_count), doc))
+"""Begins a transaction that alone changes a namespace; in a dry run, it is rolled back."""
 
 
 async def repair_rows(
@@ -176,9 +158,10 @@ async def repair_rows(
     progress: Callable[[int], None],
     limits: HistoryLimits,
 ) -> None:
-    """Mend every namespace, and count in the report what was mended. Raises Refused, OSError.
+    """Mend every namespace, and add the numbers of mended items to the report.
 
-    ``progress`` is called with the number of memories and links that were examined.
+    ``progress`` is called with the number of memories and links examined since the last call.
+    Raises Refused, OSError.
     """
     async with begin("") as transaction:
         await mend_language(transaction)
@@ -186,14 +169,14 @@ async def repair_rows(
         statement = " UNION ".join(f"SELECT namespace FROM {table}" for table in tables)
         namespaces = [namespace for (namespace,) in await transaction.fetch(statement)]
 
-    # First those with impossible names, because their memories move to others.
+    # Invalid names come first, because their memories move to other namespaces.
     namespaces.sort(key=lambda name: (mend_namespace(name) == name, name))
     for place, namespace in enumerate(namespaces):
         async with begin(namespace) as transaction:
             repair = _Repair(transaction, namespace, originals, report, progress, limits)
             await repair.run()
 
-            # What stood in the damaged rows is on disk before the change is committed.
+            # The originals must be on disk before the transaction is committed.
             report.originals = originals.save()
 
         namespaces += sorted(repair.moved.difference(namespaces[place + 1 :]))
@@ -211,17 +194,19 @@ class _Repair:
     limits: HistoryLimits
     now: str = field(default_factory=utc_now)
     moved: set[str] = field(default_factory=set[str])
-    """Other namespaces that memories or links were moved to."""
+    """Other namespaces to which memories or links were moved."""
 
     async def run(self) -> None:
-        """Mend all that a check would find."""
+        """Mend all findings that a check of the namespace would have."""
         transaction, namespace = self.transaction, self.namespace
         for memory in await self._select_wrong():
             await self._mend_memory(memory)
         for (key,) in await transaction.fetch(_REPEATED, namespace):
-            await self._renew_version(key)
+            ((*columns,),) = await transaction.fetch(_ROW, namespace, key)
+            row = Row._make(columns)
+            await self._save(row, row)
 
-        # Until now the index may have told what a damaged memory was.
+        # Not before, because stray rows may have the values of damaged memories.
         for table in ("shelf", "tags", *transaction.search_tables):
             await transaction.run(_CLEAN.format(table=table), namespace)
         await self._mend_links()
@@ -229,7 +214,7 @@ class _Repair:
         for statement in _COUNT_AGAIN:
             await transaction.run(statement, *[namespace] * statement.count("?"))
 
-        # What terms a damaged memory had is not known.
+        # The former terms of damaged memories are not known, so the index is rebuilt as a whole.
         if await find_wrong_namespaces(transaction, namespace):
             await rebuild_index(transaction, namespace)
         if has_surrogate(namespace):
@@ -237,7 +222,7 @@ class _Repair:
                 await transaction.run(f"DELETE FROM {table} WHERE namespace = ?", namespace)
 
     async def _select_wrong(self) -> list[ExaminedMemory]:
-        """Return the memories with anything wrong; let no version of a sound one be given again."""
+        """Return the memories with findings; make sure that no version is given again."""
         wrong: list[ExaminedMemory] = []
         ((highest,),) = await self.transaction.fetch(_HIGHEST, self.namespace)
         async for memory in examine_memories(self.transaction, self.namespace):
@@ -252,24 +237,44 @@ class _Repair:
         return wrong
 
     async def _mend_memory(self, memory: ExaminedMemory) -> None:
-        """Write what is left of a damaged memory, and what the indexes must have of it."""
+        """Mend a memory with findings, and its rows in the indexes."""
         row = memory.row
         if memory.wrong != ["search"]:
-            known = await self._find_known(row.key)
+            is_known = match_own_columns(self.transaction) or _HAS_NAMES
+            text = _FIND_KNOWN.format(is_known=is_known)
+            known = await self.transaction.fetch(text, self.namespace, row.key)
             if not memory.is_sound:
                 row = await self._restore(memory, known)
             await self._index(row, known)
 
-        # A search index without such tables is one for all namespaces, and made anew as a whole.
+        # Without such tables, the engine rebuilds the search index as a whole.
         if self.transaction.search_tables:
             await self.transaction.renew_words(row)
 
-    async def _restore(self, memory: ExaminedMemory, known: Sequence[_Known]) -> Row:
-        """Write what is left of a damaged memory anew, after its row was put aside; return it."""
+    async def _restore(self, memory: ExaminedMemory, known: Sequence[Columns]) -> Row:
+        """Save the original of a damaged memory, then restore or mend it; return the new row.
+
+        ``known`` are rows of ``_FIND_KNOWN``, the likeliest first.
+        """
         row = memory.row
         self.originals.add("memories", {**row._asdict(), "hash": memory.hash})
-        for columns in await self._list_known_values(row, known):
-            restored = restore_row(row, memory.hash, columns)
+
+        candidates: list[JsonObject] = []
+        for columns in known:
+            *values, importance, _, _, _ = columns
+            candidate: JsonObject = dict(zip(_KNOWN, values, strict=True))
+            if importance in range(len(IMPORTANCES)):
+                candidate["importance"] = IMPORTANCES[importance]
+            candidates.append(candidate)
+
+        # The key may be damaged in the memory index too, but not in the numbers of links.
+        likeliest: JsonObject = candidates[0] if candidates else {}
+        namespace = likeliest.get("namespace", row.namespace)
+        for (key,) in await self.transaction.fetch(_MISSING_KEYS, namespace):
+            candidates.append({**likeliest, "key": key})
+
+        for candidate in candidates:
+            restored = restore_row(row, memory.hash, candidate)
             if restored is not None and await is_free(self.transaction, restored, row):
                 self.report.restored_memories += 1
                 await update_row(self.transaction, row, restored)
@@ -283,23 +288,8 @@ class _Repair:
             self.moved.add(restored.namespace)
         return restored
 
-    async def _list_known_values(self, row: Row, known: Sequence[_Known]) -> list[JsonObject]:
-        """Return what the columns of a damaged memory may have been, the likeliest first."""
-        values = [each.columns for each in known]
-        own: JsonObject = values[0] if values else {}
-        namespace = own.get("namespace", row.namespace)
-        for (key,) in await self.transaction.fetch(_MISSING_KEYS, namespace):
-            values.append({**own, "key": key})
-
-        return values
-
-    async def _renew_version(self, key: str) -> None:
-        ((*columns,),) = await self.transaction.fetch(_ROW, self.namespace, key)
-        row = Row._make(columns)
-        await self._save(row, row)
-
     async def _save(self, before: Row, row: Row) -> Row:
-        """Write a memory with a new version, of which the history tells; return it."""
+        """Write a memory with a new version and an entry in the history; return it."""
         version = await take_version(self.transaction, self.namespace)
         saved = row._replace(version=version)
         occasion = Occasion("mended", self.now, "repair")
@@ -307,22 +297,16 @@ class _Repair:
         await update_row(self.transaction, before, saved)
         return saved
 
-    async def _find_known(self, key: str) -> list[_Known]:
-        """Return what the memory index may have of a memory, the likeliest first."""
-        is_known = match_own_columns(self.transaction) or _HAS_NAMES
-        statement = _FIND_KNOWN.format(is_known=is_known)
-        return list(map(_Known.parse, await self.transaction.fetch(statement, self.namespace, key)))
-
-    async def _index(self, row: Row, known: Sequence[_Known]) -> None:
+    async def _index(self, row: Row, known: Sequence[Columns]) -> None:
         """Write a memory's rows in the memory index and the tag index; keep its access counters."""
         transaction, namespace = self.transaction, row.namespace
         counters, doc = AccessCounters(row.created_at, 0), None
         if known:
-            (accessed_at, access_count), doc = known[0].shelved
+            *_, accessed_at, access_count, doc = known[0]
             accessed_at = mend_time(accessed_at, row.created_at)
             counters = AccessCounters(accessed_at, max(access_count, 0))
 
-        # What the index knows of the memory may stand there under a damaged id.
+        # The row in the memory index may have a damaged id, and then remains until it is cleaned.
         if doc is None or await transaction.fetch(_IS_TAKEN, namespace, doc, row.id):
             ((doc,),) = await transaction.fetch(_FREE_DOC, namespace)
 
@@ -331,55 +315,52 @@ class _Repair:
         await add_tags(transaction, row, counters.accessed_at)
 
     async def _mend_links(self) -> None:
-        """Mend damaged links and wrong ranks; remove damaged marks of stale ranks."""
+        """Mend damaged links and wrong ranks; delete damaged marks of stale ranks."""
         transaction, namespace = self.transaction, self.namespace
         for _, mark in [each async for each in find_damaged_marks(transaction, namespace)]:
             await transaction.run(_UNMARK, namespace, mark.side, mark.key)
 
-        place = mend_namespace(namespace)
+        mended_namespace = mend_namespace(namespace)
+        is_moved = mended_namespace != namespace
         wrong: list[LinkRecord] = []
         async for link in examine_links(transaction, namespace):
             self.progress(1)
-            if not link.is_ranked or place != namespace:
+            if not link.is_ranked or is_moved:
                 wrong.append(link.record)
 
         for record in wrong:
             mended = record.row
-            if not record.is_sound or place != namespace:
+            if not record.is_sound or is_moved:
                 self.originals.add("links", {"namespace": namespace, **record._asdict()})
                 self.report.mended_links += 1
                 mended = mend_link(mended)
 
             await transaction.run(_DELETE_LINK, namespace, *record[:3])
-            await self._add_link(place, mended)
+            ends: list[object] = []
+            for key in (mended.target, mended.source):
+                found = await transaction.fetch(_END, mended_namespace, key)
+                ends += found[0] if found else (None, None)
+            ranked = LinkEnds(*ends).build_record(mended)
+            await transaction.run(_ADD_LINK, mended_namespace, *ranked)
 
-        if wrong and place != namespace:
-            self.moved.add(place)
-
-    async def _add_link(self, namespace: str, link: LinkRow) -> None:
-        ends: list[object] = []
-        for key in (link.target, link.source):
-            found = await self.transaction.fetch(_END, namespace, key)
-            ends += found[0] if found else (None, None)
-
-        record = LinkEnds(*ends).build_record(link)
-        await self.transaction.run(_ADD_LINK, namespace, *record)
+        if wrong and is_moved:
+            self.moved.add(mended_namespace)
 
     async def _mend_history(self) -> None:
-        """Remove the entries that do not lead to the present; put them aside.
+        """Delete the entries that do not lead to the present state, and keep their originals.
 
-        A memory that changed without its history loses that.
+        A memory that disagrees with its history loses all of its entries.
         """
         transaction, namespace = self.transaction, self.namespace
-        await self._forget([each async for each in find_broken_entries(transaction, namespace)])
-        untold = await transaction.fetch(_UNTOLD_ENTRIES, namespace, namespace)
-        await self._forget(map(Entry._make, untold))
+        await self._delete([each async for each in find_broken_entries(transaction, namespace)])
+        unrecorded = await transaction.fetch(_UNRECORDED_ENTRIES, namespace, namespace)
+        await self._delete(map(Entry._make, unrecorded))
 
-        # A memory that is there counts for more than the note that it was purged.
+        # An existing memory outweighs the record that it was purged.
         for statement in (_DELETE_REVIVED, _DELETE_PURGED):
             await transaction.run(statement, namespace)
 
-    async def _forget(self, entries: Iterable[Entry]) -> None:
+    async def _delete(self, entries: Iterable[Entry]) -> None:
         for entry in entries:
             self.originals.add("history", entry._asdict())
             await self.transaction.run(_DELETE_ENTRY, self.namespace, entry.version, entry.id)

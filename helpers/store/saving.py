@@ -1,7 +1,7 @@
-"""Writing memories with all that is derived from them, after what there is of them was found.
+"""Finding a memory for a change, and writing it with all data derived from it.
 
-Whatever a change is, it ends here: what is derived is written as the difference between what
-follows from the memory after it and what followed from the memory before it.
+Every change ends in `write_memory`, which writes the derived data as the difference between the
+memory before and after the change.
 """
 
 import logging
@@ -81,7 +81,7 @@ SELECT coalesce(sum(number), 0) FROM counters WHERE namespace = ? AND name = 'al
 """
 
 _FIRST_COLUMN = 10
-"""Where the columns of the memory begin."""
+"""The index of the first column of the memory in ``_FIND``."""
 
 _FIND = f"""
 SELECT coalesce(v.number, 0), c.key IS NOT NULL, (
@@ -112,20 +112,23 @@ _BY_ID = _FIND_BY % ("id", "m.key")
 
 
 class Shelved(NamedTuple):
-    """What only the memory index knows: access counters, and the number in the recall index."""
+    """The columns of the memory index that are not derived.
+
+    ``doc`` is the number of the memory in the recall index.
+    """
 
     counters: AccessCounters
     doc: int
 
 
 class Found(NamedTuple):
-    """The memory or None, and what a change of it has to know of the namespace.
+    """A memory, or None, with the data about it and its namespace that a change needs.
 
-    ``damage`` says why readers refuse the memory. ``has_links`` says whether any link is one of the
-    memory or leads to its key, ``has_old_marks`` that the namespace has marks of stale ranks that
-    it does not keep, and ``has_due`` that memories have expired and are not archived yet.
-    ``shelved`` is what the memory index has of the memory. ``free_doc`` is the number of the next
-    new memory, and ``recall_state`` what the recall index has; it is None after a write to that.
+    ``damage`` is the reason for which readers refuse the memory. ``has_links`` is True if the key
+    has links or links lead to it, ``has_old_marks`` if the namespace has old marks of stale ranks,
+    and ``has_due`` if memories have expired and are not archived yet. ``shelved`` is None if the
+    memory is not in the memory index. ``free_doc`` is the ``doc`` for the next new memory.
+    ``recall_state`` is None if the recall index was written since it was read.
     """
 
     row: Row | None
@@ -140,19 +143,19 @@ class Found(NamedTuple):
 
     @property
     def next_version(self) -> int:
-        """The version that a change gives."""
+        """The version that the next change gives."""
         return self.last_version + 1
 
 
 async def find_by_key(transaction: Transaction, namespace: str, key: str, now: str = "") -> Found:
-    """Return what a change finds at a key; by ``now`` it is judged what is due."""
+    """Find a memory by key for a change; ``now`` decides which memories have expired."""
     return await _find(transaction, _BY_KEY, namespace, key, now)
 
 
 async def find_by_id(
     transaction: Transaction, namespace: str, memory_id: str, now: str = ""
 ) -> Found:
-    """Return what a change finds at an id; by ``now`` it is judged what is due."""
+    """Find a memory by id for a change; ``now`` decides which memories have expired."""
     return await _find(transaction, _BY_ID, namespace, memory_id, now)
 
 
@@ -179,10 +182,11 @@ async def _find(transaction: Transaction, text: str, *given: str) -> Found:
 
 
 @lru_cache(maxsize=8)
-def _write_shelve(own: tuple[tuple[str, str], ...]) -> str:
+def _write_upsert(own: tuple[tuple[str, str], ...]) -> str:
     """Return the statement that writes a row of the memory index.
 
-    ``own`` are columns of the engine's own, each with what it takes from the row of the memory.
+    ``own`` are the additional columns of the engine, each with its SQL; see
+    `Transaction.shelf_columns`.
     """
     columns = ("namespace", *INDEX_COLUMNS, *_ACCESSES)
     given = ["m.namespace", *("?" for _ in columns[1:]), *(source for _, source in own)]
@@ -197,7 +201,7 @@ def _write_shelve(own: tuple[tuple[str, str], ...]) -> str:
 
 
 async def check_quota(transaction: Transaction, namespace: str, quota: int | None) -> None:
-    """Check that a namespace may hold one more memory. Raises Refused: storage_quota."""
+    """Check that a namespace may hold another memory. Raises Refused("storage_quota")."""
     if quota is None:
         return
 
@@ -213,11 +217,11 @@ async def write_memory(
     links: LinkChange = NO_LINKS,
     counters: AccessCounters | None = None,
 ) -> None:
-    """Write what becomes of a memory, and the difference in all that is derived from it.
+    """Write a memory as it is after a change, and the difference in all data derived from it.
 
-    Without a row ``after``, it is deleted with its links; those of others to it stay. ``links``
-    are its links as far as they change. It gets the access counters, or keeps those that it has.
-    Raises Refused if what was written cannot be read: invalid_stored_value.
+    If ``after`` is None, the memory is deleted with its links; links of others to it stay.
+    ``links`` are its changed links. ``counters`` replaces its access counters. Raises
+    Refused("invalid_stored_value") if the memory cannot be read back.
     """
     before = found.row
     row = after or before
@@ -227,36 +231,38 @@ async def write_memory(
     elif after is not None:
         await transaction.run(_INSERT, *after, hash_row(after))
 
-    await _index(transaction, found, after, counters)
+    await _update_indexes(transaction, found, after, counters)
     if after is None:
         if found.has_links:
             await delete_links(transaction, row)
         await transaction.run(_DELETE, row.namespace, row.key)
 
-    # A new memory may have links already: they may lead to a key that does not exist yet.
+    # Links may lead to a key before its memory exists, so a new memory may have links already.
     is_other = before is None or after is None or get_rank_score(before) != get_rank_score(after)
     if found.damage is not None or (found.has_links and is_other):
         await update_ranks(transaction, row)
     if found.has_old_marks:
         await refresh_stale_ranks(transaction, row.namespace)
 
+    # Only a memory that can be read may be acknowledged.
     if after is not None:
         ((*saved, stored_hash),) = await transaction.fetch(_READ_BACK, after.namespace, after.key)
         verify_saved(Row._make(saved), stored_hash)
         await save_links(transaction, after, links)
 
 
-async def _index(
+async def _update_indexes(
     transaction: Transaction, found: Found, after: Row | None, counters: AccessCounters | None
 ) -> None:
-    """Let the indexes follow a memory whose row was written, or is to be deleted."""
+    """Update all indexes after a memory's row was written, or before it is deleted."""
     before, shelved, state = found.row, found.shelved, found.recall_state
+    # A damaged row does not show which words are indexed.
     if found.damage is None:
         await transaction.save_words(before, after)
     elif after is not None:
         await transaction.renew_words(after)
 
-    # Damage can take a memory's row in the memory index, or what was indexed of the memory.
+    # After damage, the indexed values of the memory are not known, so all of them are removed.
     known = before
     if before is not None and (shelved is None or found.damage is not None):
         known = state = None
@@ -277,7 +283,7 @@ async def _index(
 async def _shelve(
     transaction: Transaction, before: Row | None, after: Row | None, shelved: Shelved
 ) -> None:
-    """Let the memory index, the tags and the counters follow a memory."""
+    """Update the memory index, the tag index and the counters."""
     # An import can replace a memory by one with another id.
     if before is not None and (after is None or after.id != before.id):
         await unindex_memory(transaction, before.namespace, before.id)
@@ -289,6 +295,8 @@ async def _shelve(
     amounts = _count_all(after)
     if before is not None:
         amounts.subtract(_count_all(before))
+
+    # Tags are rewritten only if they changed, because a memory may have many.
     if before is None or (before.tags, before.archived) != (after.tags, after.archived):
         if before is not None:
             await transaction.fetch(_DELETE_TAGS, after.namespace, after.id)
@@ -298,14 +306,14 @@ async def _shelve(
 
 
 async def write_index_row(transaction: Transaction, row: Row, shelved: Shelved) -> None:
-    """Write a memory's row in the memory index, whose counters are left to the caller."""
-    text = _write_shelve(transaction.shelf_columns)
+    """Write a memory's row in the memory index, but leave the counters to the caller."""
+    text = _write_upsert(transaction.shelf_columns)
     values = (*build_index_row(row), *shelved.counters, shelved.doc)
     await transaction.run(text, *values, row.namespace, row.key)
 
 
 async def add_tags(transaction: Transaction, row: Row, accessed_at: str) -> None:
-    """Write a memory's tags into the tag index, which has none of it."""
+    """Write a memory's tags into the tag index, which has none of the memory yet."""
     rows: list[Columns] = []
     for tag in list_tags(row):
         rows.append((row.namespace, tag, row.archived, accessed_at, row.id))
@@ -316,10 +324,10 @@ async def add_tags(transaction: Transaction, row: Row, accessed_at: str) -> None
 async def unindex_memory(
     transaction: Transaction, namespace: str, memory_id: str, key: str | None = None
 ) -> Shelved | None:
-    """Remove a memory from the memory index, the tags and the counters.
+    """Remove a memory from the memory index, the tag index and the counters.
 
-    ``key`` finds a row of the index whose id damage has changed. What is removed is what is stored,
-    whatever the memory is now. Returns what only the memory index knew.
+    ``key`` finds a row of the index if damage has changed its id. The removal goes by the stored
+    rows, and not by the memory. Returns the columns that are not derived, None without a row.
     """
     found = await transaction.fetch(_DELETE_SHELVED, namespace, memory_id)
     if not found and key is not None:
@@ -357,7 +365,7 @@ async def _count(transaction: Transaction, amounts: Counter[Counted]) -> None:
     if rows:
         await transaction.run_many(_COUNT, rows)
 
-    # Unlike types and importances, there can be any number of tags.
+    # There can be any number of tags, so their counters are deleted at 0, unlike all others.
     gone = [row[:-1] for row in rows if row[1] == "tag" and row[-1] < 0]
     if gone:
         await transaction.run_many(_CLEAR_COUNT, gone)
@@ -366,9 +374,9 @@ async def _count(transaction: Transaction, amounts: Counter[Counted]) -> None:
 async def mend_memory(
     transaction: Transaction, found: Found, now: str, caller: str, rules: StoreRules
 ) -> Found:
-    """Write what is readable of a damaged memory anew; return what is found of it then."""
+    """Mend a damaged memory, keeping its readable values, and find it again."""
     damaged = found.row
-    assert damaged is not None, "what is damaged exists"
+    assert damaged is not None, "a damaged memory has a row"
     _log.warning("a damaged memory was mended before it was changed")
 
     mended = await name_mended(transaction, damaged, mend_row(damaged, now))
@@ -382,31 +390,32 @@ async def mend_memory(
 async def save_mended_entry(
     transaction: Transaction, damaged: Row, mended: Row, occasion: Occasion, limits: HistoryLimits
 ) -> None:
-    """Let the history tell that a memory was mended, with the version that ``mended`` has."""
+    """Record in the history that a memory was mended, with the version of ``mended``."""
     last = await find_last_version(transaction, mended.namespace, mended.id)
 
-    # What was damaged cannot come back, so the entry tells nothing of it.
+    # Damaged values must not be restored, so the entry contains none.
     former = mended._replace(version=last or max(int(damaged.version), 0))
     entry = build_entry(occasion, former, mended, mended.version)
     await save_entry(transaction, entry, limits)
 
 
 async def update_row(transaction: Transaction, before: Row, row: Row) -> None:
-    """Write a memory in the place of what it was, and nothing that is derived from it."""
+    """Write a memory's row in place of an earlier one, without the derived data."""
     await transaction.run(_UPDATE, *row, hash_row(row), before.namespace, before.key)
 
 
 async def name_mended(transaction: Transaction, damaged: Row, mended: Row) -> Row:
-    """Return a mended row with names that no other memory has."""
+    """Return a mended row with a key and an id that no other memory has."""
     for proposed in propose_names(mended):
         if await is_free(transaction, proposed, damaged):
             return proposed
 
-    raise AssertionError("proposals do not end")
+    raise AssertionError("there is always another proposal")
 
 
 async def is_free(transaction: Transaction, row: Row, damaged: Row) -> bool:
-    """Return whether no memory but a damaged one has the key or the id of a row."""
-    stored = (damaged.namespace, damaged.key)
-    by_key, by_id = (row.namespace, row.key), (row.namespace, row.id)
-    return not await transaction.fetch(_IS_TAKEN, *by_key, *stored, *by_id, *stored)
+    """Return whether no memory except the damaged one has the key or the id of a row."""
+    itself = (damaged.namespace, damaged.key)
+    by_key = (row.namespace, row.key, *itself)
+    by_id = (row.namespace, row.id, *itself)
+    return not await transaction.fetch(_IS_TAKEN, *by_key, *by_id)

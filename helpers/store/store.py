@@ -1,8 +1,9 @@
-"""The store: what `ServableStore` promises, over the transactions of an engine."""
+"""`SqlStore`: all methods of a `ServableStore`, over the transactions of an engine."""
 
 import asyncio
 import time
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from contextlib import suppress
 from dataclasses import astuple
 from functools import partial
 from typing import Any, Concatenate, ParamSpec, TypeVar
@@ -31,7 +32,7 @@ from abilities.helpers.store.changes import (
     check_values,
     list_outcomes,
 )
-from abilities.helpers.store.changing import FIRST_DUE, BatchUndone, DueMemory
+from abilities.helpers.store.changing import BatchUndone, DueMemory
 from abilities.helpers.store.engine import (
     OPERATOR,
     READ_SECONDS,
@@ -48,14 +49,7 @@ from abilities.helpers.store.history import (
     MemoryName,
 )
 from abilities.helpers.store.model import DamagedMemory, IncomingMemory, StoredMemory
-from abilities.helpers.store.past import (
-    MOST_TRIMMED,
-    StoreRules,
-    group_entries,
-    import_entries,
-    list_namespaces,
-    trim,
-)
+from abilities.helpers.store.past import StoreRules
 from abilities.helpers.store.protocol import (
     Backlinks,
     IntegrityFinding,
@@ -74,11 +68,11 @@ Parameters = ParamSpec("Parameters")
 ResultT = TypeVar("ResultT")
 
 EXPIRY_PAUSE_SECONDS = 10.0
-"""After memories could not be archived, reads go on without that for so long."""
+"""How long reads skip the archiving of expired memories after it failed."""
 
 
 class SqlStore(ServableStore):
-    """A store whose algorithms are the same for every engine. It is opened when first needed."""
+    """A store over any engine. It is opened when first used."""
 
     def __init__(self, engine: Engine, rules: StoreRules) -> None:
         self._engine = engine
@@ -126,9 +120,9 @@ class SqlStore(ServableStore):
         changes: Sequence[Change],
         work: Callable[..., Coroutine[Any, Any, ResultT]],
     ) -> ResultT:
-        """Make changes, after the memories that have expired were archived.
+        """Make changes, and archive expired memories first.
 
-        ``work`` takes ``ignore_due``.
+        ``work`` must take the keyword argument ``ignore_due``.
         """
         write = partial(self._engine.write, namespace, size=len(changes))
         is_purge = any(change.kind == "purge" for change in changes)
@@ -143,16 +137,17 @@ class SqlStore(ServableStore):
                 await self._engine.clean()
             return result
 
+        # Accesses are counted by key, so those of a former key are written before a rename.
         if any(change.new_key is not None for change in changes):
             await self._engine.flush_accesses()
-        if is_purge:  # finished even if the caller is cancelled
+        if is_purge:  # a cancelled caller must not keep the engine from cleaning
             return await asyncio.shield(asyncio.create_task(make()))
 
         return await make()
 
     async def _expire(self, namespace: str, now: str) -> None:
-        """Archive the memories that expired by ``now``, some in each transaction."""
-        after: DueMemory | None = FIRST_DUE
+        """Archive the memories that expired by ``now``, a limited number per transaction."""
+        after: DueMemory | None = changing.FIRST_DUE
         while after is not None:
             work = partial(
                 changing.expire_memories,
@@ -170,10 +165,10 @@ class SqlStore(ServableStore):
         *args: Parameters.args,
         **kwargs: Parameters.kwargs,
     ) -> ResultT:
-        """Return what a function finds in a snapshot, in the turn of a namespace.
+        """Call a function with a snapshot, in the queue of a namespace; return its result.
 
-        The memories of the namespace that have expired are archived first. If that cannot be done,
-        the read goes on without it.
+        Expired memories of the namespace are archived first. If that fails, or takes more than half
+        of the remaining time, the read continues without it.
         """
 
         def work(transaction: Transaction) -> Coroutine[Any, Any, ResultT]:
@@ -184,20 +179,16 @@ class SqlStore(ServableStore):
 
         end = time.monotonic() + READ_SECONDS
         now = utc_now()
-        try:
+        with suppress(MemoriesDue):
             return await self._engine.read(whose, work, READ_SECONDS, now=now)
-        except MemoriesDue:
-            await self._try_to_expire(whose, now, end)
 
-        return await self._engine.read(whose, work, end - time.monotonic())
-
-    async def _try_to_expire(self, namespace: str, now: str, end: float) -> None:
-        """Archive what expired as long as there is time for it, for a read."""
         try:
             async with asyncio.timeout((end - time.monotonic()) / 2):
-                await self._expire(namespace, now)
+                await self._expire(whose, now)
         except (Refused, TimeoutError):
             self._no_expiry_until = time.monotonic() + EXPIRY_PAUSE_SECONDS
+
+        return await self._engine.read(whose, work, end - time.monotonic())
 
     @override
     async def list_memories(
@@ -274,8 +265,8 @@ class SqlStore(ServableStore):
             work = partial(moving.try_imports, memories=memories, rules=rules, replace=replace)
             return await self._read(OPERATOR, work)
 
-        # One write per memory, because a savepoint costs as much as was written since it began.
-        # Those that wait together share a transaction all the same.
+        # One write per memory, because the cost of a savepoint grows with the writes in it.
+        # The engine still runs waiting writes together in one transaction.
         waiting: list[Awaitable[Outcome]] = []
         for memory in memories:
             store = partial(moving.import_memory, incoming=memory, rules=rules, replace=replace)
@@ -313,16 +304,15 @@ class SqlStore(ServableStore):
 
     @override
     async def compact(self, now: str) -> int:
-        forgotten = 0
-        for namespace in await self._read(OPERATOR, list_namespaces):
-            work = partial(trim, namespace=namespace, limits=self._rules.history, now=now)
-            is_unfinished = True
-            while is_unfinished:
+        deleted = 0
+        for namespace in await self._read(OPERATOR, past.list_namespaces):
+            work = partial(past.trim, namespace=namespace, limits=self._rules.history, now=now)
+            number = past.MOST_TRIMMED
+            while number == past.MOST_TRIMMED:
                 number = await self._engine.write(namespace, work, is_patient=True)
-                forgotten += number
-                is_unfinished = number == MOST_TRIMMED
+                deleted += number
 
-        return forgotten
+        return deleted
 
     @override
     async def read_entries(
@@ -333,8 +323,8 @@ class SqlStore(ServableStore):
     @override
     async def import_entries(self, entries: Sequence[Entry]) -> int:
         stored = 0
-        for (namespace, _), group in group_entries(entries).items():
-            work = partial(import_entries, entries=group, limits=self._rules.history)
+        for (namespace, _), group in past.group_entries(entries).items():
+            work = partial(past.import_entries, entries=group, limits=self._rules.history)
             stored += await self._engine.write(namespace, work, is_patient=True)
 
         return stored

@@ -1,15 +1,15 @@
-"""A transaction as the algorithms of a store see it: the same text of SQL on every engine.
+"""The interface of a transaction, with one dialect of SQL for all engines.
 
-Texts are standard SQL with ``?`` for values that are bound. An engine translates the rest:
+Statements are standard SQL with ``?`` for bound values. An engine translates the rest:
 
 - ``= ANY (?)`` takes a list, which is bound as one value;
-- ``TEXTS(?) AS t (name)`` and ``NUMBERS(?) AS t (name)`` in FROM are a list as a table;
-- ``ROWS(?) AS t (name type, ...)`` in FROM are the objects of a list in JSON as a table;
-- ``RAW(column)`` is a text that damage may have made something else than UTF-8, see `to_name`;
-- ``JSON_LIST(column)`` is the JSON array of all values;
-- ``FILTER(column)`` is a column for which no index is to be taken;
+- ``TEXTS(?) AS t (name)`` and ``NUMBERS(?) AS t (name)`` in FROM turn a list into a table;
+- ``ROWS(?) AS t (name type, ...)`` in FROM turns a JSON list of objects into a table;
+- ``RAW(column)`` is a text that may be damaged, and so not valid UTF-8; see `to_name`;
+- ``JSON_LIST(column)`` is a JSON array of all values;
+- ``FILTER(column)`` is a column that must not be looked up in an index;
 - ``octet_length``, ``greatest`` and ``least``;
-- ``INDEXED BY name`` names the index that an engine without statistics is to take.
+- ``INDEXED BY name`` is the index for an engine without statistics.
 """
 
 import asyncio
@@ -23,9 +23,6 @@ from abilities.helpers.store.query import Numbers, Query, SearchPlan, fold_searc
 ResultT = TypeVar("ResultT")
 RecordT = TypeVar("RecordT")
 
-_PORTION = 500
-"""Names that one statement is given at most."""
-
 _SAVE_WORDS = """
 INSERT INTO words (namespace, id, folded) VALUES (?, ?, ?)
 ON CONFLICT (namespace, id) DO UPDATE SET folded = excluded.folded
@@ -33,18 +30,19 @@ ON CONFLICT (namespace, id) DO UPDATE SET folded = excluded.folded
 _DELETE_WORDS = "DELETE FROM words WHERE namespace = ? AND id = ?"
 
 PORTION = 1_000
-"""Rows that are dealt with before other calls have their turn; it takes some milliseconds."""
+"""Rows to process before other calls get a turn; this takes some milliseconds."""
 
 Columns = Sequence[Any]
 
 Statement = tuple[str, *tuple[object, ...]]
-"""A text and the values that it is given."""
+"""SQL and the values to bind."""
 
 
 class Reached(NamedTuple):
-    """In the place of keys: those that an engine guesses a walk from ``key`` to reach.
+    """The keys that a walk from ``key`` probably reaches, guessed by the engine.
 
-    The arguments are those of `WalkLimits`, and how many links of a memory are looked at.
+    ``depth``, ``breadth`` and ``total`` are as in `WalkLimits`; ``page`` is the number of links to
+    look at per memory.
     """
 
     namespace: str
@@ -56,9 +54,9 @@ class Reached(NamedTuple):
 
 
 class ForEach(NamedTuple):
-    """A statement for each of some keys, as `Transaction.fetch_for` takes it.
+    """The arguments of `Transaction.fetch_for`: a statement to run for each key.
 
-    A key that was `Reached` and has no rows has one of nulls.
+    A `Reached` key without rows gets one row of nulls.
     """
 
     text: str
@@ -67,30 +65,30 @@ class ForEach(NamedTuple):
 
 
 class Transaction(Protocol):
-    """A transaction, or a snapshot that is only read. A statement sees those before it.
+    """A transaction, or a read-only snapshot. A statement sees the effects of earlier ones.
 
-    Where a method is written out, an engine may do better, and need not. The search index is then a
-    table ``words`` of the searchable text of each memory.
+    An engine may override a default implementation with a faster one. By default, the search index
+    is a table ``words`` with the searchable text of each memory.
     """
 
     is_remote: bool = False
-    """Whether waiting for rows is a trip to a server, so that rows are fetched together."""
+    """Whether a statement is a round trip to a server, so that callers batch their statements."""
 
     shelf_columns: tuple[tuple[str, str], ...] = ()
-    """Columns that only this engine has in the memory index, and their SQL from memories AS m."""
+    """Additional columns of this engine in the memory index, with their SQL from memories AS m."""
 
     search_tables: tuple[str, ...] = ("words",)
-    """Tables of the search index whose rows belong to one memory each, by namespace and id."""
+    """Tables of the search index in which each row belongs to one memory, by namespace and id."""
 
     searched: str = (
         "(SELECT w.folded FROM words AS w WHERE w.namespace = m.namespace AND w.id = m.id)"
     )
-    """The SQL of what the search index has of memories AS m, as `is_findable` takes it."""
+    """SQL of the content of the search index for memories AS m, as an argument of `is_findable`."""
 
     most_sorted: int = 10_000
-    """Matches of a query that are rather all found and sorted than met along an index.
+    """Up to this number of matches, a query finds and sorts them all instead of following an index.
 
-    With statistics, an engine may take an index along which few match.
+    Along an index in the right order, matches may be far apart.
     """
 
     async def fetch(self, text: str, *values: object) -> Sequence[Columns]:
@@ -98,7 +96,7 @@ class Transaction(Protocol):
         ...
 
     async def fetch_each(self, *statements: Statement | ForEach) -> list[Sequence[Columns]]:
-        """Return the rows of several statements, which do not wait for one another."""
+        """Return the rows of several independent statements."""
         found: list[Sequence[Columns]] = []
         for statement in statements:
             if isinstance(statement, ForEach):
@@ -112,19 +110,27 @@ class Transaction(Protocol):
         return found
 
     async def fetch_for(self, text: str, keys: Sequence[str], *values: object) -> Sequence[Columns]:
-        """Return the rows of a statement for each of some keys, each behind its key.
+        """Return the rows of a statement for each key, with the key as an additional first column.
 
-        The key is ``asked.key`` in the text, and stands before the columns of each row.
+        The text refers to the key as ``asked.key``, for example in ``WHERE source = asked.key``.
         """
+        first, *others = text.split("asked.key")
+        statement = "?".join([first, *others])
+
         rows: list[Columns] = []
         for key in keys:
-            found = await self.fetch(*_ask_for(key, text, values))
+            given = iter(values)
+            bound = list(islice(given, first.count("?")))
+            for part in others:
+                bound += [key, *islice(given, part.count("?"))]
+
+            found = await self.fetch(statement, *bound)
             rows += [(key, *columns) for columns in found]
 
         return rows
 
     async def plan_search(self, namespace: str, query: Query, numbers: Numbers) -> SearchPlan:
-        """Return how the memories that have all terms of a query's search are found."""
+        """Return a plan to find the memories that have all terms of a query's search."""
         ...
 
     async def run(self, text: str, *values: object) -> None:
@@ -146,7 +152,7 @@ class Transaction(Protocol):
         ...
 
     async def save_words(self, before: Row | None, after: Row | None) -> None:
-        """Let the search index follow a change of a memory, whose row is written or still there."""
+        """Update the search index after a memory's row was written, or before it is deleted."""
         if before is not None and (after is None or before.id != after.id):
             await self.run(_DELETE_WORDS, before.namespace, before.id)
             before = None
@@ -156,42 +162,30 @@ class Transaction(Protocol):
             await self.renew_words(after)
 
     async def renew_words(self, row: Row) -> None:
-        """Index the words of a memory, whatever the search index has of it."""
+        """Reindex the words of a memory, without trusting the present content of the index."""
         await self.run(_SAVE_WORDS, row.namespace, row.id, fold_searchable(row))
 
     def is_findable(self, row: Row, searched: object) -> bool:
-        """Return whether the search index has of a sound memory what it must have."""
+        """Return whether the search index has the right content for a sound memory."""
         return searched == fold_searchable(row)
 
     async def pause(self) -> None:
-        """Let other calls have their turn, if they share the thread."""
+        """Give a turn to other calls that share the thread."""
         await asyncio.sleep(0)
 
     async def stream(self, text: str, *values: object) -> AsyncIterator[Columns]:
-        """Yield the rows of a statement, however many; for checks and repairs alone.
+        """Yield any number of rows of a statement, for checks and repairs only.
 
-        Other statements are run in the meantime. As it is written out here, all rows are in memory.
+        The caller may run other statements meanwhile. This default keeps all rows in memory.
         """
         for columns in await self.fetch(text, *values):
             yield columns
 
 
-def _ask_for(key: str, text: str, values: Sequence[object]) -> Statement:
-    """Return a statement with ``asked.key`` for one key."""
-    first, *others = text.split("asked.key")
-    given = iter(values)
-
-    bound = list(islice(given, first.count("?")))
-    for part in others:
-        bound += [key, *islice(given, part.count("?"))]
-
-    return "?".join([first, *others]), *bound
-
-
 async def split(
     transaction: Transaction, records: Sequence[RecordT]
 ) -> AsyncIterator[Sequence[RecordT]]:
-    """Yield records in portions, and let other calls have their turn between these."""
+    """Yield records in portions, and give other calls a turn between these."""
     for start in range(0, len(records), PORTION):
         if start > 0:
             await transaction.pause()
@@ -199,7 +193,7 @@ async def split(
 
 
 def to_name(value: str | bytes) -> str:
-    """Return a text that was selected as ``RAW``; bytes that are not UTF-8 become surrogates."""
+    """Return the text of a ``RAW`` column; invalid UTF-8 becomes surrogates (PEP 383)."""
     if isinstance(value, bytes):
         return value.decode(errors="surrogateescape")
 
@@ -207,7 +201,7 @@ def to_name(value: str | bytes) -> str:
 
 
 def to_raw(text: str) -> str | bytes:
-    """Return a text as ``CAST(? AS text)`` takes it, whatever damage has made of it."""
+    """Return the value to bind for ``CAST(? AS text)``: bytes for a damaged text of `to_name`."""
     try:
         text.encode()
     except UnicodeEncodeError:

@@ -1,4 +1,7 @@
-"""Walks along links, in a snapshot of the caller."""
+"""Walks along links, in a snapshot of the caller.
+
+`Walk` decides which links a walk needs; this module fetches them.
+"""
 
 import heapq
 from collections import defaultdict
@@ -16,7 +19,7 @@ from abilities.helpers.store.transaction import Columns, Reached, Transaction
 from abilities.helpers.walk import LinkRequest, Walk, WalkLimits, WalkLink, WalkOutcome
 
 _PAGE = 32
-"""Links of a memory that are fetched before it is known how many are needed."""
+"""Links to fetch per memory at first, when it is not known how many the walk needs."""
 
 _SIDES: dict[Direction, tuple[Side, ...]] = {
     "out": ("target",),
@@ -34,8 +37,8 @@ async def walk(
 ) -> WalkResult:
     """Walk from a memory. Raises Refused if it is missing or damaged itself.
 
-    Links tell nothing about an invalid score of a memory: that is seen when the walk's memories are
-    read. The walk is then repeated without the memories that have one.
+    Links do not show whether their memories have a valid score, so invalid ones are found only when
+    the memories of the walk are read. The walk is then repeated without these.
     """
     links = _WalkLinks(transaction, namespace, direction)
     while True:
@@ -56,9 +59,9 @@ async def walk(
 
 
 class _KnownLinks:
-    """The links of a memory that were fetched, by the sides of their ranks, best first.
+    """The fetched links of a memory by side, best first.
 
-    ``unfinished`` are the sides of which there may be more; ``count`` is how many are known.
+    ``unfinished`` are the sides that may have more links; ``count`` is the number of known links.
     """
 
     __slots__ = ("_invalid", "_left", "_merged", "count", "pages", "unfinished")
@@ -68,11 +71,11 @@ class _KnownLinks:
         self.pages: dict[Side, list[Columns]] = {side: [] for side in sides}
         self.unfinished = list(sides)
         self.count = 0
-        self._merged: list[WalkLink] = []  # of several sides, as far as it was asked
+        self._merged: list[WalkLink] = []  # the links of several sides in order, as far as needed
         self._left: Iterator[WalkLink] = iter(())
 
-    def learn(self, side: Side, limit: int, page: Sequence[Columns]) -> None:
-        """Keep the next links of a side, of which up to ``limit`` were fetched."""
+    def add(self, side: Side, limit: int, page: Sequence[Columns]) -> None:
+        """Add the next page of a side; a page of fewer than ``limit`` links is the last one."""
         self.pages[side] += page
         self.count += len(page)
         if len(page) < limit and side in self.unfinished:
@@ -81,7 +84,7 @@ class _KnownLinks:
             self._merged, self._left = [], self._merge()
 
     def select(self, begin: int, end: int) -> list[WalkLink]:
-        """Return links in their order, up to where others may come."""
+        """Return links in order, but none after a place where unknown links may belong."""
         if len(self.pages) == 1:
             ((side, page),) = self.pages.items()
             return _make_walk_links(page[begin:end], side, self._invalid)
@@ -90,12 +93,12 @@ class _KnownLinks:
         return self._merged[begin:end]
 
     def _merge(self) -> Iterator[WalkLink]:
-        """Yield links until a side has no more of which others may follow."""
+        """Yield links in order until an unfinished side runs out of known links."""
         left = {side == "source": len(self.pages[side]) for side in self.unfinished}
         if 0 in left.values():
             return
 
-        # Of links in the same place, outgoing ones come first.
+        # In the same place, outgoing links come first.
         sides = [_place(page, side, self._invalid) for side, page in self.pages.items()]
         for _, link in heapq.merge(*sides, key=itemgetter(0)):
             yield link
@@ -107,12 +110,12 @@ class _KnownLinks:
 def _place(
     page: Iterable[Columns], side: Side, invalid: Container[str]
 ) -> Iterator[tuple[Place, WalkLink]]:
-    """Yield the links of a side, which are best first, with their places."""
+    """Yield the links of a side, given best first, with their places."""
     place = FIRST_PLACE
     for row in page:
         link = LinkRecord._make(row).to_walk_link(invalid, incoming=side == "source")
 
-        # A damaged link stays behind the one before it, whatever its values are now.
+        # A damaged link stays after the one before it, because its own values are wrong.
         if link.state != "invalid":
             place = (-link.rank, -link.weight, link.key, link.type)
 
@@ -122,18 +125,18 @@ def _place(
 def _make_walk_links(
     rows: Iterable[Columns], side: Side, invalid: Container[str]
 ) -> list[WalkLink]:
-    """Return links as a walk sees them."""
+    """Return the links of a side for a walk."""
     incoming = side == "source"
     return [LinkRecord._make(row).to_walk_link(invalid, incoming=incoming) for row in rows]
 
 
 class _WalkLinks:
-    """The links that were fetched so far, and walks over them.
+    """The links fetched so far, and walks over them.
 
-    In the process, a walk waits for the links that it misses. From a remote store they come
-    together: a walk is tried over the known links, those that it misses are fetched in one trip,
-    and it is tried again, until it misses none. Along outgoing links, the first are those that the
-    store guesses the walk to need; usually they are enough. All others come one level at a time.
+    In a local store, a walk fetches each missing link when it needs it. From a remote store, they
+    are fetched in batches: the walk runs over the known links, fetches all missing ones in one
+    trip, and runs again, until none is missing. For outgoing links, the store first guesses which
+    ones the walk needs; usually these are enough. All others come one level at a time.
     """
 
     def __init__(self, transaction: Transaction, namespace: str, direction: Direction) -> None:
@@ -146,7 +149,7 @@ class _WalkLinks:
         self._invalid: set[str] = set()
 
     async def walk(self, key: str, limits: WalkLimits) -> WalkOutcome:
-        """Walk from a memory, fetching links until no link is missing."""
+        """Walk from a memory, fetching links until none is missing."""
         if self._is_remote and not self._known:
             keys: list[str] | Reached = [key]
             if self._sides == _SIDES["out"]:
@@ -162,15 +165,15 @@ class _WalkLinks:
             await self._fetch_missing(missing)
 
     def exclude(self, keys: Iterable[str]) -> None:
-        """Let walks enter some memories no more."""
+        """Exclude memories from further walks."""
         self._invalid.update(keys)
-        self._known.clear()  # what they were answered with was made before
+        self._known.clear()  # the links there were made with the old exclusions
         self._rest.clear()
 
     async def _try_walk(
         self, key: str, limits: WalkLimits, missing: list[LinkRequest]
     ) -> WalkOutcome:
-        """Walk over the links; note the requests for those that are not waited for."""
+        """Walk over the known links; in a remote store, add unanswered requests to ``missing``."""
         conversation = Walk(key, limits).run()
         try:
             request = next(conversation)
@@ -187,21 +190,21 @@ class _WalkLinks:
             return outcome
 
     async def _fetch_next(self, request: LinkRequest) -> None:
-        """Fetch what is requested of a memory, or the next page of its links."""
+        """Fetch the requested links of a memory, or its next page of links."""
         if request.among is not None:
             await self._fetch_rest([request])
             return
 
         known = self._known[request.key]
         for side in tuple(known.unfinished):
-            # One more than is needed tells whether these are all.
+            # One more than needed, to see whether these are all.
             offset = len(known.pages[side])
             limit = offset * 3 or request.needed + 1
             page = await self._best.fetch_page(side, request.key, limit, offset)
-            known.learn(side, limit, page)
+            known.add(side, limit, page)
 
     def _find(self, request: LinkRequest) -> list[WalkLink] | None:
-        """Return the links that are requested, None if too few are known."""
+        """Return the requested links, or None if too few are known."""
         known = self._known[request.key]
         if request.among is not None:
             if not known.unfinished:
@@ -212,16 +215,19 @@ class _WalkLinks:
             return None
 
         links = known.select(request.offset, request.offset + request.needed)
-        return links if links or not known.unfinished else None
+        if not links and known.unfinished:
+            return None
+
+        return links
 
     async def _fetch_missing(self, missing: Sequence[LinkRequest]) -> None:
-        """Fetch what a walk missed: first the links that decide it."""
+        """Fetch the links that a walk missed, or only the decisive ones if there are any."""
         decisive = [each for each in missing if each.among is None]
         if not decisive:
             await self._fetch_rest(missing)
             return
 
-        # A page is three times all before it, so that even ten thousand links take few trips.
+        # Each page is three times as long as all before it, so 10,000 links take few trips.
         keys: dict[tuple[Side, int], dict[str, None]] = {}
         for key, *_ in decisive:
             known = self._known[key]
@@ -234,14 +240,14 @@ class _WalkLinks:
         await self._fetch(wanted)
 
     async def _fetch(self, wanted: Sequence[Wanted]) -> None:
-        """Fetch links and keep them."""
+        """Fetch pages of links and add them to the known links."""
         fetched, _ = await self._best.fetch(wanted)
         for each, pages in zip(wanted, fetched, strict=True):
             for key, page in pages.items():
-                self._known[key].learn(each.side, each.limit, page)
+                self._known[key].add(each.side, each.limit, page)
 
     async def _fetch_rest(self, requests: Sequence[LinkRequest]) -> None:
-        """Fetch the links that requests have in common: those to the same memories."""
+        """Fetch the links for requests that all ask for links to the same memories."""
         by_key = {request.key: self._rest.setdefault(request, []) for request in requests}
         among = requests[0].among or frozenset()
         for side in self._sides:

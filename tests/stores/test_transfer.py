@@ -545,7 +545,7 @@ def wait_for_file(folder: Path, process: Forked) -> Path:
 
 OLD_BACKUPS = [f"memories-2020-01-0{day}T000000Z.db" for day in (1, 2, 3)]
 DAMAGE = "UPDATE memories SET score = 80.0 WHERE key = 'k0003'"
-DAMAGE_FOUND = "Memories that are not as they were written: 1."
+DAMAGE_FOUND = "Memories with errors: 1."
 
 
 def test_a_folder_keeps_the_newest_backups_and_all_foreign_files(
