@@ -1,1 +1,1 @@
-"""What ``recall`` is made of: terms, postings, ranking and spreading, without any I/O."""
+"""The parts of ``recall``: terms, postings, ranking and spreading, without any I/O."""

@@ -1,24 +1,26 @@
-"""Passages: the parts of a text, by its headings and lines, that a question is compared with.
+"""Passages: a text divided by its headings and lines, so that each part is compared with questions.
 
-Notes and long contents are divided alike.
+Notes and long contents are divided in the same way.
 """
 
 import re
-from collections.abc import Iterator
 from typing import NamedTuple
 
 LONGEST_PASSAGE = 5_000
-"""Characters of a content that is compared with questions as one passage, and not divided."""
+"""The most characters of a content that is compared with questions as a whole, not in parts."""
 
 MAX_PART_CHARS = 1_000
-"""Characters of a part; a longer section is divided between lines, and a longer line at a space."""
+"""The most characters of a part.
+
+A longer section is divided between lines, and a longer line after a space.
+"""
 
 _HEADING = re.compile(r" {0,3}(#{1,6})[ \t]+")
 _FENCE = re.compile(r" {0,3}(```|~~~)")
 
 
 class Section(NamedTuple):
-    """A part of a text, from ``start`` to ``end``, and the headings above it, outermost first."""
+    """A part of a text, from ``start`` to ``end``, with the headings above it, outermost first."""
 
     start: int
     end: int
@@ -26,24 +28,16 @@ class Section(NamedTuple):
 
 
 def split_sections(text: str) -> list[Section]:
-    """Return the parts of a Markdown text in order; nothing but blank text is between them.
+    r"""Return the parts of a Markdown text in order; only blank text is left out.
 
-    A part begins at a heading, except that a heading without a text of its own stays with the
-    first of its subheadings. A part has 1,000 characters at most.
+    A part begins at a heading. But a heading without its own text stays with its first subheading.
+    A part has at most 1,000 characters.
+
+    >>> [section.headings for section in split_sections("# A\n\nText\n\n## B\n\nText")]
+    [(), ('A',)]
     """
     sections: list[Section] = []
     builder = _Builder()
-
-    for start, line in _list_lines(text):
-        if builder.ends_before(line, start):
-            sections += builder.take()
-        builder.add(line, start)
-
-    return sections + builder.take()
-
-
-def _list_lines(text: str) -> Iterator[tuple[int, str]]:
-    """Yield the lines of a text with their places; longer ones in pieces that end after a space."""
     start = 0
 
     for line in text.splitlines(keepends=True):
@@ -52,13 +46,19 @@ def _list_lines(text: str) -> Iterator[tuple[int, str]]:
             end = offset + MAX_PART_CHARS
             if end < len(line):
                 end = line.rfind(" ", offset + MAX_PART_CHARS // 2, end) + 1 or end
-            yield start + offset, line[offset:end]
+            piece = line[offset:end]
+
+            if builder.ends_before(piece, start + offset):
+                sections += builder.take()
+            builder.add(piece, start + offset)
             offset = end
         start += len(line)
 
+    return sections + builder.take()
+
 
 class _Builder:
-    """The part that is being built, line by line."""
+    """Builds one part after another, line by line."""
 
     def __init__(self) -> None:
         self._start = 0
@@ -85,7 +85,10 @@ class _Builder:
         heading = self._parse_heading(line)
         if self._end <= self._start:
             self._start = self._end = start
-            self._above = self._list_above(heading)
+            above = self._headings
+            if heading is not None:
+                above = [one for one in above if one[0] < heading[0]]
+            self._above = tuple(name for _, name in above)
 
         if heading is not None:
             while self._headings and self._headings[-1][0] >= heading[0]:
@@ -100,7 +103,7 @@ class _Builder:
             self._end = start + len(text)
 
     def take(self) -> list[Section]:
-        """Return the part, if there is anything in it, and begin the next one."""
+        """Return the part, unless it is empty, and begin the next one."""
         taken = Section(self._start, self._end, self._above)
         is_empty = self._start == self._end or not (self._has_text or self._headings)
         self._start = self._end
@@ -116,12 +119,3 @@ class _Builder:
             return None
 
         return len(match[1]), line[match.end() :].rstrip().rstrip("#").rstrip()
-
-    def _list_above(self, heading: tuple[int, str] | None) -> tuple[str, ...]:
-        """Return the headings above a part that begins with this heading, or with none."""
-        names: list[str] = []
-        for level, name in self._headings:
-            if heading is None or level < heading[0]:
-                names.append(name)
-
-        return tuple(names)

@@ -1,9 +1,9 @@
-"""Postings: which memories of a block hold a term, and with which weight.
+"""Postings: the memories of a block that contain a term, with the weight of the term in each.
 
-A store numbers the memories of a namespace. 1,024 numbers in a row are a block. For each term and
-block, a store keeps the postings as bytes: two per memory, ``(number in the block) << 6 | weight``,
-big endian and sorted. So the number of holders is half the number of bytes, and the bytes of the
-weights are every second one.
+A store numbers the memories of a namespace. 1,024 consecutive numbers are a block. For each term
+and block, a store keeps the postings as bytes: two per memory, ``(number in the block) << 6 |
+weight``, big endian and sorted. So the number of memories is half the number of bytes, and every
+second byte has a weight.
 """
 
 import sys
@@ -19,47 +19,21 @@ _WEIGHTS = bytes(byte & 63 for byte in range(256))
 
 
 def block_of(doc: int) -> int:
-    """Return the block that a memory's number belongs to."""
+    """Return the block of a memory's number."""
     return doc // BLOCK_DOCS
 
 
 def pack(doc: int, weight: int) -> bytes:
-    """Return the posting of a memory; the weight is from 1 to 63."""
+    """Return the posting of a memory; the weight is from 1 to 63.
+
+    >>> pack(2, 5).hex()
+    '0085'
+    """
     return (doc % BLOCK_DOCS << 6 | weight).to_bytes(POSTING_BYTES, "big")
 
 
 def change(docs: bytes, doc: int, weight: int) -> bytes:
-    """Return the postings with this weight of a memory in place of an earlier one; 0 removes it."""
-    start, end = _find(docs, doc)
-    return docs[:start] + (pack(doc, weight) if weight else b"") + docs[end:]
-
-
-def decode(docs: bytes) -> "array[int]":
-    """Return the postings as numbers."""
-    values = array("H", docs)
-    if sys.byteorder == "little":
-        values.byteswap()
-
-    return values
-
-
-def look_up(values: "array[int]", doc: int) -> int:
-    """Return the weight of a term in this memory by its decoded postings; 0 if they lack it."""
-    number = doc % BLOCK_DOCS
-    position = bisect_left(values, number << 6)
-    if position == len(values) or values[position] >> 6 != number:
-        return 0
-
-    return values[position] & 63
-
-
-def list_weights(docs: bytes) -> bytes:
-    """Return the weights, a byte each."""
-    return docs[1::2].translate(_WEIGHTS)
-
-
-def _find(docs: bytes, doc: int) -> tuple[int, int]:
-    """Return where a memory's posting begins and ends; without one, both are its place."""
+    """Return postings in which a memory has this weight; a weight of 0 removes the memory."""
     number = doc % BLOCK_DOCS
     low = 0
     high = len(docs) // POSTING_BYTES
@@ -75,9 +49,36 @@ def _find(docs: bytes, doc: int) -> tuple[int, int]:
         else:
             high = middle
 
-    start = low * POSTING_BYTES
+    start = end = low * POSTING_BYTES
     found = docs[start : start + POSTING_BYTES]
     if found and int.from_bytes(found, "big") >> 6 == number:
-        return start, start + POSTING_BYTES
+        end += POSTING_BYTES
 
-    return start, start
+    posting = b""
+    if weight:
+        posting = pack(doc, weight)
+    return docs[:start] + posting + docs[end:]
+
+
+def decode(docs: bytes) -> "array[int]":
+    """Return the postings as numbers."""
+    values = array("H", docs)
+    if sys.byteorder == "little":
+        values.byteswap()
+
+    return values
+
+
+def look_up(values: "array[int]", doc: int) -> int:
+    """Return the weight of a memory in the decoded postings of a term, or 0 if it has none."""
+    number = doc % BLOCK_DOCS
+    position = bisect_left(values, number << 6)
+    if position == len(values) or values[position] >> 6 != number:
+        return 0
+
+    return values[position] & 63
+
+
+def list_weights(docs: bytes) -> bytes:
+    """Return the weights, one byte each."""
+    return docs[1::2].translate(_WEIGHTS)

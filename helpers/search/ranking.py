@@ -1,10 +1,8 @@
-"""Scores: BM25 in integers, so that every store gives the same ones.
+"""Scores, and the rankings by them: BM25 in integers, so that every store gives the same scores.
 
 After Robertson and Zaragoza, "The Probabilistic Relevance Framework: BM25 and Beyond", 2009, with
-two changes. A constant stands for the average length, so that a write changes the weights of one
-memory only. And a memory gains with each further word of the question that it holds.
-
-What answers questions, best first.
+two changes. The average length is a constant, so that a write changes the weights of one memory
+only. And a memory scores more with each further word of the question that it contains.
 """
 
 import math
@@ -13,22 +11,25 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple, cast, overload
 
 HIGHEST_WEIGHT = 63
-"""The weight that a word approaches in a memory, the more often it occurs there."""
+"""The limit of a word's weight in a memory, as the word occurs more often."""
 
 IDF_ONE = 1_024
-"""What an inverse document frequency of 1 is written as."""
+"""The integer for an inverse document frequency of 1."""
 
 SCORE_ONE = HIGHEST_WEIGHT * IDF_ONE
-"""What a score of 1 is written as."""
+"""The integer for a score of 1."""
 
 LONGEST = 1_000
-"""Words after which a memory's length counts no further."""
+"""The most words that count as a memory's length."""
 
 
 def compute_weight(count: int, length: int) -> int:
-    """Return the weight, from 1 to 63, of a word in a text of so many words.
+    """Return the weight, from 1 to 63, of a word with ``count`` occurrences in ``length`` words.
 
     This is 63·tf / (tf + k1·(1 - b + b·length/100)) with k1 = 1.2 and b = 0.5, rounded half up.
+
+    >>> compute_weight(1, 100)
+    29
     """
     numerator = HIGHEST_WEIGHT * 500 * count
     denominator = 500 * count + 300 + 3 * min(length, LONGEST)
@@ -37,16 +38,17 @@ def compute_weight(count: int, length: int) -> int:
 
 
 def compute_idf(size: int, holders: int) -> int:
-    """Return what a word counts that ``holders`` of ``size`` memories hold; at least 1."""
+    """Return the value, at least 1, of a word that ``holders`` of ``size`` memories contain."""
     rarity = math.log(1 + (size - holders + 0.5) / (holders + 0.5))
 
     return max(1, int(IDF_ONE * rarity + 0.5))
 
 
 def compute_score(total: int, matched: int, asked: int) -> int:
-    """Return the score of a memory that holds ``matched`` of the ``asked`` words of a question.
+    """Return the score of a memory with ``matched`` of the ``asked`` words of a question.
 
-    ``total`` is the sum of weight times idf over them. All words count half as much again as one.
+    ``total`` is the sum of weight times idf over these words. A memory with all words of a question
+    gets 1.5 times the total.
     """
     if asked == 1:
         return total
@@ -56,10 +58,10 @@ def compute_score(total: int, matched: int, asked: int) -> int:
 
 
 class RankedEntry(NamedTuple):
-    """A memory in a ranking by its key, or a chunk of a note by its name.
+    """A memory in a ranking, or a chunk of a note; ``name`` is its key or the chunk's name.
 
-    ``own`` is the part of ``score`` that its own words give. ``words`` are those of the question,
-    as they were asked. ``via`` is the key of the hit whose links led here, if no word did.
+    ``own`` is the part of ``score`` from its own words. ``words`` are its words of the question, as
+    they were asked. ``via`` is the key of the hit whose links led here, if no word did.
     """
 
     name: str
@@ -73,8 +75,8 @@ class RankedEntry(NamedTuple):
 class Entries(Sequence[RankedEntry]):
     """The entries of a ranking, from plain tuples of their fields.
 
-    An entry is made when it is asked for. Thousands of them per question would have the garbage
-    collector go through all of the process, which it does not do for plain tuples.
+    An entry is made only on access. Thousands of entries per question would start full runs of the
+    garbage collector, which plain tuples do not.
     """
 
     def __init__(self, columns: Sequence[tuple[Any, ...]]) -> None:
@@ -105,9 +107,10 @@ class Entries(Sequence[RankedEntry]):
 
 @dataclass(frozen=True, slots=True)
 class Ranking:
-    """What answers a question, by falling score and then by name, and its words nobody holds.
+    """The answers to a question, by falling score and then by name.
 
-    ``also`` are the names of what answers it too, but stands in the ranking of another question.
+    ``unknown_words`` are the words of the question that no memory and no note contains. ``also``
+    has the names of further answers, which are in the ranking of another question.
     """
 
     entries: Sequence[RankedEntry]
@@ -116,7 +119,7 @@ class Ranking:
 
 
 def keep_once(rankings: Sequence[Ranking]) -> tuple[Ranking, ...]:
-    """Keep each entry only in the ranking in which it has its best place."""
+    """Keep each entry only in the ranking with its best place; of equal ones, in the first."""
     if len(rankings) == 1:
         return tuple(rankings)
 

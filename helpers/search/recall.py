@@ -1,9 +1,7 @@
-"""The conversation of ``recall``, sans-IO: it asks for parts of an index, and is sent them.
+"""The conversation of ``recall``, without I/O: it requests parts of an index and is sent them.
 
-It ranks the memories of one namespace for several questions at once. Whatever store answers, the
-order and the scores are the same, since they depend on the memories alone.
-
-The part of an index that one question needs.
+It ranks the memories of one namespace for several questions at once. Order and scores depend only
+on the memories, and so are the same with every store.
 """
 
 import heapq
@@ -39,12 +37,28 @@ from abilities.helpers.search.terms import QuestionWord
 Postings = Mapping[str, Mapping[int, bytes]]
 """The postings of terms, by their blocks."""
 
+FEW_MATCHING = 16_384
+"""If no more memories than this pass the filters, only these are scored."""
+
+Question = tuple[QuestionWord, ...]
+"""A question as its terms, from `split_question`."""
+
+T = TypeVar("T")
+
+Columns = tuple[Any, ...]
+"""The fields of a `RankedEntry`."""
+
+ColumnsT = TypeVar("ColumnsT", bound=tuple[Any, ...])
+
+_NAME, _IS_NOTE, _SCORE = map(RankedEntry._fields.index, ("name", "is_note", "score"))
+
 
 class QuestionIndex:
-    """The blocks that hold terms of a question, by the places of the terms in it.
+    """The part of an index that one question needs: the blocks with its terms, by their places.
 
-    ``size`` is the number of memories that are not archived. They and archived ones are two sides,
-    each with blocks of its own; how rare a term is depends on the first side only.
+    The place of a term is its position in the question. ``size`` is the number of memories that are
+    not archived. These and the archived ones are two sides, each with separate blocks; the idf of a
+    term depends on the first side only.
     """
 
     def __init__(
@@ -52,49 +66,40 @@ class QuestionIndex:
     ) -> None:
         self._question = question
         self._places = {word.term: place for place, word in enumerate(question)}
-        self._postings, *_ = sides
-        self._sides = [self._group_by_block(side) for side in sides]
-
+        self._sides: list[Mapping[int, Mapping[int, bytes]]] = []
         self.blocks: list[BlockPostings] = []
-        for side in self._sides:
-            self.blocks += [BlockPostings(block, docs) for block, docs in side.items()]
+        for side in sides:
+            blocks: dict[int, dict[int, bytes]] = defaultdict(dict)
+            for term, place in self._places.items():
+                for block, docs in side.get(term, {}).items():
+                    blocks[block][place] = docs
 
-        self.idfs = [compute_idf(size, self._count(word.term)) for word in question]
+            self._sides.append(blocks)
+            self.blocks += [BlockPostings(block, docs) for block, docs in blocks.items()]
+
+        self.idfs: list[int] = []
+        for word in question:
+            postings = sides[0].get(word.term, {}).values()
+            count = sum(map(len, postings)) // POSTING_BYTES
+            self.idfs.append(compute_idf(size, count))
+
         self._decoded: dict[int, list[tuple[int, array[int]]]] = {}
 
-    def _group_by_block(self, side: Postings) -> dict[int, dict[int, bytes]]:
-        blocks: dict[int, dict[int, bytes]] = defaultdict(dict)
-        for term, place in self._places.items():
-            for block, docs in side.get(term, {}).items():
-                blocks[block][place] = docs
-
-        return blocks
-
-    def _count(self, term: str) -> int:
-        """Return how many memories that are not archived hold a term."""
-        docs = self._postings.get(term, {}).values()
-        return sum(map(len, docs)) // POSTING_BYTES
-
     def find_words(self, doc: int) -> tuple[str, ...]:
-        """Return the words of the question that a memory holds."""
+        """Return the words of the question that a memory contains."""
         block = block_of(doc)
-        if block not in self._decoded:
-            self._decoded[block] = self._decode(block)
+        decoded = self._decoded.get(block)
+        if decoded is None:
+            decoded = self._decoded[block] = []
+            for side in self._sides:
+                for place, docs in side.get(block, {}).items():
+                    decoded.append((place, decode(docs)))
 
-        places = [place for place, values in self._decoded[block] if look_up(values, doc)]
+        places = [place for place, values in decoded if look_up(values, doc)]
         return self._list_words(places)
 
-    def _decode(self, block: int) -> list[tuple[int, "array[int]"]]:
-        """Return the postings of a block as numbers, by the places of their terms."""
-        decoded: list[tuple[int, array[int]]] = []
-        for side in self._sides:
-            for place, docs in side.get(block, {}).items():
-                decoded.append((place, decode(docs)))
-
-        return decoded
-
     def score_text(self, terms: Mapping[str, int]) -> tuple[int, tuple[str, ...]]:
-        """Return the score of a text with these terms and weights, and the words that it holds."""
+        """Return the score of a text from its terms' weights, and its words of the question."""
         places = [place for place, word in enumerate(self._question) if word.term in terms]
         if not places:
             return 0, ()
@@ -104,7 +109,7 @@ class QuestionIndex:
         return score, self._list_words(places)
 
     def list_unknown(self, texts: Iterable[Mapping[str, int]]) -> tuple[str, ...]:
-        """Return the words of which neither a memory nor one of these texts holds any term."""
+        """Return the words without any term in a memory or in one of these texts."""
         held = {place for _, docs in self.blocks for place in docs}
         for terms in texts:
             held.update(self._places[term] for term in self._places.keys() & terms.keys())
@@ -114,24 +119,17 @@ class QuestionIndex:
         return tuple(word for word in words if word not in known)
 
     def _list_words(self, places: Iterable[int]) -> tuple[str, ...]:
-        """Return the words at these places as they were asked, each once."""
+        """Return the words at these places, as they were asked and each once."""
         return tuple(dict.fromkeys(self._question[place].word for place in sorted(places)))
-
-
-FEW_MATCHING = 16_384
-"""If filters pass no more memories than this, only these are scored."""
-
-Question = tuple[QuestionWord, ...]
-"""A question as its terms, from `split_question`."""
 
 
 @dataclass(frozen=True, slots=True)
 class Filters:
-    """Which memories may be found; None and an empty tuple allow every one.
+    """Conditions on the memories that may be found; None and an empty tuple allow all.
 
-    An empty category is that of memories without one. A memory must have all of ``tags``.
-    ``archived`` includes archived memories. ``changed_since`` is a time in RFC 3339 as memories
-    have it; the memory was updated then or later.
+    An empty category means memories without one. A memory must have all ``tags``. ``archived``
+    includes archived memories. Memories must be updated at or after ``changed_since``, an RFC 3339
+    time in the format of memories.
     """
 
     type: str | None = None
@@ -143,13 +141,16 @@ class Filters:
 
     @property
     def pass_all(self) -> bool:
-        """Whether every memory of the sides that are searched passes."""
+        """Whether every memory of the searched sides passes."""
+        if self.tags:
+            return False
+
         values = (self.type, self.category, self.importance, self.changed_since)
-        return not self.tags and all(value is None for value in values)
+        return all(value is None for value in values)
 
 
 class NoteTerms(NamedTuple):
-    """A chunk of a note by a name of its own, and its terms, from `weigh_text`."""
+    """The name of a chunk of a note, and the chunk's terms, from `weigh_text`."""
 
     name: str
     terms: Mapping[str, int]
@@ -157,7 +158,7 @@ class NoteTerms(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class RecallRequest:
-    """What to rank: the questions, what may be found, and how many links away (0, 1 or 2)."""
+    """The questions, the filters, and the distance to linked memories in links (0, 1 or 2)."""
 
     questions: tuple[Question, ...]
     filters: Filters = field(default_factory=Filters)
@@ -173,9 +174,9 @@ class FetchBlocks(NamedTuple):
 
 
 class FetchMatching(NamedTuple):
-    """A request for the numbers of all memories that pass; answered with a set.
+    """A request for the numbers of all memories that pass the filters; answered with a set.
 
-    If there are more than ``limit``, the answer is None.
+    The answer is None if there are more than ``limit``.
     """
 
     filters: Filters
@@ -183,14 +184,14 @@ class FetchMatching(NamedTuple):
 
 
 class FetchPassing(NamedTuple):
-    """A request to tell which of these memories pass the filters; answered with a set."""
+    """A request for the memories among these that pass the filters; answered with a set."""
 
     filters: Filters
     docs: tuple[int, ...]
 
 
 class FetchKeys(NamedTuple):
-    """A request for the keys of these memories; answered with a mapping, without those gone."""
+    """A request for the keys of these memories; answered with a mapping of those that exist."""
 
     docs: tuple[int, ...]
 
@@ -198,9 +199,9 @@ class FetchKeys(NamedTuple):
 class FetchLinks(NamedTuple):
     """A request for the links of these memories; answered with a mapping from key to `Links`.
 
-    For each memory they are its 10 best outgoing links, by rank, weight and key, and all incoming
-    ones if at most 64 lead to it. Links count only if the memory at their other end is present, is
-    not archived (unless the filters include archived ones) and passes the filters.
+    For each memory, these are its 10 best outgoing links, by rank, weight and key, and all incoming
+    links if there are at most 64. A link counts only if the memory at its other end exists, is not
+    archived (unless the filters include archived ones) and passes the filters.
     """
 
     filters: Filters
@@ -222,34 +223,29 @@ class IndexBlocks(NamedTuple):
     archived_blocks: Postings
 
 
-T = TypeVar("T")
-
-Columns = tuple[Any, ...]
-"""The fields of a `RankedEntry`."""
-
-ColumnsT = TypeVar("ColumnsT", bound=tuple[Any, ...])
-
-_NAME, _IS_NOTE, _SCORE = map(RankedEntry._fields.index, ("name", "is_note", "score"))
-
 Conversation = Generator[Fetch, Any, T]
 """Yields requests, is sent their answers, and returns a result."""
 
 
 def rank(request: RecallRequest) -> Conversation[tuple[Ranking, ...]]:
-    """Rank what answers each question; an entry stands in one ranking only, in its best place.
+    """Rank the answers to each question; an entry is only in the ranking with its best place.
 
-    In case of equal places it stands in the ranking of the earlier question.
+    If places are equal, it is in the ranking of the earlier question.
     """
+    filters = request.filters
     terms = {word.term: None for question in request.questions for word in question}
-    index: IndexBlocks = yield FetchBlocks(tuple(terms), request.filters.archived)
-    allowed = yield from _find_allowed(request.filters)
+    index: IndexBlocks = yield FetchBlocks(tuple(terms), filters.archived)
+
+    allowed: Collection[int] | None = None
+    if not filters.pass_all:
+        allowed = yield FetchMatching(filters, FEW_MATCHING)
 
     searches: list[QuestionIndex] = []
     hits: list[list[Selected]] = []
     for question in request.questions:
         search = QuestionIndex(question, index.size, (index.blocks, index.archived_blocks))
         searches.append(search)
-        hits.append((yield from _select(search, request.filters, allowed)))
+        hits.append((yield from _select(search, filters, allowed)))
 
     docs = {doc: None for selected in hits for doc, _ in selected}
     keys: Mapping[int, str] = {}
@@ -258,33 +254,28 @@ def rank(request: RecallRequest) -> Conversation[tuple[Ranking, ...]]:
 
     own: list[list[RankedEntry]] = []
     for search, selected in zip(searches, hits, strict=True):
-        own.append(_list_best(search, selected, keys))
+        present = [(-score, keys[doc], doc) for doc, score in selected if doc in keys]
+        best = heapq.nsmallest(MOST_SELECTED, present)  # of equal scores, the first by key
+        entries: list[RankedEntry] = []
+        for fall, key, doc in best:
+            entries.append(RankedEntry(key, False, -fall, -fall, None, search.find_words(doc)))
+        own.append(entries)
+
     gifts = yield from _spread_all(own, request)
 
     rankings: list[Ranking] = []
     for search, entries, given in zip(searches, own, gifts, strict=True):
-        merged = _merge(entries, given)
-        notes = map(tuple, _score_notes(search, request.notes))
-        ranked = _sort([*merged, *notes])
+        ranked = _sort(_merge(entries, given) + _score_notes(search, request.notes))
         unknown = search.list_unknown(note.terms for note in request.notes)
         rankings.append(Ranking(Entries(ranked), unknown))
 
     return keep_once(rankings)
 
 
-def _find_allowed(filters: Filters) -> Conversation[Collection[int] | None]:
-    """Return the memories that pass the filters if they are few, else None."""
-    if filters.pass_all:
-        return None
-
-    matching: Collection[int] | None = yield FetchMatching(filters, FEW_MATCHING)
-    return matching
-
-
 def _select(
     search: QuestionIndex, filters: Filters, allowed: Collection[int] | None
 ) -> Conversation[list[Selected]]:
-    """Return the best memories that pass the filters, with those that tie with the last."""
+    """Return the best memories that pass the filters, and others that tie with the last of them."""
     if allowed is not None or filters.pass_all:
         return select_best(search.blocks, search.idfs, allowed=allowed)
 
@@ -301,27 +292,14 @@ def _select(
         most *= 4
 
 
-def _list_best(
-    search: QuestionIndex, selected: Sequence[Selected], keys: Mapping[int, str]
-) -> list[RankedEntry]:
-    """Return the 256 best of the memories that have keys; of equal ones the first by key."""
-    present = [(-score, keys[doc], doc) for doc, score in selected if doc in keys]
-
-    entries: list[RankedEntry] = []
-    for fall, key, doc in heapq.nsmallest(MOST_SELECTED, present):
-        entries.append(RankedEntry(key, False, -fall, -fall, None, search.find_words(doc)))
-
-    return entries
-
-
-def _score_notes(search: QuestionIndex, notes: Sequence[NoteTerms]) -> list[RankedEntry]:
-    """Return the best notes that hold words of the question."""
-    entries: list[RankedEntry] = []
+def _score_notes(search: QuestionIndex, notes: Sequence[NoteTerms]) -> list[Columns]:
+    """Return the best notes that contain words of the question."""
+    entries: list[Columns] = []
 
     for note in notes:
         score, words = search.score_text(note.terms)
         if words:
-            entries.append(RankedEntry(note.name, True, score, score, None, words))
+            entries.append((note.name, True, score, score, None, words))
 
     return _sort(entries)[:MOST_SELECTED]
 
@@ -329,7 +307,7 @@ def _score_notes(search: QuestionIndex, notes: Sequence[NoteTerms]) -> list[Rank
 def _spread_all(
     own: Sequence[Sequence[RankedEntry]], request: RecallRequest
 ) -> Conversation[list[Gifts]]:
-    """Return what the seeds of each question give to other memories."""
+    """Return the gifts of each question's seeds to other memories."""
     ways: dict[str, list[Steps]] = {}
     seeds = [[(entry.name, entry.score) for entry in entries[:SEEDS]] for entries in own]
     relays: list[Collection[str]] = [()] * len(seeds)
@@ -346,7 +324,7 @@ def _spread_all(
 def _fetch_ways(
     ways: dict[str, list[Steps]], request: RecallRequest, keys: Iterable[str]
 ) -> Conversation[None]:
-    """Add the steps from memories whose steps are not known."""
+    """Add the steps from memories whose steps are not known yet."""
     wanted = tuple(dict.fromkeys(key for key in keys if key not in ways))
     if not wanted:
         return
@@ -357,7 +335,7 @@ def _fetch_ways(
 
 
 def _merge(entries: Sequence[RankedEntry], gifts: Gifts) -> list[Columns]:
-    """Return the entries with what they were given, and those that only links led to."""
+    """Return the entries with their gifts, and new entries for memories that only got gifts."""
     merged: list[Columns] = []
     own = {entry.name: entry.own for entry in entries}
     lifted = lift(own, gifts)
@@ -373,8 +351,8 @@ def _merge(entries: Sequence[RankedEntry], gifts: Gifts) -> list[Columns]:
 
 
 def _sort(entries: Iterable[ColumnsT]) -> list[ColumnsT]:
-    """Return entries by falling score and then by name, a memory before a note of its name."""
-    # Three stable sorts by plain values take less than one by a tuple of them.
+    """Return entries by falling score and then by name; a memory is before a note of its name."""
+    # Three stable sorts by plain values are faster than one sort by tuples.
     ranked = sorted(entries, key=itemgetter(_IS_NOTE))
     ranked.sort(key=itemgetter(_NAME))
     ranked.sort(key=itemgetter(_SCORE), reverse=True)

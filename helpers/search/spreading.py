@@ -1,8 +1,8 @@
-"""Spreading activation: what is linked to a hit may answer too.
+"""Spreading activation: memories that are linked to a hit may also be answers.
 
 After Collins and Loftus, "A Spreading-Activation Theory of Semantic Processing", 1975, and
 Crestani, "Application of Spreading Activation Techniques in Information Retrieval", 1997:
-activation is bounded in steps and in fan-out, and falls with each step. All is computed in
+activation is bounded in steps and in fan-out, and falls with each step. All arithmetic is in
 integers.
 """
 
@@ -11,37 +11,37 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 SEEDS = 30
-"""The best hits, which give a share of their scores to what they are linked with."""
+"""The number of best hits that give a share of their scores to linked memories."""
 
 MOST_RELAYS = 32
-"""Memories one link away from seeds, and no seeds themselves, whose links are followed too.
+"""The most memories one link away from seeds whose links are followed too.
 
-So a question reads the links of at most 62 memories, however densely these are linked.
+With the seeds, a question reads the links of at most 62 memories, however densely they are linked.
 """
 
 MOST_OUTGOING = 10
-"""Links of a memory that are followed: the ones that rank best."""
+"""The number of a memory's best-ranked links that are followed."""
 
 MOST_INCOMING = 64
-"""Links that may lead to a memory if they are to be followed backwards."""
+"""Links are followed backwards only to a memory with at most this number of incoming links."""
 
 TENTHS = (5, 3)
-"""Tenths of a seed's score that a memory gets one link away, and two links away."""
+"""The share of a seed's score, in tenths, for memories one and two links away."""
 
 LIFTED_TENTHS = 9
-"""Tenths of its best giver's own score that links lift a memory to at most.
+"""The limit for a score raised by links, in tenths of the best giver's own score.
 
-Without a bound, a memory that everything is linked with would stand first for every question, and
-neighbors of a good answer before the next one.
+Without a limit, a memory that everything is linked with would be first for every question, and
+neighbors of a good answer would come before the next good answer.
 """
 
 _WEIGHT_ONE = 1_000_000
 
 
 class Links(NamedTuple):
-    """The links of a memory that can be followed, by the other memory's key: the best weight.
+    """The links of a memory that can be followed: the best weight by the other memory's key.
 
-    ``incoming`` is empty if more than 64 lead to the memory.
+    ``incoming`` is empty if more than 64 links lead to the memory.
     """
 
     outgoing: Mapping[str, float] = {}
@@ -49,14 +49,14 @@ class Links(NamedTuple):
 
 
 class Gifts(NamedTuple):
-    """What each memory gets in all, and the seed that gives most of it."""
+    """The total that each memory gets from all seeds, and the seed that gives most of it."""
 
     scores: Mapping[str, int]
     givers: Mapping[str, str]
 
 
 class Steps(NamedTuple):
-    """The steps from a memory along its links one way: their weights by key, and the best one."""
+    """The steps from a memory along its links one way: weights by key, and the best weight."""
 
     weights: Mapping[str, int]
     best: int
@@ -70,7 +70,7 @@ Seeds = Sequence[tuple[str, int]]
 
 
 def keep_best(links: dict[str, float], key: str, weight: float) -> None:
-    """Add a link to a memory; of several links to one the best counts."""
+    """Add a link; of several links to the same memory, the best counts."""
     if weight > links.get(key, -1.0):
         links[key] = weight
 
@@ -91,30 +91,42 @@ def find_steps(key: str, links: Links) -> list[Steps]:
 
 
 def choose_relays(seeds: Seeds, ways: Ways) -> frozenset[str]:
-    """Return the memories through which ways of two links lead.
+    """Return the memories through which ways of two links may lead.
 
-    They are the seeds, and of the others one link away the `MOST_RELAYS` that get most; of equal
-    ones the first by key.
+    They are the seeds, and the `MOST_RELAYS` other memories one link away that get most; of equal
+    ones, the first by key.
     """
     names = {seed for seed, _ in seeds}
     near = spread(seeds, ways, ())
     others = [(-given, key) for key, given in near.scores.items() if key not in names]
+    best = heapq.nsmallest(MOST_RELAYS, others)
 
-    return frozenset(names.union(key for _, key in heapq.nsmallest(MOST_RELAYS, others)))
+    return frozenset(names.union(key for _, key in best))
 
 
 def spread(seeds: Seeds, ways: Ways, relays: Collection[str]) -> Gifts:
-    """Return what each memory gets from the seeds; of equal givers the first is named.
+    """Return the score that each memory gets from the seeds; of equal givers, the first is named.
 
-    A memory gets a seed's share once, by the way on which it gets most; what several seeds give
-    adds up. Ways of two links lead through ``relays`` only.
+    From each seed, a memory gets the share of the best way to it; shares of several seeds add up.
+    Ways of two links lead only through ``relays``.
     """
     sums: dict[str, int] = {}
     largest: dict[str, int] = {}
     givers: dict[str, str] = {}
 
     for seed, score in seeds:
-        for key, given in _give(seed, score, ways, relays).items():
+        shares: dict[str, int] = {}
+        near, far = (score * tenths for tenths in TENTHS)
+        steps = ways.get(seed, ())
+
+        _give_along(shares, steps, near, 10)
+        for weights, best in steps:
+            for key, weight in weights.items():
+                if key in relays:
+                    _give_along(shares, ways.get(key, ()), far * weight, 10 * best)
+        shares.pop(seed, None)
+
+        for key, given in shares.items():
             sums[key] = sums.get(key, 0) + given
             if given > largest.get(key, 0):
                 largest[key] = given
@@ -124,9 +136,9 @@ def spread(seeds: Seeds, ways: Ways, relays: Collection[str]) -> Gifts:
 
 
 def lift(own: Mapping[str, int], gifts: Gifts) -> dict[str, int]:
-    """Return the scores of the memories that were given something; ``own`` are those by words.
+    """Return the new scores of the memories that got a gift; ``own`` are the scores by words.
 
-    Links lift a memory to `LIFTED_TENTHS` of its best giver's own score, and never lower it.
+    Links raise a score up to `LIFTED_TENTHS` of the best giver's own score, and never lower it.
     """
     lifted: dict[str, int] = {}
     for key, given in gifts.scores.items():
@@ -135,22 +147,6 @@ def lift(own: Mapping[str, int], gifts: Gifts) -> dict[str, int]:
         lifted[key] = max(score, min(score + given, most))
 
     return lifted
-
-
-def _give(seed: str, score: int, ways: Ways, relays: Collection[str]) -> dict[str, int]:
-    """Return what one seed gives to each memory, if it is more than zero."""
-    given: dict[str, int] = {}
-    near, far = (score * tenths for tenths in TENTHS)
-    steps = ways.get(seed, ())
-
-    _give_along(given, steps, near, 10)
-    for weights, best in steps:
-        for key, weight in weights.items():
-            if key in relays:
-                _give_along(given, ways.get(key, ()), far * weight, 10 * best)
-
-    given.pop(seed, None)
-    return given
 
 
 def _give_along(given: dict[str, int], ways: Iterable[Steps], share: int, whole: int) -> None:

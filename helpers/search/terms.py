@@ -1,15 +1,15 @@
-"""Terms: the words by which memories are indexed and questions are asked.
+"""Terms: the words by which memories are indexed, and which questions consist of.
 
 A text is normalized (NFKC) and divided into runs of letters, marks and digits.
 
 - A word becomes its stem in lower case without accents; stop words are left out. Irregular forms
-  count as the word that they belong to.
-- An identifier such as ``ADR-007``, ``parse_args`` or ``user@example.com`` becomes a term as a
-  whole, and so does each of its parts.
+  become the word that they belong to.
+- An identifier such as ``ADR-007``, ``parse_args`` or ``user@example.com`` becomes a term, and so
+  does each of its parts.
 - A run of a script without spaces between words becomes its pairs of neighboring characters.
-- A UUID becomes one term as a whole, and none if it is a memory's key: nobody asks for its parts.
+- A UUID becomes a single term, or none if it is a memory's key, because its parts mean nothing.
 
-Terms hold no NUL and no surrogates, and have at most 64 characters.
+Terms contain no NUL and no surrogates, and have at most 64 characters.
 """
 
 import re
@@ -113,7 +113,7 @@ acordarte acuerdas memoria notas recordar recuerda recuerdas recuerdos sabe sabe
 }
 
 ASKING_WORDS = {language: frozenset(words.split()) for language, words in _ASKING.items()}
-"""Words per language that ask for memories, and name none: a question of them is an open one."""
+"""Words per language that only ask for memories, without a subject."""
 
 STOP_WORDS: dict[str, frozenset[str]] = {
     "dutch": frozenset(_DUTCH.split()),
@@ -124,7 +124,7 @@ STOP_WORDS: dict[str, frozenset[str]] = {
     "portuguese": frozenset(_PORTUGUESE.split()),
     "spanish": frozenset(_SPANISH.split()),
 }
-"""The stop words per language; a language that is not listed has none."""
+"""The stop words per language; other languages have none."""
 
 
 _ENGLISH_FORMS = """
@@ -144,26 +144,22 @@ child children, foot feet, man men, mouse mice, tooth teeth, woman women
 """
 
 
-def _list_forms(table: str) -> dict[str, str]:
-    """Return each form with the word that it belongs to."""
-    forms: dict[str, str] = {}
-
-    for group in table.split(","):
-        word, *others = group.split()
-        forms.update(dict.fromkeys(others, word))
-
-    return forms
-
-
-IRREGULAR_FORMS: dict[str, dict[str, str]] = {"english": _list_forms(_ENGLISH_FORMS)}
-"""The forms per language, each with the word that it is indexed as."""
+IRREGULAR_FORMS: dict[str, dict[str, str]] = {
+    "english": {
+        form: words[0] for words in map(str.split, _ENGLISH_FORMS.split(",")) for form in words[1:]
+    }
+}
+"""The irregular forms per language, each with the word that is indexed instead."""
 
 
 LONGEST_TERM = 64
-"""Characters of a term; a longer one is cut."""
+"""The most characters of a term; a longer one is cut."""
 
 NAME_TIMES = 3
-"""How many times each word of a key and of a summary counts."""
+"""How many times each word of a key or summary counts."""
+
+_LAST_REMEMBERED = 0xFFFF
+"""The last character that `_SEPARATORS` remembers, so that the table stays small."""
 
 LanguageName = Literal[
     "english",
@@ -208,7 +204,7 @@ _ACCENTS = re.compile("[\u0300-\u036f]+")
 
 
 class QuestionWord(NamedTuple):
-    """A term of a question, and the word it comes from as it was asked."""
+    """A term of a question, with its word as it was asked."""
 
     term: str
     word: str
@@ -216,7 +212,7 @@ class QuestionWord(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Language:
-    """A language by the name that its stemmer has; it decides on stems and stop words."""
+    """A language by the name of its stemmer; it determines stems and stop words."""
 
     name: str = "english"
 
@@ -235,8 +231,8 @@ class _Run(NamedTuple):
 def weigh_terms(key: str, summary: str, content: str, language: Language) -> dict[str, int]:
     """Return the terms of a memory, each with its weight from 1 to 63.
 
-    Words of the key and the summary count three times. Of a long content, a term has the weight
-    that it has in its best passage, because a question is about one of them.
+    Words of the key and the summary count three times. In a long content, a term has the weight of
+    its best passage, because a question is about a single passage.
     """
     if len(content) <= LONGEST_PASSAGE:
         return _weigh_short(key, summary, content, language)
@@ -259,9 +255,9 @@ def _weigh_short(key: str, summary: str, content: str, language: Language) -> di
 def count_terms(
     key: str, summary: str, content: str, language: Language
 ) -> tuple[Counter[str], int]:
-    """Return how often each term counts in a memory, and its length in words.
+    """Return the count of each term in a memory, and the memory's length in words.
 
-    Stop words count in the length; words of the key and the summary count three times in both.
+    The length includes stop words. In both, words of the key and the summary count three times.
     """
     counts: Counter[str] = Counter()
     length = 0
@@ -276,14 +272,17 @@ def count_terms(
 
 
 def weigh_text(text: str, language: Language) -> dict[str, int]:
-    """Return the terms of a text that has neither key nor summary, each with its weight."""
+    """Return the terms of a text without key and summary, each with its weight."""
     return weigh_terms("", "", text, language)
 
 
 def split_question(question: str, language: Language) -> tuple[QuestionWord, ...]:
     """Return the terms of a question, each once, in the order of the question.
 
-    A sentence that only asks for memories, such as "What do you know about me?", has none.
+    A sentence that only asks for memories, such as "What do you know about me?", has no terms.
+
+    >>> [word.term for word in split_question("Which painters painted?", Language())]
+    ['painter', 'paint']
     """
     words: dict[str, QuestionWord] = {}
     has_stop_words = False
@@ -293,17 +292,13 @@ def split_question(question: str, language: Language) -> tuple[QuestionWord, ...
         for word in run.terms:
             words.setdefault(word.term, word)
 
-    # Without stop words, these words may be what is looked for: a memory of "memory" is found.
-    if has_stop_words and words.keys() <= _list_asking_terms(language.name):
-        return ()
+    # Without stop words it is no sentence, and may be a search: "memory" finds that word.
+    if has_stop_words:
+        asking = ASKING_WORDS.get(language.name, ())
+        if words.keys() <= {_stem(word.casefold(), language.name) for word in asking}:
+            return ()
 
     return tuple(words.values())
-
-
-@lru_cache
-def _list_asking_terms(language: str) -> frozenset[str]:
-    words = ASKING_WORDS.get(language, ())
-    return frozenset(_stem(word.casefold(), language) for word in words)
 
 
 def _count(text: str, language: Language, times: int, counts: Counter[str]) -> int:
@@ -330,7 +325,7 @@ def _divide(text: str, language: Language) -> Iterator[_Run]:
 
 
 def _split_run(run: str, language: str) -> _Run:
-    """Return the terms of a run; an identifier as a whole stands before its parts."""
+    """Return the terms of a run; a whole identifier comes before its parts."""
     folded = run.casefold()
     if _UUID.fullmatch(folded):
         return _Run((QuestionWord(folded, run),), 1)
@@ -340,7 +335,9 @@ def _split_run(run: str, language: str) -> _Run:
     terms: list[QuestionWord] = []
     length = 0
 
-    is_identifier = len(parts) > 1 and not _is_compound(run)
+    # Plain words may also be joined, as in "well-known" or "and/or".
+    is_compound = run.replace("-", "").replace("/", "").isalpha() and not _HUMP.search(run)
+    is_identifier = len(parts) > 1 and not is_compound
     if is_identifier:
         terms.append(QuestionWord(folded[:LONGEST_TERM], run))
 
@@ -355,18 +352,13 @@ def _split_run(run: str, language: str) -> _Run:
 
 
 _split_known_run = lru_cache(maxsize=32_768)(_split_run)
-"""`_split_run` for short runs: most of a text's words were in others before."""
-
-
-def _is_compound(run: str) -> bool:
-    """Return whether words are joined as in "well-known" or "and/or": plain words in a text."""
-    return run.replace("-", "").replace("/", "").isalpha() and not _HUMP.search(run)
+"""`_split_run` with a cache for short runs, because most words have occurred before."""
 
 
 def _split_scripts(word: str, language: str) -> Iterator[str | None]:
-    """Yield a word's term, or the pairs of characters in those runs of it that have no spaces.
+    """Yield the term of a word, but pairs of characters for scripts without spaces.
 
-    A stop word has no term: it yields None.
+    A stop word yields None.
     """
     position = 0
 
@@ -384,7 +376,7 @@ def _split_scripts(word: str, language: str) -> Iterator[str | None]:
 
 
 def _find_term(word: str, language: str) -> str | None:
-    """Return the term of one word, None if it is a stop word."""
+    """Return the term of one word, or None for a stop word."""
     folded = word.casefold()
     if folded in STOP_WORDS.get(language, ()):
         return None
@@ -409,22 +401,18 @@ def _stem(word: str, language: str) -> str:
 
 @lru_cache
 def _load_stemmer(language: str) -> _Stemmer:
-    # The package's own function would take another implementation if that is installed.
+    # The package's own function would prefer another implementation if one is installed.
     module = import_module(f"snowballstemmer.{language}_stemmer")
     stemmer: _Stemmer = getattr(module, f"{language.title()}Stemmer")()
     return stemmer
 
 
 _stemming = Lock()
-"""A stemmer holds the word that it works on."""
-
-
-_LAST_REMEMBERED = 0xFFFF
-"""The last character that is looked up only once, so that the table stays small."""
+"""Held while a stemmer works, because its state is the current word."""
 
 
 class _Separators(dict[int, str]):
-    """Maps each character to itself if it is part of a word or joins two, else to a space."""
+    """Maps a character to itself if it is part of a word or joins two words, else to a space."""
 
     def __missing__(self, code: int) -> str:
         character = chr(code)

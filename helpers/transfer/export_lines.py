@@ -1,4 +1,4 @@
-"""Write a stored memory as a line of JSON, and read it back without loss."""
+"""Lines of an export: a memory, or an entry of its history, as JSON and back without loss."""
 
 import sqlite3
 from collections.abc import Iterable, Iterator
@@ -16,7 +16,6 @@ from abilities.declarations.transfer import (
     ExportedMemory,
     Heading,
     HistoryLine,
-    Replaced,
     drop_defaults,
 )
 from abilities.declarations.values import JsonObject, parse_json
@@ -27,6 +26,9 @@ from abilities.helpers.store.protocol import ServableStore
 
 HEADING = orjson.dumps({"format": FORMAT, "version": VERSION}) + b"\n"
 
+_START = b'{"history"'
+_JSON_COLUMNS = ("tags", "metadata")
+_ALL_COLUMNS = frozenset(Row._fields) - {"namespace", "version"}
 
 _RULES = {
     "missing": "is missing",
@@ -45,15 +47,21 @@ _RULES = {
     "string_too_long": "must be at most {max_length} characters long",
     "too_long": "must have at most {max_length} items",
 }
-"""The rules that lines break, by the types of pydantic's errors."""
+"""The rule that a line breaks, by the type of pydantic's error."""
+
+_TABLE = """
+CREATE TABLE ends (
+    namespace TEXT, id TEXT, version INTEGER, is_due INTEGER, PRIMARY KEY (namespace, id)
+) WITHOUT ROWID
+"""
 
 
 class UnusableLine(AbilitiesError):
-    """A line or a file that holds no memory; its text is a sentence for the person importing it."""
+    """A line or file without a usable memory; the message is for the person who imports it."""
 
 
 def parse_heading(line: bytes) -> Heading | None:
-    """Return the heading if the line is one, else None."""
+    """Return the heading of an export if the line is one, else None."""
     try:
         return Heading.model_validate(parse_json(line))
     except ValueError:
@@ -81,7 +89,7 @@ def format_line(stored: StoredMemory) -> bytes:
         "accessed_at": stored.accessed_at,
         "expires_at": row.expires_at,
         "access_count": stored.access_count,
-        # Stores return links best first, which depends on other memories: their order must not.
+        # The order of a store depends on other memories, but a line must not.
         "links": [link.to_data() for link in sorted(stored.links)],
     }
 
@@ -89,7 +97,7 @@ def format_line(stored: StoredMemory) -> bytes:
 
 
 def complete_fields(given: JsonObject, namespace: str, now: str) -> JsonObject:
-    """Return the fields of a memory that has no id, with the others that such a line may lack.
+    """Return the fields of a memory without an id, with the other fields that may be missing.
 
     The id follows from the namespace and the key, so that the same line gives the same memory.
     """
@@ -102,10 +110,13 @@ def complete_fields(given: JsonObject, namespace: str, now: str) -> JsonObject:
 
 
 def parse_fields(value: object) -> StoredMemory:
-    """Return the memory that the JSON of a line describes. Raises UnusableLine."""
-    memory = _validate(value)
+    """Return the memory on a line, from the line's JSON. Raises UnusableLine."""
+    try:
+        memory = ExportedMemory.model_validate(value)
+    except ValidationError as error:
+        raise describe_mistake(error, "a memory") from None
 
-    # As in a change, the score may also come in the metadata.
+    # As in a change, the score may also be in the metadata.
     metadata: JsonObject = {**memory.metadata}
     metadata_score = metadata.pop("memory_score", None)
     given_score = memory.memory_score
@@ -135,7 +146,7 @@ def parse_fields(value: object) -> StoredMemory:
         expires_at=memory.expires_at,
     )
 
-    # Target and type identify a link; if a line has one twice, the last one counts.
+    # Target and type identify a link; if a line repeats one, the last one counts.
     links: dict[tuple[str, str], LinkRow] = {}
     for link in memory.links:
         links[link.key, link.type] = LinkRow(
@@ -159,15 +170,8 @@ def parse_line_json(line: bytes) -> Any:
         raise UnusableLine(f"The line is not valid JSON: {error}.") from None
 
 
-def _validate(value: object) -> ExportedMemory:
-    try:
-        return ExportedMemory.model_validate(value)
-    except ValidationError as error:
-        raise describe_mistake(error, "a memory") from None
-
-
 def describe_mistake(error: ValidationError, kind: str) -> UnusableLine:
-    """Return what is wrong first with a line that should hold something of a kind."""
+    """Return the first mistake of a line that should be of a kind, for example "a memory"."""
     first = error.errors()[0]
     field = ".".join(map(str, first["loc"]))
     context = first.get("ctx", {})
@@ -182,13 +186,8 @@ def describe_mistake(error: ValidationError, kind: str) -> UnusableLine:
     return UnusableLine(f"The field {field} {rule}.")
 
 
-_START = b'{"history"'
-_JSON_COLUMNS = ("tags", "metadata")
-_ALL_COLUMNS = frozenset(Row._fields) - {"namespace", "version"}
-
-
 def is_history(line: bytes) -> bool:
-    """Return whether a line is one of the history, sound or not."""
+    """Return whether a line is an entry of the history, sound or not."""
     return line.startswith(_START)
 
 
@@ -221,6 +220,16 @@ def parse_entry(line: bytes) -> Entry:
     except ValidationError as error:
         raise describe_mistake(error, "an entry of the history") from None
 
+    before: dict[str, Any] = {"row": None}
+    if entry.before.row is not None:
+        columns: JsonObject = {**entry.before.row}
+        for name in _JSON_COLUMNS:
+            if name in columns:
+                columns[name] = dump_sorted_json(columns[name])
+        before["row"] = columns
+    if entry.before.links:
+        before["links"] = entry.before.links
+
     parsed = Entry(
         namespace=entry.namespace,
         version=entry.version,
@@ -230,30 +239,16 @@ def parse_entry(line: bytes) -> Entry:
         action=entry.action,
         made_at=entry.made_at,
         caller=entry.caller,
-        before=_dump_replaced(entry.before),
+        before=dump_sorted_json(before),
     )
     if not _is_possible(parsed):
-        raise UnusableLine("The entry of the history fits no memory.")
+        raise UnusableLine("The entry of the history is not possible for any memory.")
 
     return seal(parsed)
 
 
-def _dump_replaced(replaced: Replaced) -> str:
-    before: dict[str, Any] = {"row": None}
-    if replaced.row is not None:
-        columns: JsonObject = {**replaced.row}
-        for name in _JSON_COLUMNS:
-            if name in columns:
-                columns[name] = dump_sorted_json(columns[name])
-        before["row"] = columns
-
-    if replaced.links:
-        before["links"] = replaced.links
-    return dump_sorted_json(before)
-
-
 def _is_possible(entry: Entry) -> bool:
-    """Return whether an entry can be undone, whatever came before it."""
+    """Return whether an entry can be undone, regardless of earlier entries."""
     columns: JsonObject | None = orjson.loads(entry.before)["row"]
     if (columns is None) != (entry.previous == 0):
         return False
@@ -265,55 +260,31 @@ def _is_possible(entry: Entry) -> bool:
     return "id" not in columns and (entry.action != "relinked" or not columns)
 
 
-class _Position(NamedTuple):
-    """Where the entries of a memory have led: to which version, and whether it was there then."""
-
-    version: int
-    exists: bool
-
-
 def keep_sound(entries: Iterable[Entry]) -> list[Entry]:
-    """Return the entries of one memory from which its past can be made, by rising version.
+    """Return the entries of one memory from which its past can be rebuilt, by rising version.
 
-    If one does not follow the one before it, those before it lead nowhere.
+    If an entry does not follow the one before it, all earlier entries are useless.
     """
     kept: list[Entry] = []
-    position: _Position | None = None
+    expected = 0  # the previous version of the next entry; 0 after a deletion
 
     for entry in entries:
-        if position is not None and not _follows(entry, kept[-1], position):
+        if kept and (entry.version <= kept[-1].version or entry.previous != expected):
             kept = []
         kept.append(entry)
-        position = _move_on(entry)
+
+        if entry.action == "relinked":
+            expected = entry.previous
+        elif entry.action == "deleted":
+            expected = 0
+        else:
+            expected = entry.version
 
     return kept
 
 
-def _follows(entry: Entry, last: Entry, position: _Position) -> bool:
-    if entry.version <= last.version:
-        return False
-    if not position.exists:
-        return entry.previous == 0
-
-    return entry.previous == position.version
-
-
-def _move_on(entry: Entry) -> _Position:
-    if entry.action == "relinked":
-        return _Position(entry.previous, exists=True)
-
-    return _Position(entry.version, exists=entry.action != "deleted")
-
-
-_TABLE = """
-CREATE TABLE ends (
-    namespace TEXT, id TEXT, version INTEGER, is_due INTEGER, PRIMARY KEY (namespace, id)
-) WITHOUT ROWID
-"""
-
-
 class End(NamedTuple):
-    """The version to which the exported history of a memory leads."""
+    """The version at which the exported history of a memory ends."""
 
     namespace: str
     id: str
@@ -321,7 +292,7 @@ class End(NamedTuple):
 
 
 class ExportedPasts(AbstractContextManager["ExportedPasts"]):
-    """The ends of all exported histories, in a temporary file, as there may be millions."""
+    """The ends of all exported histories, in a temporary file because there may be millions."""
 
     def __enter__(self) -> Self:
         self._ends = sqlite3.connect("", isolation_level=None)
@@ -333,7 +304,7 @@ class ExportedPasts(AbstractContextManager["ExportedPasts"]):
         self._ends.close()
 
     def add(self, entries: Iterable[Entry]) -> None:
-        """Note entries that were exported, those of each memory by rising version."""
+        """Note exported entries; the entries of each memory must come by rising version."""
         for entry in entries:
             version = entry.version
             if entry.action == "relinked":
@@ -345,7 +316,7 @@ class ExportedPasts(AbstractContextManager["ExportedPasts"]):
             )
 
     def find_end(self, namespace: str, memory_id: str) -> End | None:
-        """Return where the exported history of a memory ends; None if it has none."""
+        """Return the end of the exported history of a memory; None if it has no history."""
         found = self._ends.execute(
             "SELECT version FROM ends WHERE namespace = ? AND id = ?", (namespace, memory_id)
         ).fetchone()
@@ -361,7 +332,7 @@ class ExportedPasts(AbstractContextManager["ExportedPasts"]):
         )
 
     def list_due(self) -> Iterator[End]:
-        """Yield the ends of the memories that were there, but were not exported yet."""
+        """Yield the ends of memories that existed at that version and are not exported yet."""
         due = self._ends.execute(
             "SELECT namespace, id, version FROM ends WHERE is_due ORDER BY namespace, id"
         )
@@ -372,7 +343,7 @@ class ExportedPasts(AbstractContextManager["ExportedPasts"]):
 async def match_past(
     store: ServableStore, memory: StoredMemory, pasts: ExportedPasts
 ) -> StoredMemory:
-    """Return a memory as it was where its exported history ends."""
+    """Return a memory in the version at which its exported history ends."""
     row = memory.row
     end = pasts.find_end(row.namespace, row.id)
     pasts.settle(row.namespace, row.id)
@@ -387,7 +358,7 @@ async def match_past(
 
 
 async def read_end(store: ServableStore, end: End) -> StoredMemory | None:
-    """Return a memory as it was where its exported history ends; None if nobody knows any more."""
+    """Return a memory in the version at which its exported history ends; None if that is lost."""
     try:
         memory = await store.read_version(end.namespace, MemoryName(id=end.id), end.version)
     except Refused as refused:
@@ -395,5 +366,5 @@ async def read_end(store: ServableStore, end: End) -> StoredMemory | None:
             raise
         return None
 
-    # Nobody knows any more when a deleted memory was last accessed.
+    # The last access to a deleted memory is no longer known.
     return memory._replace(accessed_at=memory.row.updated_at)

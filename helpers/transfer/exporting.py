@@ -1,6 +1,6 @@
-"""Export: every memory of every namespace as a stream of lines, after what is known of its past.
+"""Export: every memory of every namespace as a stream of lines, after the history of all memories.
 
-Find where an interrupted export stopped.
+An interrupted export to a file can be continued.
 """
 
 import asyncio
@@ -30,13 +30,21 @@ from abilities.helpers.transfer.export_lines import (
     read_end,
 )
 from abilities.helpers.transfer.patience import Patience
-from abilities.helpers.transfer.sources import Line, get_text, read_lines
+from abilities.helpers.transfer.sources import get_text, read_lines
+
+PAGE = 500
+"""Memories or entries that are read and written together."""
+
+Progress = Callable[[int], None]
+"""Called with the number of memories written since the last call."""
+
+_Write = Callable[[bytes], Awaitable[object]]
 
 
 class ExportPlace(NamedTuple):
     """The last entry and the last memory that an export has written, each None if there is none.
 
-    An entry is named by namespace, id and version, a memory by namespace and key.
+    An entry is identified by namespace, id and version, and a memory by namespace and key.
     """
 
     entry: tuple[str, str, int] | None = None
@@ -44,55 +52,44 @@ class ExportPlace(NamedTuple):
 
 
 async def resume_export(part: Path, pasts: ExportedPasts) -> ExportPlace | None:
-    """Return the place from which to continue, None if there is nothing to continue.
+    """Return the place from which to continue, or None if there is no interrupted export.
 
-    Notes what the part has of the history, and cuts off a line that was torn by a crash.
+    It adds the written history to ``pasts``, and cuts off a line that was torn by a crash.
     """
     place: ExportPlace | None = None
     end = 0
     try:
         async for line in read_lines(part):
-            if line.is_whole:
-                place = _move_on(place or ExportPlace(), line, pasts)
-                end = line.end
+            if not line.is_whole:
+                continue
+
+            text = get_text(line)
+            end = line.end
+            place = place or ExportPlace()
+            if line.number == 1 and parse_heading(text):
+                continue
+
+            if is_history(text):
+                entry = parse_entry(text)
+                pasts.add([entry])
+                place = ExportPlace(entry=(entry.namespace, entry.id, entry.version))
+            else:
+                memory = parse_json(text)
+                pasts.settle(memory["namespace"], memory["id"])
+                place = place._replace(memory=(memory["namespace"], memory["key"]))
     except FileNotFoundError:
         return None
 
-    # What is appended next must not continue a line that was only half written.
+    # The next line must not continue a line that was only half written.
     os.truncate(part, end)
     return place
 
 
-def _move_on(place: ExportPlace, line: Line, pasts: ExportedPasts) -> ExportPlace:
-    """Return the place after another line of an export."""
-    text = get_text(line)
-    if line.number == 1 and parse_heading(text):
-        return place
-
-    if is_history(text):
-        entry = parse_entry(text)
-        pasts.add([entry])
-        return ExportPlace(entry=(entry.namespace, entry.id, entry.version))
-
-    memory = parse_json(text)
-    pasts.settle(memory["namespace"], memory["id"])
-    return place._replace(memory=(memory["namespace"], memory["key"]))
-
-
-PAGE = 500
-"""Memories or entries that are read and written together."""
-
-Progress = Callable[[int], None]
-"""Is called with the number of memories written since the last call."""
-
-_Write = Callable[[bytes], Awaitable[object]]
-
-
 class ExportOptions(NamedTuple):
-    """What a person asks of one export.
+    """The options of an export.
 
-    ``namespace`` is None for all of them. ``resume`` continues an interrupted export, and
-    ``history`` says whether the history of the memories is written too.
+    ``namespace`` is None for all namespaces. ``resume`` continues an interrupted export, and
+    ``history`` also writes the history of the memories.
     """
 
     namespace: str | None = None
@@ -101,7 +98,7 @@ class ExportOptions(NamedTuple):
 
 
 class ExportResult(NamedTuple):
-    """How many memories and entries of the history were written, and which could not be read."""
+    """The numbers of written memories and history entries, and a list of the unreadable ones."""
 
     memories: int
     entries: int
@@ -114,10 +111,10 @@ async def export(
     """Write all memories, or those of one namespace, ordered by namespace and key.
 
     ``path`` is a file, or None for standard output. A file appears whole or not at all: until the
-    end it is called ``NAME.part``; an interrupted export can be continued from there. The history
-    comes before the memories, ordered by namespace, id and version. A memory is written as it is at
-    the moment it is read, or as it was where its written history ends. It waits for a store that
-    does not answer, as `Patience` says. Raises Refused, OSError.
+    end it is called ``NAME.part``, and an interrupted export can be continued from there. The
+    history comes before the memories, ordered by namespace, id and version. A memory is written in
+    its present version, or in the version at which its written history ends. It waits for a store
+    that does not answer, see `Patience`. Raises Refused, OSError.
     """
     with ExportedPasts() as pasts:
         if path is None:
@@ -131,7 +128,7 @@ async def export(
         if options.resume:
             place = await resume_export(output.part_path, pasts)
 
-        # Opening and syncing block the loop for a moment; a command has nothing else to do then.
+        # Opening and syncing block the loop, but a command has nothing else to do meanwhile.
         with output.open(append=place is not None) as file:
 
             async def write(lines: bytes) -> None:
@@ -143,7 +140,7 @@ async def export(
 
 
 async def _print(lines: bytes) -> None:
-    """Write lines of JSON to standard output; nothing in them steers a terminal."""
+    """Write lines of JSON to standard output, without control sequences if it is a terminal."""
     if sys.stdout.isatty():
         lines = escape_unseen(lines.decode(), keep="\n").encode()
 
@@ -151,7 +148,7 @@ async def _print(lines: bytes) -> None:
 
 
 class _Export:
-    """One export, from a place on; a namespace alone begins at its beginning."""
+    """One export, which begins at a place or at the start of its namespace."""
 
     def __init__(
         self,
@@ -173,12 +170,18 @@ class _Export:
         self._damaged: list[DamagedMemory | DamagedEntry] = []
 
     async def run(self, place: ExportPlace) -> ExportResult:
-        """Write what follows a place."""
+        """Write everything after a place."""
         if self._history and place.memory is None:
             await self._write_history(place.entry or (self._namespace or "", "", 0))
 
         await self._write_memories(place.memory or (self._namespace or "", ""))
-        await self._write_vanished()
+
+        # These memories were deleted or renamed since their history was written.
+        for end in self._pasts.list_due():
+            memory = await self._patience.call(partial(read_end, self._store, end))
+            if memory is not None:
+                await self._write_lines([memory])
+
         return ExportResult(self._memories, self._entries, self._damaged)
 
     async def _write_history(self, after: tuple[str, str, int]) -> None:
@@ -212,13 +215,6 @@ class _Export:
 
             if len(memories) < len(page):
                 break  # namespaces are in order, so none of its memories follow
-
-    async def _write_vanished(self) -> None:
-        """Write the memories that were deleted or renamed since their history was written."""
-        for end in self._pasts.list_due():
-            memory = await self._patience.call(partial(read_end, self._store, end))
-            if memory is not None:
-                await self._write_lines([memory])
 
     async def _write_lines(self, memories: Sequence[StoredMemory]) -> None:
         await self._write(b"".join(map(format_line, memories)))

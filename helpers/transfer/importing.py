@@ -1,8 +1,6 @@
-"""Import: memories and their history from a file into a store, in batches.
+"""Import of memories and their history from a file or stream into a store, in batches.
 
-Importing again changes nothing.
-
-Open what is to be imported: a file or a stream, whose beginning shows what it holds.
+The beginning of a file or stream shows its format. Importing it again changes nothing.
 """
 
 import os
@@ -19,7 +17,7 @@ import aiofiles
 from abilities.declarations.refusals import Refused
 from abilities.declarations.transfer import VERSION
 from abilities.declarations.values import JsonObject, as_object, utc_now
-from abilities.helpers.store.changes import Outcome, is_passing
+from abilities.helpers.store.changes import is_passing
 from abilities.helpers.store.history import Entry
 from abilities.helpers.store.model import IncomingMemory
 from abilities.helpers.store.protocol import ServableStore
@@ -43,11 +41,24 @@ _GZIP_MAGIC = b"\x1f\x8b"
 _MAX_LINE = 1024 * 1024
 
 _TRIED_LINES = 20
-"""The format is that of the first of these lines that shows one; lines before it may be torn."""
+"""The number of lines that are searched for a recognizable one; lines before it may be torn."""
+
+BATCH = 500
+"""Memories or history entries that are handed to the store together, or a few more."""
+
+HISTORY = "entries of history"
+"""The name under which an import counts the stored entries of the history."""
+
+_HINTS = {
+    "checksum_mismatch": "The stored memory is damaged and was kept; "
+    "--replace puts this one in its place.",
+    "purged": "It was purged from this store for good, and no import brings it back.",
+}
+"""Why a memory is refused, for the person who imports it, by the reason."""
 
 
 class OpenedSource(NamedTuple):
-    """What an import reads: what it is, its memories, and its length in bytes or memories."""
+    """The source of an import: its kind, its items, and its length in bytes or memories."""
 
     kind: str
     source: Source
@@ -58,20 +69,23 @@ class OpenedSource(NamedTuple):
 async def open_source(
     path: Path | None, namespace: str, *, all_into_it: bool
 ) -> AsyncGenerator[OpenedSource]:
-    """Find out from its beginning what a file or standard input (None) holds.
+    """Recognize the format of a file or standard input (None) by its beginning, and open it.
 
-    ``namespace`` is for memories that name none, or for all of them with ``all_into_it``. A stream
-    can be read only once, so it is copied to a private temporary file, which the end of the block
-    deletes. Raises UnusableLine, OSError.
+    ``namespace`` is for memories that name none, or for all memories with ``all_into_it``. A stream
+    can be read only once, so it is copied to a private temporary file, which is deleted at the end
+    of the block. Raises UnusableLine, OSError.
     """
     with ExitStack() as closing:
-        if path is None or _is_stream(path):
+        is_file = path is not None and path.is_file()  # noqa: ASYNC240 - a single look-up
+        if path is None or not is_file:
             folder = closing.enter_context(tempfile.TemporaryDirectory(prefix="abilities-import-"))
             copy = Path(folder) / "stream"
             await _copy_stream(path, copy)
             path = copy
 
-        beginning = await _read_beginning(path)
+        async with aiofiles.open(path, "rb") as file:
+            beginning = await file.read(len(_SQLITE_MAGIC))
+
         if beginning.startswith(_GZIP_MAGIC):
             raise UnusableLine("The file is compressed: gunzip -c FILE | abilities import -")
 
@@ -81,11 +95,6 @@ async def open_source(
             yield OpenedSource("a kv-memory database", source, database.count_memories())
         else:
             yield await _recognize_lines(path, namespace, all_into_it=all_into_it)
-
-
-def _is_stream(path: Path) -> bool:
-    """Return whether a path is a pipe or a device, which can be read only once."""
-    return not path.is_file()
 
 
 async def _copy_stream(path: Path | None, copy: Path) -> None:
@@ -107,7 +116,7 @@ async def _copy_stream(path: Path | None, copy: Path) -> None:
 
 
 async def _recognize_lines(path: Path, namespace: str, *, all_into_it: bool) -> OpenedSource:
-    """Return the source that a file of lines is. Raises UnusableLine if it is none."""
+    """Return the source for a file of lines. Raises UnusableLine if no line is recognizable."""
     size = os.stat(path).st_size
     tried = 0
 
@@ -119,9 +128,9 @@ async def _recognize_lines(path: Path, namespace: str, *, all_into_it: bool) -> 
             destination = Destination(namespace, all_into_it)
             return OpenedSource("an export", read_export(path, destination, utc_now()), size)
 
-        if _is_knowledge_graph(text):
+        if _parse_fields(text).get("type") in ("entity", "relation"):
             source = read_knowledge_graph(path, namespace, utc_now())
-            # It is read twice.
+            # Twice the size, because the file is read twice.
             return OpenedSource("an MCP memory server's file", source, 2 * size)
 
         if tried == 1 and text.lstrip().startswith(b"["):
@@ -142,24 +151,19 @@ async def _recognize_lines(path: Path, namespace: str, *, all_into_it: bool) -> 
     )
 
 
-async def _read_beginning(path: Path) -> bytes:
-    async with aiofiles.open(path, "rb") as file:
-        return await file.read(len(_SQLITE_MAGIC))
-
-
 def holds_export(path: Path) -> bool:
-    """Return whether a file begins as an export, whatever follows. Raises OSError."""
+    """Return whether a file begins like an export. Raises OSError."""
     with path.open("rb") as file:
         line = file.readline(_MAX_LINE)
 
     try:
         return _is_export(line)
-    except UnusableLine:  # one of a newer version
+    except UnusableLine:  # an export of a newer version
         return True
 
 
 def _is_export(line: bytes) -> bool:
-    """Return whether a line is the heading of an export, or a memory of one without a heading.
+    """Return whether a line is the heading of an export, or a memory of an export without one.
 
     Raises UnusableLine for the heading of a newer version.
     """
@@ -173,29 +177,18 @@ def _is_export(line: bytes) -> bool:
     return True
 
 
-def _is_knowledge_graph(line: bytes) -> bool:
-    return _parse_fields(line).get("type") in ("entity", "relation")
-
-
 def _parse_fields(line: bytes) -> JsonObject:
-    """Return the JSON object on a line; an empty one if there is none."""
+    """Return the JSON object on a line, or an empty one."""
     try:
         return as_object(parse_line_json(line)) or {}
     except UnusableLine:
         return {}
 
 
-BATCH = 500
-"""Memories or entries of the history that are handed to the store together, or a few more."""
-
-HISTORY = "entries of history"
-"""What an import counts the entries under that it stored."""
-
-
 class ImportNote(NamedTuple):
     """A remark on one memory: its place in the file, its key if known, and sentences.
 
-    A remark on a kind of rows has the number of them, and its place says which they are.
+    A remark on several rows has their number in ``rows``, and names their kind in ``place``.
     """
 
     place: str
@@ -205,28 +198,21 @@ class ImportNote(NamedTuple):
 
 
 class ImportOptions(NamedTuple):
-    """What a person asks of one import.
+    """The options of an import.
 
-    Memories that exist and differ are kept, unless ``replace`` is set. A ``dry_run`` changes
-    nothing.
+    Stored memories that differ from the imported ones are kept, unless ``replace`` is set. A
+    ``dry_run`` changes nothing.
     """
 
     replace: bool = False
     dry_run: bool = False
 
 
-_HINTS = {
-    "checksum_mismatch": "The stored memory is damaged and was kept; "
-    "--replace puts this one in its place.",
-    "purged": "It was purged from this store for good, and no import brings it back.",
-}
-"""Why a memory is refused, for the person who imports it, by the reason."""
-
 Report = Callable[[ImportNote], None]
-"""Is called with each remark."""
+"""Called with each remark."""
 
 Progress = Callable[[int], None]
-"""Is called with how much of the source was imported so far, in bytes or memories."""
+"""Called with the position in the source up to which it is imported, in bytes or memories."""
 
 
 async def import_memories(
@@ -237,43 +223,42 @@ async def import_memories(
     progress: Progress,
     counts: Counter[str],
 ) -> None:
-    """Import memories, and count those added, replaced, unchanged, kept, adjusted and refused.
+    """Import memories, and count how many are added, replaced, unchanged, kept, adjusted, refused.
 
-    The history of memories that have none here is stored too, and its entries are counted. It
-    waits for a store that does not answer, as `Patience` says. If an import is interrupted,
-    ``counts`` says how far it came; run it again to finish it. Every memory that is adjusted,
-    refused, or kept although it differs is reported; what a source has that is not kept is counted.
-    Raises Refused if the store can take nothing.
+    The history of new memories is also stored, and its entries are counted. Each memory that is
+    adjusted, refused, or kept although it differs is reported; other parts of a source that are not
+    imported are reported as numbers. It waits for a store that does not answer, see `Patience`. If
+    an import is interrupted, ``counts`` shows its progress; running it again finishes it. Raises
+    Refused if the store accepts nothing.
     """
     patience = Patience()
 
     async for batch in _read_batches(opened.source):
+        past: list[Entry] = []
         for item in batch:
-            _report_item(item, counts, report)
+            past += item.past
 
-        await _import_history(store, batch, options, counts, patience)
+            words = " ".join(item.notes)
+            if item.unusable is not None:
+                counts["refused"] += 1
+                report(ImportNote(item.place, None, item.unusable))
+            elif item.rows is not None:
+                report(ImportNote(item.place, None, words, item.rows))
+            elif words:
+                counts["adjusted"] += 1
+                report(ImportNote(item.place, item.memories[0].stored.row.key, words))
+
+        if past and not options.dry_run:
+            counts[HISTORY] += await patience.call(partial(store.import_entries, past))
+
         await _import_batch(store, batch, options, counts, report, patience)
         progress(batch[-1].position)
 
     progress(opened.length)
 
 
-def _report_item(item: SourceItem, counts: Counter[str], report: Report) -> None:
-    """Report what the source itself says of an item, before a store has seen it."""
-    words = " ".join(item.notes)
-
-    if item.unusable is not None:
-        counts["refused"] += 1
-        report(ImportNote(item.place, None, item.unusable))
-    elif item.rows is not None:
-        report(ImportNote(item.place, None, words, item.rows))
-    elif words:
-        counts["adjusted"] += 1
-        report(ImportNote(item.place, item.memories[0].stored.row.key, words))
-
-
 async def _read_batches(source: Source) -> AsyncIterator[list[SourceItem]]:
-    """Yield items in lists of at least `BATCH` memories, entries or items, or what is left."""
+    """Yield lists of items with `BATCH` memories, entries or items at least, then the rest."""
     batch: list[SourceItem] = []
     parts = 0
 
@@ -291,21 +276,6 @@ async def _read_batches(source: Source) -> AsyncIterator[list[SourceItem]]:
         yield batch
 
 
-async def _import_history(
-    store: ServableStore,
-    batch: list[SourceItem],
-    options: ImportOptions,
-    counts: Counter[str],
-    patience: Patience,
-) -> None:
-    entries: list[Entry] = []
-    for item in batch:
-        entries += item.past
-
-    if entries and not options.dry_run:
-        counts[HISTORY] += await patience.call(partial(store.import_entries, entries))
-
-
 async def _import_batch(
     store: ServableStore,
     batch: list[SourceItem],
@@ -314,6 +284,7 @@ async def _import_batch(
     report: Report,
     patience: Patience,
 ) -> None:
+    """Import the memories of a batch, and repeat those that the store could not take in time."""
     waiting = [(item.place, memory) for item in batch for memory in item.memories]
 
     while waiting:
@@ -325,33 +296,21 @@ async def _import_batch(
 
         unanswered: list[tuple[str, IncomingMemory]] = []
         for (place, memory), outcome in zip(waiting, outcomes, strict=True):
+            key = memory.stored.row.key
             if is_passing(outcome):
                 unanswered.append((place, memory))
+            elif isinstance(outcome, Refused):
+                counts["refused"] += 1
+                report(ImportNote(place, key, _HINTS.get(outcome.reason, outcome.message)))
+            elif isinstance(outcome, Exception):
+                raise outcome  # it is not about this memory, so the next ones would fail too
             else:
-                _count_outcome(place, memory, outcome, counts, report)
+                counts[outcome] += 1
+                if outcome == "kept":
+                    words = "It differs from the stored memory, which was kept."
+                    report(ImportNote(place, key, words))
 
         if len(unanswered) == len(waiting):
             assert isinstance(outcomes[0], Refused)
             await patience.wait(outcomes[0])
         waiting = unanswered
-
-
-def _count_outcome(
-    place: str,
-    memory: IncomingMemory,
-    outcome: Outcome | Exception,
-    counts: Counter[str],
-    report: Report,
-) -> None:
-    key = memory.stored.row.key
-
-    if isinstance(outcome, Refused):
-        counts["refused"] += 1
-        report(ImportNote(place, key, _HINTS.get(outcome.reason, outcome.message)))
-    elif isinstance(outcome, Exception):
-        raise outcome  # nothing about this one memory, so the next ones would fail too
-    else:
-        counts[outcome] += 1
-
-    if outcome == "kept":
-        report(ImportNote(place, key, "It differs from the stored memory, which was kept."))

@@ -1,17 +1,17 @@
 """Import from a kv-memory database: memories with their scores, times and counts, and links.
 
-Its schema decides what it is. The tables are ``memories`` (key, summary, text, meta, created_at)
-and ``memory_links`` (from_key, to_key, link_type, term, weight, created_at, access_count,
-last_accessed_at). Version 1.8 added a column ``score`` to the memories. In version 1.2 links have
-no term in their table, and stand as JSON in a column ``links`` of the memories too, with terms;
-later versions leave that column in a database as it was.
+Such a database is recognized by its schema. The tables are ``memories`` (key, summary, text, meta,
+created_at) and ``memory_links`` (from_key, to_key, link_type, term, weight, created_at,
+access_count, last_accessed_at). Version 1.8 added a column ``score`` to the memories. In version
+1.2, links have no term in their table, but are also in a JSON column ``links`` of the memories,
+with terms. Later versions do not change that column in an existing database.
 """
 
 import json
 import math
 import sqlite3
 from collections.abc import Collection, Generator, Iterable
-from contextlib import ExitStack, closing, contextmanager
+from contextlib import ExitStack, closing, contextmanager, suppress
 from datetime import UTC, datetime, timedelta
 from functools import partial
 from pathlib import Path
@@ -28,7 +28,6 @@ from abilities.helpers.transfer.sources import (
     ForeignMemory,
     RemarkCounter,
     Source,
-    list_remarks,
 )
 
 _DERIVED_FIELDS = (
@@ -39,23 +38,59 @@ _DERIVED_FIELDS = (
     "version",
     "migrated_at",
 )
-"""Fields that kv-memory computes for its own use; they are counted, and not kept."""
+"""Fields that kv-memory computes for its own use; they are counted, but not kept."""
 
 _DEFAULT_SCORE = 0.5
-"""What kv-memory ranks a memory by that has no score."""
+"""The score by which kv-memory ranks a memory without one."""
 
 _DEFAULT_WEIGHT = 0.5
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _EPOCH_TIME = "1970-01-01T00:00:00.000Z"
-"""The creation of a memory without any time: the same one whenever it is imported."""
+"""The creation time of a memory without any time, the same in each import."""
 
 _MAX_INTEGER_DIGITS = 18
 """Integers up to this length fit 64 bits."""
 
+_MEMORY_COLUMNS = {"key", "summary", "text", "meta", "created_at"}
+_READ_COLUMNS = {*_MEMORY_COLUMNS, "score", "links"}
+_LINK_COLUMNS = {
+    "from_key",
+    "to_key",
+    "link_type",
+    "weight",
+    "created_at",
+    "access_count",
+    "last_accessed_at",
+}
+_KEPT_LINK_COLUMNS = {"id", "from_key", "to_key", "link_type", "term", "weight"}
+"""The columns of a link that are imported, and its id, which nothing refers to."""
+
+_WAL_FLAG = 18
+"""The offset of the mode in a database's header (SQLite's file format, section 1.3.3)."""
+
+_WAL_MODE = 2
+
+_OWN_COLUMNS = {"namespace", "key", "content", "hash"}
+"""Columns of ``memories`` in a store of this package."""
+
+_LINKS = """
+SELECT l.* FROM memories AS m JOIN memory_links AS l ON l.from_key = m.key
+WHERE m.rowid = ? ORDER BY l.rowid
+"""
+_ORPHANED_LINKS = """
+SELECT count(*) FROM memory_links AS l
+WHERE NOT EXISTS (SELECT 1 FROM memories AS m WHERE m.key = l.from_key)
+"""
+_OTHER_TABLES = """
+SELECT name FROM sqlite_master WHERE type = 'table' AND sql NOT LIKE 'CREATE VIRTUAL%'
+AND name NOT IN ('memories', 'memory_links')
+AND name NOT LIKE 'sqlite\\_%' ESCAPE '\\' AND name NOT LIKE 'memories\\_fts%' ESCAPE '\\'
+"""
+
 
 class Times(NamedTuple):
-    """When a memory was made, changed and read, as RFC 3339 UTC in milliseconds."""
+    """The times of a memory, as RFC 3339 UTC in milliseconds."""
 
     created_at: str
     updated_at: str
@@ -63,29 +98,27 @@ class Times(NamedTuple):
 
 
 class MetaReader:
-    """Reads the values of one memory; each method takes some of ``meta``, the last one the rest.
+    """Reads the values of one memory.
 
-    ``metadata`` collects what has no place of its own, and values that cannot be used.
+    Each ``take_…`` method removes fields from ``meta``; `take_other_fields` is the last one.
+    ``metadata`` collects unusable values, and values that have no other place.
     """
 
     def __init__(self, meta: object, remarks: RemarkCounter) -> None:
         self.metadata: JsonObject = {}
         self._remarks = remarks
-        self._meta = self._parse_meta(meta)
 
-    def _parse_meta(self, value: object) -> JsonObject:
-        text = to_text(value)
-        meta = as_object(_parse_json(text))
-        if meta is None:
+        text = to_text(meta)
+        fields = as_object(_parse_json(text))
+        if fields is None:
             self._keep("meta", text, "meta is not a JSON object; it became metadata.")
-
-        return meta or {}
+        self._meta = fields or {}
 
     def take_score(self, column_score: object) -> float:
-        """Return the score as one from 0 to 1; in kv-memory it is from 0 to 100.
+        """Return the score from 0 to 1; in kv-memory it is from 0 to 100.
 
-        kv-memory ranks by the score in ``meta``. Its column has the one that a memory began with,
-        which counts only if there is no other.
+        kv-memory ranks by the score in ``meta``. The column has a memory's first score, which
+        counts only if there is no other.
         """
         score = self._meta.pop("score", None)
         if score is None:
@@ -107,8 +140,8 @@ class MetaReader:
     def take_times(self, column_time: object) -> Times:
         """Return the times, which kv-memory has in milliseconds since 1970.
 
-        It writes its column ``created_at`` anew when it changes a score, but not the one in
-        ``meta``: the earlier one is the creation, the later one the last change.
+        When kv-memory changes a score, it renews the column ``created_at``, but not the field in
+        ``meta``. So the earlier time is the creation, and the later one the last change.
         """
         made = (
             self._take_time("created_at", column_time),
@@ -162,12 +195,12 @@ class MetaReader:
             self._remarks.add(MEMORIES, "Further fields of meta became metadata.")
 
     def add_column(self, name: str, value: object) -> None:
-        """Put the value of a column that kv-memory does not have into the metadata."""
+        """Put the value of a column that is not kv-memory's into the metadata."""
         if value is not None:
             self._keep(name, value, f"The column {name} became metadata.")
 
     def parse_links(self, value: object) -> list[ForeignLink]:
-        """Return the links that a JSON column holds; those without a key go into the metadata."""
+        """Return the links of a JSON column; links without a key go into the metadata."""
         items = _parse_json(to_text(value))
         if not isinstance(items, list):
             self._keep_unusable("links", value)
@@ -180,7 +213,9 @@ class MetaReader:
             fields = as_object(item) or {}
             key = fields.get("key")
             if isinstance(key, str) and key:
-                links.append(self._parse_link(key, fields))
+                link_type = to_text(fields.get("type"))
+                weight = self.convert_weight(fields.get("weight"), key)
+                links.append(ForeignLink(key, link_type, weight, to_text(fields.get("term"))))
             else:
                 others.append(item)
 
@@ -192,9 +227,9 @@ class MetaReader:
     def merge_links(
         self, links: list[ForeignLink], older_links: list[ForeignLink]
     ) -> list[ForeignLink]:
-        """Return links with the terms that only older ones have; older ones alone are kept aside.
+        """Return links with the terms of older links; other older links go into the metadata.
 
-        Until version 1.2 kv-memory had the terms in its JSON links, and did not move them.
+        Until version 1.2, kv-memory had the terms in its JSON links, and did not move them later.
         """
         older = {(link.name, link.type): link for link in older_links}
         merged: list[ForeignLink] = []
@@ -204,13 +239,17 @@ class MetaReader:
             merged.append(link._replace(term=link.term or same.term))
 
         if older:
-            others = [_format_link(link) for link in older.values()]
+            others: list[JsonObject] = []
+            for link in older.values():
+                others.append(
+                    {"key": link.name, "type": link.type, "term": link.term, "weight": link.weight}
+                )
             self._keep("links", others, "Links in the column links alone became metadata.")
 
         return merged
 
     def convert_weight(self, value: object, target: str) -> float:
-        """Return a weight, which is from 0 to 1 there too; the default if it is no number."""
+        """Return a weight, which kv-memory also has from 0 to 1; the default if it is no number."""
         if value is None:
             return _DEFAULT_WEIGHT
 
@@ -221,34 +260,31 @@ class MetaReader:
 
         return number
 
-    def _parse_link(self, key: str, fields: JsonObject) -> ForeignLink:
-        link_type = to_text(fields.get("type"))
-        weight = self.convert_weight(fields.get("weight"), key)
-        term = to_text(fields.get("term"))
-
-        return ForeignLink(key, link_type, weight, term)
-
     def _take_time(self, name: str, value: object) -> str | None:
+        """Return milliseconds since 1970 as RFC 3339 UTC; None if there are none."""
         if value is None:
             return None
 
-        time = _format_time(value)
-        if time is None:
-            self._keep_unusable(name, value)
+        number = _to_number(value)
+        if number is not None:
+            with suppress(OverflowError):
+                time = _EPOCH + timedelta(milliseconds=int(number))
+                return time.isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
-        return time
+        self._keep_unusable(name, value)
+        return None
 
     def _keep_unusable(self, name: str, value: object) -> None:
         self._keep(name, value, f"{name} cannot be used as it is; it became metadata.")
 
     def _keep(self, name: str, value: object, words: str) -> None:
-        """Put a value into the metadata, and count that."""
+        """Put a value into the metadata, and count it."""
         add_metadata(self.metadata, name, _to_json_value(value))
         self._remarks.add(MEMORIES, words)
 
 
 def to_text(value: object) -> str:
-    """Return a value of a column or of JSON as text; bytes that are not UTF-8 as surrogates."""
+    """Return a value of a column or of JSON as text; bytes that are not UTF-8 become surrogates."""
     if value is None:
         return ""
     if isinstance(value, bytes):
@@ -257,28 +293,23 @@ def to_text(value: object) -> str:
     return str(value)
 
 
-def _format_link(link: ForeignLink) -> JsonObject:
-    """Return a link as kv-memory writes it in JSON."""
-    return {"key": link.name, "type": link.type, "term": link.term, "weight": link.weight}
-
-
 def _parse_json(text: str) -> object:
-    """Return the value of a JSON text, or None; what our JSON cannot carry becomes text."""
+    """Return the value of a JSON text, or None; numbers that our JSON cannot carry become text."""
+
+    def parse_integer(digits: str) -> int | str:
+        if len(digits) > _MAX_INTEGER_DIGITS:
+            return digits
+
+        return int(digits)
+
     try:
-        return json.loads(text, parse_constant=str, parse_int=_parse_integer)
+        return json.loads(text, parse_constant=str, parse_int=parse_integer)
     except (ValueError, RecursionError):
         return None
 
 
-def _parse_integer(digits: str) -> int | str:
-    if len(digits) > _MAX_INTEGER_DIGITS:
-        return digits
-
-    return int(digits)
-
-
 def _to_json_value(value: object) -> object:
-    """Return a value of a column as one that JSON can carry; one of JSON as it is."""
+    """Return a value of a column or of JSON in a form that JSON can carry."""
     if isinstance(value, bytes):
         return to_text(value)
     if isinstance(value, float) and not math.isfinite(value):
@@ -293,57 +324,6 @@ def _to_number(value: object) -> int | float | None:
         return None
 
     return value
-
-
-def _format_time(value: object) -> str | None:
-    """Return milliseconds since 1970 as RFC 3339 UTC, or None if they are no time."""
-    number = _to_number(value)
-    if number is None:
-        return None
-
-    try:
-        time = _EPOCH + timedelta(milliseconds=int(number))
-    except OverflowError:
-        return None
-
-    return time.isoformat(timespec="milliseconds").replace("+00:00", "Z")
-
-
-_MEMORY_COLUMNS = {"key", "summary", "text", "meta", "created_at"}
-_READ_COLUMNS = {*_MEMORY_COLUMNS, "score", "links"}
-_LINK_COLUMNS = {
-    "from_key",
-    "to_key",
-    "link_type",
-    "weight",
-    "created_at",
-    "access_count",
-    "last_accessed_at",
-}
-_KEPT_LINK_COLUMNS = {"id", "from_key", "to_key", "link_type", "term", "weight"}
-"""The columns of a link that are imported, and its number, which nothing refers to."""
-
-_WAL_FLAG = 18
-"""The byte of a database's header that tells its mode (SQLite's file format, section 1.3.3)."""
-
-_WAL_MODE = 2
-
-_OWN_COLUMNS = {"namespace", "key", "content", "hash"}
-"""Columns of ``memories`` in a store of this package."""
-
-_LINKS = """
-SELECT l.* FROM memories AS m JOIN memory_links AS l ON l.from_key = m.key
-WHERE m.rowid = ? ORDER BY l.rowid
-"""
-_LINKS_OF_NOBODY = """
-SELECT count(*) FROM memory_links AS l
-WHERE NOT EXISTS (SELECT 1 FROM memories AS m WHERE m.key = l.from_key)
-"""
-_OTHER_TABLES = """
-SELECT name FROM sqlite_master WHERE type = 'table' AND sql NOT LIKE 'CREATE VIRTUAL%'
-AND name NOT IN ('memories', 'memory_links')
-AND name NOT LIKE 'sqlite\\_%' ESCAPE '\\' AND name NOT LIKE 'memories\\_fts%' ESCAPE '\\'
-"""
 
 
 class KvMemoryFile:
@@ -371,11 +351,11 @@ class KvMemoryFile:
                 connection = sqlite3.connect(_build_uri(path), uri=True, isolation_level=None)
                 opened.enter_context(closing(connection))
 
-                connection.execute("BEGIN")  # one snapshot, even if others write to the database
+                connection.execute("BEGIN")  # one snapshot, even if the database is in use
                 database = cls(connection, *_recognize(connection))
 
             connection.row_factory = sqlite3.Row
-            # One text that is not UTF-8 must not end the import; the adjustment reports it.
+            # A text that is not UTF-8 must not end the import; the adjustment reports it.
             connection.text_factory = partial(str, encoding="utf-8", errors="surrogateescape")
             yield database
 
@@ -385,7 +365,7 @@ class KvMemoryFile:
             return self._count("SELECT count(*) FROM memories")
 
     async def read_memories(self, namespace: str, now: str) -> Source:
-        """Yield each memory with its links, and then what is not kept.
+        """Yield each memory with its links, then the remarks on everything that is not kept.
 
         Raises UnusableLine if the database is damaged.
         """
@@ -397,9 +377,18 @@ class KvMemoryFile:
                 foreign = self._convert_row(row)
                 yield adjust_item(f"memory {number}", number, foreign, namespace, now)
 
-            self._count_what_is_left()
+            for name in self._other_link_columns:
+                count = self._count(f"SELECT count({_quote(name)}) FROM memory_links")  # noqa: S608 - quoted
+                self._remarks.add(LINKS, f"{name} is not kept.", count)
 
-        for item in list_remarks(self._remarks, number):
+            words = "Links from a memory that does not exist are not imported."
+            self._remarks.add(LINKS, words, self._count(_ORPHANED_LINKS))
+
+            for (name,) in self._connection.execute(_OTHER_TABLES).fetchall():
+                count = self._count(f"SELECT count(*) FROM {_quote(name)}")  # noqa: S608 - quoted
+                self._remarks.add(ROWS, f"The table {name} is not imported.", count)
+
+        for item in self._remarks.list_items(number):
             yield item
 
     def _convert_row(self, row: sqlite3.Row) -> ForeignMemory:
@@ -435,41 +424,22 @@ class KvMemoryFile:
         )
 
     def _read_links(self, row: sqlite3.Row, reader: MetaReader) -> list[ForeignLink]:
-        if not self._has_json_links:
-            return self._read_link_rows(row, reader)
+        json_links: list[ForeignLink] | None = None
+        if self._has_json_links:
+            json_links = reader.parse_links(row["links"])
+            if not self._has_terms:
+                return json_links
 
-        json_links = reader.parse_links(row["links"])
-        if not self._has_terms:
-            return json_links
-
-        return reader.merge_links(self._read_link_rows(row, reader), json_links)
-
-    def _read_link_rows(self, row: sqlite3.Row, reader: MetaReader) -> list[ForeignLink]:
         links: list[ForeignLink] = []
-
         for link in self._connection.execute(_LINKS, (row["rowid"],)):
             target = to_text(link["to_key"])
             weight = reader.convert_weight(link["weight"], target)
             link_type = to_text(link["link_type"])
             links.append(ForeignLink(target, link_type, weight, to_text(link["term"])))
 
-        return links
-
-    def _count_what_is_left(self) -> None:
-        """Count what no memory has shown: columns of links, links of nobody, other tables."""
-        for name in self._other_link_columns:
-            count = self._count(f"SELECT count({_quote(name)}) FROM memory_links")  # noqa: S608 - quoted
-            self._remarks.add(LINKS, f"{name} is not kept.", count)
-
-        self._remarks.add(
-            LINKS,
-            "Links from a memory that does not exist are not imported.",
-            self._count(_LINKS_OF_NOBODY),
-        )
-
-        for (name,) in self._connection.execute(_OTHER_TABLES).fetchall():
-            count = self._count(f"SELECT count(*) FROM {_quote(name)}")  # noqa: S608 - quoted
-            self._remarks.add(ROWS, f"The table {name} is not imported.", count)
+        if json_links is None:
+            return links
+        return reader.merge_links(links, json_links)
 
     def _count(self, statement: str) -> int:
         (count,) = self._connection.execute(statement).fetchone()
@@ -478,7 +448,7 @@ class KvMemoryFile:
 
 @contextmanager
 def _explain_errors() -> Generator[None]:
-    """Turn errors of the database into a sentence. Raises UnusableLine."""
+    """Translate errors of the database into UnusableLine."""
     try:
         yield
     except sqlite3.Error:
@@ -489,11 +459,11 @@ def _explain_errors() -> Generator[None]:
 
 
 def _build_uri(path: Path) -> str:
-    """Return the URI that opens a database for reading and leaves no files beside it."""
+    """Return a URI that opens a database for reading, without making files beside it."""
     uri = f"{path.absolute().as_uri()}?mode=ro"
 
-    # SQLite reads a database in WAL mode through two files beside it. If they are not there, nobody
-    # has it open, and it can be read as a file that does not change.
+    # SQLite needs two files beside a database in WAL mode. If they are missing, no process has it
+    # open, and it can be read as a file that does not change.
     with path.open("rb") as file:
         header = file.read(_WAL_FLAG + 1)
 
@@ -511,8 +481,8 @@ def _recognize(connection: sqlite3.Connection) -> tuple[list[str], list[str]]:
 
     if _OWN_COLUMNS.issubset(columns):
         raise UnusableLine(
-            "The file is a store of this package. Take its memories over: abilities export FILE "
-            "--store-url sqlite:///STORE, then import that; or use it as it is: abilities restore"
+            "The file is a store of this package. To copy its memories: abilities export FILE "
+            "--store-url sqlite:///STORE, then import FILE. To use it as it is: abilities restore"
         )
 
     has_memories = _MEMORY_COLUMNS.issubset(columns) and "namespace" not in columns
@@ -522,12 +492,12 @@ def _recognize(connection: sqlite3.Connection) -> tuple[list[str], list[str]]:
     if {"key", "value"}.issubset(_list_columns(connection, "keyv")) and not columns:
         raise UnusableLine(
             "The database has the format of Keyv, which kv-memory used before it had tables of its "
-            "own. Bring its contents as lines: docs/moving.md shows the form."
+            "own. Convert its contents to lines, as docs/moving.md shows."
         )
     if not (has_memories and has_links and has_terms):
         raise UnusableLine(
             "The database is not kv-memory's: its tables memories and memory_links are missing "
-            "or have other columns. Bring its contents as lines: docs/moving.md shows the form."
+            "or have other columns. Convert its contents to lines, as docs/moving.md shows."
         )
 
     return columns, link_columns
@@ -539,6 +509,6 @@ def _list_columns(connection: sqlite3.Connection, table: str) -> list[str]:
 
 
 def _quote(name: str) -> str:
-    """Return the name of a table or column as SQL takes any name."""
+    """Return the name of a table or column, quoted for SQL."""
     escaped = name.replace('"', '""')
     return f'"{escaped}"'

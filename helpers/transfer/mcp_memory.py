@@ -3,7 +3,7 @@
 import sqlite3
 import tempfile
 from collections.abc import Generator, Iterator
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, suppress
 from hashlib import blake2b
 from pathlib import Path
 from typing import Literal, NamedTuple, cast
@@ -20,26 +20,24 @@ from abilities.helpers.transfer.sources import (
     Source,
     SourceItem,
     get_text,
-    list_remarks,
     read_lines,
 )
 
 LINK_WEIGHT = 0.5
-"""The weight of every link, because relations have none."""
+"""The weight of every link, because relations have no weights."""
 
 _ENTITY_FIELDS = ("type", "name", "entityType", "observations")
-_RELATION_FIELDS = ("type", "from", "to", "relationType")
+_RELATION_FIELDS = frozenset({"type", "from", "to", "relationType"})
 
-# Nobody needs this file after a crash, so it is written without a journal and without syncing.
+# The file is useless after a crash, so it needs no journal and no syncing.
 _SCRATCH_SCHEMA = """
 PRAGMA journal_mode = OFF; PRAGMA synchronous = OFF; BEGIN;
 CREATE TABLE relations (source TEXT, target TEXT, type TEXT);
 CREATE TABLE entities (name TEXT PRIMARY KEY, hash BLOB) WITHOUT ROWID;
 """
 
-
 Occurrence = Literal["new", "repeated", "contradictory"]
-"""Whether an entity's name is new, or an earlier line has it with the same or with other values."""
+"""Whether an entity's name is new, or is on an earlier line with the same or with other values."""
 
 
 class _Relation(NamedTuple):
@@ -49,7 +47,7 @@ class _Relation(NamedTuple):
 
 
 class _Scratch:
-    """The relations and entity names of a file, on disk, so that memory stays bounded."""
+    """The relations and entity names of a file, on disk to keep memory bounded."""
 
     def __init__(self, connection: sqlite3.Connection) -> None:
         self._connection = connection
@@ -67,11 +65,11 @@ class _Scratch:
         self._connection.execute("INSERT INTO relations VALUES (?, ?, ?)", relation)
 
     def index_relations(self) -> None:
-        """Make `find_links` fast, once all relations are there."""
+        """Make `find_links` fast, after all relations were added."""
         self._connection.execute("CREATE INDEX by_source ON relations (source)")
 
     def add_entity(self, name: str, line: bytes) -> Occurrence:
-        """Add an entity, and return how it stands to an earlier one of the same name."""
+        """Add an entity, and return how it compares with an earlier one of the same name."""
         digest = blake2b(line, digest_size=16).digest()
         earlier = self._connection.execute(
             "SELECT hash FROM entities WHERE name = ?", (name,)
@@ -104,9 +102,9 @@ class _Scratch:
 async def read_knowledge_graph(path: Path, namespace: str, now: str) -> Source:
     """Read the MCP memory server's entities, each with its relations as links.
 
-    The file is read twice: relations first, because they may stand before or after their entity.
-    Positions count the bytes of both times. A name that has relations but no entity becomes a
-    memory too, at the end.
+    The file is read twice, first for relations, because they may come before or after their entity.
+    Positions count the bytes of both passes. A name that has relations but no entity also becomes a
+    memory, at the end.
     """
     remarks = RemarkCounter()
     end = 0
@@ -114,7 +112,15 @@ async def read_knowledge_graph(path: Path, namespace: str, now: str) -> Source:
     with _Scratch.open() as scratch:
         async for line in read_lines(path):
             end = line.end
-            _collect_relation(scratch, line, remarks)
+            with suppress(UnusableLine):  # the second pass reports it
+                fields = _parse_object(line)
+                relation = _parse_relation(fields)
+                if relation is not None:
+                    scratch.add_relation(relation)
+                    if not fields.keys() <= _RELATION_FIELDS:
+                        words = "Fields other than from, to and relationType are not kept."
+                        remarks.add(RELATIONS, words)
+
             yield SourceItem(f"line {line.number}", end, [], [])
 
         scratch.index_relations()
@@ -130,39 +136,33 @@ async def read_knowledge_graph(path: Path, namespace: str, now: str) -> Source:
             note = "It has relations but is no entity; its name became the content."
             yield item._replace(notes=[note, *item.notes])
 
-    for item in list_remarks(remarks, end):
+    for item in remarks.list_items(end):
         yield item
-
-
-def _collect_relation(scratch: _Scratch, line: Line, remarks: RemarkCounter) -> None:
-    """Keep the relation on a line, if there is one."""
-    try:
-        fields = _parse_object(line)
-        relation = _parse_relation(fields)
-    except UnusableLine:
-        return  # reported in the second pass
-
-    if relation is None:
-        return
-
-    scratch.add_relation(relation)
-    if not fields.keys() <= set(_RELATION_FIELDS):
-        remarks.add(RELATIONS, "Fields other than from, to and relationType are not kept.")
 
 
 def _read_entity(
     scratch: _Scratch, line: Line, position: int, namespace: str, now: str
 ) -> SourceItem:
-    """Return the memories of an entity's line; none for a relation or a repeated line."""
+    """Return the item for an entity's line; it is empty for a relation or a repeated line."""
     place = f"line {line.number}"
 
     try:
         fields = _parse_object(line)
         if _parse_relation(fields) is not None:
             return SourceItem(place, position, [], [])
+        if fields.get("type") != "entity":
+            raise UnusableLine("The line is neither an entity nor a relation.")
 
-        foreign = _parse_entity(fields, scratch)
-        occurrence = scratch.add_entity(foreign.name, get_text(line))
+        name = _get_text(fields, "name")
+        foreign = ForeignMemory(
+            name,
+            "\n".join(_get_observations(fields)),
+            category=str(fields.get("entityType") or ""),
+            links=scratch.find_links(name),
+            metadata={field: fields[field] for field in fields if field not in _ENTITY_FIELDS},
+        )
+
+        occurrence = scratch.add_entity(name, get_text(line))
         if occurrence == "repeated":
             return SourceItem(place, position, [], [])
         if occurrence == "contradictory":
@@ -171,6 +171,20 @@ def _read_entity(
         return SourceItem(place, position, [], [], str(error))
 
     return adjust_item(place, position, foreign, namespace, now)
+
+
+def _get_observations(fields: JsonObject) -> list[str]:
+    values: object = fields.get("observations") or []
+    if not isinstance(values, list):
+        raise UnusableLine("The field observations is not a list.")
+
+    texts: list[str] = []
+    for value in cast(list[object], values):
+        if not isinstance(value, str):
+            raise UnusableLine("The field observations has an item that is not a text.")
+        texts.append(value)
+
+    return texts
 
 
 def _parse_object(line: Line) -> JsonObject:
@@ -190,39 +204,9 @@ def _parse_relation(fields: JsonObject) -> _Relation | None:
     )
 
 
-def _parse_entity(fields: JsonObject, scratch: _Scratch) -> ForeignMemory:
-    if fields.get("type") != "entity":
-        raise UnusableLine("The line is neither an entity nor a relation.")
-
-    name = _get_text(fields, "name")
-    other_fields = {field: fields[field] for field in fields if field not in _ENTITY_FIELDS}
-
-    return ForeignMemory(
-        name,
-        "\n".join(_get_observations(fields)),
-        category=str(fields.get("entityType") or ""),
-        links=scratch.find_links(name),
-        metadata=other_fields,
-    )
-
-
 def _get_text(fields: JsonObject, field: str) -> str:
     value = fields.get(field)
     if not isinstance(value, str) or not value:
         raise UnusableLine(f"The field {field} is missing, or is not a text.")
 
     return value
-
-
-def _get_observations(fields: JsonObject) -> list[str]:
-    values: object = fields.get("observations") or []
-    if not isinstance(values, list):
-        raise UnusableLine("The field observations is not a list.")
-
-    texts: list[str] = []
-    for value in cast(list[object], values):
-        if not isinstance(value, str):
-            raise UnusableLine("The field observations holds something that is not a text.")
-        texts.append(value)
-
-    return texts

@@ -1,4 +1,4 @@
-"""Patience: long work goes on once a store that did not answer for a while answers again."""
+"""Patience: long work continues after a store was unavailable for a while."""
 
 import asyncio
 import logging
@@ -12,29 +12,29 @@ from abilities.helpers.store.changes import is_passing
 Result = TypeVar("Result")
 
 PATIENCE_SECONDS = 120.0
-"""How long work waits for a store without getting anywhere.
+"""How long work waits for a store without any progress.
 
-A closed lid, a stopped process and the choice of a new leader take less than a minute.
+A closed lid, a stopped process or the choice of a new leader takes less than a minute.
 """
 
 PAUSE_SECONDS = 0.2
-"""How long it waits between two attempts."""
+"""The pause between two attempts."""
 
 _log = logging.getLogger("abilities.store")
 
 
 class Patience:
-    """Repeats what a store refuses, until it answers or `PATIENCE_SECONDS` passed in a row.
+    """Retries work that a store refuses, until it succeeds or failed for `PATIENCE_SECONDS`.
 
-    What is repeated must change nothing if it was done already: a store may lose the connection
-    after it committed a change.
+    The work must change nothing if it is done twice, because a store may lose the connection after
+    it has committed a change.
     """
 
     def __init__(self) -> None:
         self._gives_up_at: float | None = None
 
     async def call(self, work: Callable[[], Awaitable[Result]]) -> Result:
-        """Return the result of work. Raises what it raises, unless that passes in time."""
+        """Return the result of work. Raises its error, unless that passes in time."""
         while True:
             try:
                 result = await work()
@@ -45,7 +45,7 @@ class Patience:
                 return result
 
     async def wait(self, refused: Refused) -> None:
-        """Wait a moment before the next attempt. Raises the refusal if there is to be none."""
+        """Wait a moment before the next attempt. Raises the refusal if it is time to give up."""
         if not is_passing(refused):
             raise refused
 

@@ -1,13 +1,8 @@
-"""What every source of an import yields, and the first of them: our own exports.
+"""Sources of an import: the items that every source yields, and the source for our own exports.
 
-Remarks on a whole source: how many of its rows have something that is not kept as it was.
-
-Memories as other systems have them, before they are adjusted to our limits.
-
-Read files line by line, in bounded memory however long a file or a line is.
-
-A stream is one file, read in large chunks: here the hop to a thread that `aiofiles` makes per chunk
-is cheap. Many small files are a batch instead: see `abilities.helpers.threads.workers`.
+Files are read line by line, in bounded memory however long a file or a line is. A file is read in
+large chunks, so that the hop to a thread that `aiofiles` makes per chunk is cheap. For many small
+files, see `abilities.helpers.threads.workers` instead.
 """
 
 from codecs import BOM_UTF8
@@ -34,9 +29,38 @@ from abilities.helpers.transfer.export_lines import (
     parse_line_json,
 )
 
+CHUNK = 1 << 20
+"""Bytes that are read from a file at once."""
+
+MAX_LINE = 64 << 20
+"""The longest line that is read, in bytes; longer lines are skipped and reported."""
+
+_NO_ID = "No id; it was made of the namespace and the key."
+
+
+class SourceItem(NamedTuple):
+    """One line or row of a source, with its memories or the reason why it is unusable.
+
+    ``place`` names it for people, for example ``line 12``. ``position`` is how far the source was
+    read, in bytes or memories. ``notes`` are sentences about adjustments; ``unusable`` is the
+    reason as a sentence. ``past`` is the history of one memory, by rising version; such an item has
+    no memories. If ``rows`` is set, the item is only a remark on that number of rows, in its notes.
+    """
+
+    place: str
+    position: int
+    memories: list[IncomingMemory]
+    notes: list[str]
+    unusable: str | None = None
+    rows: int | None = None
+    past: tuple[Entry, ...] = ()
+
+
+Source = AsyncIterator[SourceItem]
+
 
 class Kind(NamedTuple):
-    """What a remark counts, in the singular and in the plural."""
+    """The kind of rows that a remark counts, in the singular and in the plural."""
 
     one: str
     many: str
@@ -48,14 +72,6 @@ RELATIONS = Kind("relation", "relations")
 ROWS = Kind("row", "rows")
 
 
-class CountedRemark(NamedTuple):
-    """A sentence that holds for some rows; ``subject`` names them, for example ``160 links``."""
-
-    subject: str
-    rows: int
-    words: str
-
-
 class RemarkCounter:
     """Counts rows by kind and sentence, so that a report has one remark for all of them."""
 
@@ -63,22 +79,25 @@ class RemarkCounter:
         self._counts: Counter[tuple[Kind, str]] = Counter()
 
     def add(self, kind: Kind, words: str, count: int = 1) -> None:
-        """Count rows that a sentence holds for."""
+        """Count rows to which a sentence applies."""
         if count:
             self._counts[kind, words] += count
 
-    def list_remarks(self) -> Iterator[CountedRemark]:
-        """Yield the remarks, each sentence once, in the order in which they first came up."""
+    def list_items(self, position: int) -> Iterator[SourceItem]:
+        """Yield an item per sentence, for the end of a source, in the order of first use.
+
+        The place of an item says how many rows it is about, for example ``160 links``.
+        """
         for (kind, words), count in self._counts.items():
             noun = kind.many
             if count == 1:
                 noun = kind.one
 
-            yield CountedRemark(f"{count:,} {noun}", count, words)
+            yield SourceItem(f"{count:,} {noun}", position, [], [words], rows=count)
 
 
 class ForeignLink(NamedTuple):
-    """A link as another system has it; ``weight`` may be any number, also NaN or infinite."""
+    """A link of another system; ``weight`` may be any number, also NaN or infinite."""
 
     name: str
     type: str
@@ -88,9 +107,9 @@ class ForeignLink(NamedTuple):
 
 @dataclass(frozen=True)
 class ForeignMemory:
-    """A memory as another system has it, with texts and values of any size.
+    """A memory of another system, with texts and values of any size.
 
-    Times are RFC 3339 UTC in milliseconds. Without ``created_at`` it is a memory of a system that
+    Times are RFC 3339 UTC in milliseconds. Without ``created_at``, it comes from a system that
     keeps neither times nor counters.
     """
 
@@ -111,11 +130,6 @@ class ForeignMemory:
     access_count: int = 0
 
 
-CHUNK = 1 << 20
-MAX_LINE = 64 << 20
-"""The longest line that is read, in bytes; longer ones are skipped and reported."""
-
-
 class Line(NamedTuple):
     """A line of a file, without its newline.
 
@@ -130,95 +144,59 @@ class Line(NamedTuple):
 
 
 async def read_lines(path: Path) -> AsyncIterator[Line]:
-    """Yield the lines of a file; blank lines are left out."""
-    splitter = _LineSplitter()
+    """Yield the lines of a file, without blank lines; at most one line is in memory."""
+    number = 0
+    end = 0
+    rest = b""
+    is_skipping = False
 
     async with aiofiles.open(path, "rb") as file:
         while chunk := await file.read(CHUNK):
-            for line in splitter.feed(chunk):
-                yield line
+            *texts, rest = (rest + chunk).split(b"\n")
 
-    last_line = splitter.finish()
-    if last_line is not None:
-        yield last_line
+            for text in texts:
+                number += 1
+                end += len(text) + 1
 
+                if is_skipping or len(text) > MAX_LINE:
+                    yield Line(number, None, end)
+                elif text.strip():
+                    yield Line(number, _strip_mark(number, text), end)
 
-class _LineSplitter:
-    """Cuts chunks of a file into lines; it holds no more than one line at a time."""
+                is_skipping = False
 
-    def __init__(self) -> None:
-        self._number = 0
-        self._end = 0
-        self._rest = b""
-        self._is_skipping = False
+            if len(rest) > MAX_LINE:
+                # The text is dropped to save memory; only its length still counts.
+                end += len(rest)
+                rest = b""
+                is_skipping = True
 
-    def feed(self, chunk: bytes) -> Iterator[Line]:
-        """Yield the lines that end in a chunk."""
-        *texts, rest = (self._rest + chunk).split(b"\n")
-
-        for text in texts:
-            self._number += 1
-            self._end += len(text) + 1
-
-            if self._is_skipping or len(text) > MAX_LINE:
-                yield Line(self._number, None, self._end)
-            elif text.strip():
-                yield Line(self._number, _strip_mark(self._number, text), self._end)
-
-            self._is_skipping = False
-
-        self._rest = rest
-        if len(rest) > MAX_LINE:
-            # The text is dropped, so that memory stays bounded; only its length still counts.
-            self._end += len(rest)
-            self._rest = b""
-            self._is_skipping = True
-
-    def finish(self) -> Line | None:
-        """Return the last line if the file does not end with a newline."""
-        end = self._end + len(self._rest)
-
-        if self._is_skipping:
-            return Line(self._number + 1, None, end, is_whole=False)
-
-        if self._rest.strip():
-            number = self._number + 1
-            return Line(number, _strip_mark(number, self._rest), end, is_whole=False)
-
-        return None
+    number += 1
+    end += len(rest)
+    if is_skipping:
+        yield Line(number, None, end, is_whole=False)
+    elif rest.strip():
+        yield Line(number, _strip_mark(number, rest), end, is_whole=False)
 
 
 def _strip_mark(number: int, text: bytes) -> bytes:
-    """Return the text of a line without the byte order mark that some editors begin a file with."""
-    return text.removeprefix(BOM_UTF8) if number == 1 else text
+    """Return a line without the byte order mark that some editors write at the start of a file."""
+    if number == 1:
+        return text.removeprefix(BOM_UTF8)
+
+    return text
 
 
-_NO_ID = "No id; it was made of the namespace and the key."
+def get_text(line: Line) -> bytes:
+    """Return the text of a line. Raises UnusableLine if it is too long."""
+    if line.text is None:
+        raise UnusableLine(f"The line is too long; the limit is {MAX_LINE >> 20} MiB.")
 
-
-class SourceItem(NamedTuple):
-    """One line or row of a source: its memories, and what was adjusted; or why it is unusable.
-
-    ``past`` is the history of one memory, by rising version; such an item has no memories.
-    ``place`` names it for people, for example ``line 12``. ``position`` is how far the source was
-    read, in bytes or memories. ``notes`` and ``unusable`` are sentences. If ``rows`` is set, the
-    item is none of them: its notes are remarks on that many rows.
-    """
-
-    place: str
-    position: int
-    memories: list[IncomingMemory]
-    notes: list[str]
-    unusable: str | None = None
-    rows: int | None = None
-    past: tuple[Entry, ...] = ()
-
-
-Source = AsyncIterator[SourceItem]
+    return line.text
 
 
 class Destination(NamedTuple):
-    """Where memories go: those that name no namespace, or all of them, into ``namespace``."""
+    """The namespace for memories that name none, or for all memories with ``takes_all``."""
 
     namespace: str
     takes_all: bool
@@ -242,7 +220,7 @@ async def read_export(path: Path, destination: Destination, now: str) -> Source:
             yield SourceItem(place, line.end, [], [], str(error))
             continue
 
-        # The history of a memory is handed on as a whole.
+        # All entries of a memory's history become one item.
         is_same = isinstance(read, Entry) and past and _get_owner(read) == _get_owner(past[-1])
         if past and not is_same:
             yield _make_past(past, past_end)
@@ -259,16 +237,18 @@ async def read_export(path: Path, destination: Destination, now: str) -> Source:
     if past:
         yield _make_past(past, past_end)
 
-    for item in list_remarks(remarks, end):
+    for item in remarks.list_items(end):
         yield item
 
 
 def _read_line(text: bytes, destination: Destination, now: str) -> IncomingMemory | Entry:
-    """Return what is on a line, in the namespace that it goes to. Raises UnusableLine."""
+    """Return the memory or entry on a line, in its destination. Raises UnusableLine."""
     namespace = destination.namespace
     if is_history(text):
         entry = parse_entry(text)
-        return seal(entry._replace(namespace=namespace)) if destination.takes_all else entry
+        if destination.takes_all:
+            entry = seal(entry._replace(namespace=namespace))
+        return entry
 
     value = parse_line_json(text)
     fields = as_object(value)
@@ -293,17 +273,3 @@ def _make_past(entries: Sequence[Entry], position: int) -> SourceItem:
     """Return an item for the history of one memory."""
     first = entries[0]
     return SourceItem(f"history of {first.id}", position, [], [], past=tuple(keep_sound(entries)))
-
-
-def list_remarks(remarks: RemarkCounter, position: int) -> Iterator[SourceItem]:
-    """Yield an item per counted remark, for the end of a source."""
-    for remark in remarks.list_remarks():
-        yield SourceItem(remark.subject, position, [], [remark.words], rows=remark.rows)
-
-
-def get_text(line: Line) -> bytes:
-    """Return the text of a line. Raises UnusableLine if it is too long."""
-    if line.text is None:
-        raise UnusableLine(f"The line is too long; the limit is {MAX_LINE >> 20} MiB.")
-
-    return line.text

@@ -703,7 +703,7 @@ def test_what_kv_memory_has_not_yet_written_to_its_file_is_imported_too(
 
 NOT_KV_MEMORY = (
     "The database is not kv-memory's: its tables memories and memory_links are missing or have"
-    " other columns. Bring its contents as lines: docs/moving.md shows the form."
+    " other columns. Convert its contents to lines, as docs/moving.md shows."
 )
 UNREADABLE = {
     "CREATE TABLE keyv (key VARCHAR(255) PRIMARY KEY, value TEXT)": (
@@ -754,7 +754,7 @@ def test_a_damaged_database_is_refused_in_a_sentence(
 def test_what_is_no_source_is_refused_in_a_sentence(file: Path, file_place: FilePlace) -> None:
     other = file_place.beside("other.db")
     other.fill(1)
-    words = "The file is a store of this package. Take its memories over: abilities export"
+    words = "The file is a store of this package. To copy its memories: abilities export"
     expect_refused(file_place, other.path, words)
 
     write_database(file, [KvMemory("a")])

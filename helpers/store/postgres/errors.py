@@ -27,11 +27,11 @@ SQLSTATES: dict[str, Reason] = {
     "XX001": "corrupted",
     "XX002": "corrupted",
 }
-"""The reason for an SQLSTATE, or for every SQLSTATE that begins with a prefix.
+"""The reasons by SQLSTATE or prefix of SQLSTATEs; the longest match counts.
 
-The longest match counts; without one the reason is storage_error. AB001 is our own: the function
-expect_version in schema.sql raises it. 42501, a missing right, and 57014, a statement that took too
-long, are meant for changes; `translate_for_read` has other reasons. The others are listed in
+Without a match, the reason is storage_error. AB001 is our own: the function expect_version in
+schema.sql raises it. The reasons for 42501 (a missing right) and 57014 (a canceled statement) are
+those of changes; for reads, `translate_for_read` replaces them. The others are listed in
 https://www.postgresql.org/docs/current/errcodes-appendix.html.
 """
 _REFUSED_CONNECTIONS: dict[str, Reason] = {
@@ -45,17 +45,18 @@ _REFUSED_CONNECTIONS: dict[str, Reason] = {
     "too many (clients|connections)": "resource_exhausted",
     "connection slots are reserved": "resource_exhausted",
 }
-"""The reason for a refused connection, by the server's words, which may be about any of its hosts.
+"""The reasons for a refused connection, by a pattern of the message, which may be of any host.
 
-libpq gives no SQLSTATE for these errors. A server that does not speak English is unavailable.
+libpq gives no SQLSTATE for these errors. If the server's messages are not in English, the reason is
+unavailable.
 """
 _CONFLICTS = ("40001", "40P01")
-"""A serialization failure and a deadlock: the transaction may succeed when it is tried again."""
+"""A serialization failure and a deadlock: the transaction may succeed in another attempt."""
 
 
 def translate_postgres_error(error: Exception) -> Refused:
     """Return the Refused that a caller gets for an error of the driver or pool; log the error."""
-    words = str(error).partition("\n")[0]  # what follows is advice, or the statement
+    words = str(error).partition("\n")[0]  # further lines contain advice, or the statement
     _log.warning("the store refused: %s", words)
 
     if isinstance(error, PoolTimeout | PoolClosed | TimeoutError):
@@ -63,17 +64,24 @@ def translate_postgres_error(error: Exception) -> Refused:
 
     sqlstate = _get_sqlstate(error)
     if sqlstate is not None:
-        return Refused(_find_reason(sqlstate))
+        for length in (5, 3, 2):
+            prefix = sqlstate[:length]
+            if prefix in SQLSTATES:
+                return Refused(SQLSTATES[prefix])
+        return Refused("storage_error")
 
-    # An operational error without an SQLSTATE is libpq's own: there is no connection.
+    # An operational error without an SQLSTATE comes from libpq: there is no connection.
     if isinstance(error, psycopg.OperationalError):
-        return Refused(_explain_refused_connection(str(error)))
+        for pattern, reason in _REFUSED_CONNECTIONS.items():
+            if re.search(pattern, str(error)):
+                return Refused(reason)
+        return Refused("unavailable")
 
     return Refused("storage_error")
 
 
 def translate_for_read(refused: Refused) -> Refused:
-    """Return what a Refused means for a read, which needs no right to change anything."""
+    """Return the Refused of a read, which needs no right to change anything."""
     if refused.reason == "read_only":
         return Refused("storage_denied")
 
@@ -85,26 +93,9 @@ def translate_for_read(refused: Refused) -> Refused:
 
 
 def is_conflict(refused: Refused) -> bool:
-    """Return whether PostgreSQL gave up a transaction because of another one."""
+    """Return whether PostgreSQL aborted a transaction because of another one."""
     return _get_sqlstate(refused.__cause__) in _CONFLICTS
 
 
 def _get_sqlstate(error: BaseException | None) -> str | None:
     return getattr(error, "sqlstate", None)
-
-
-def _find_reason(sqlstate: str) -> Reason:
-    for length in (5, 3, 2):
-        reason = SQLSTATES.get(sqlstate[:length])
-        if reason is not None:
-            return reason
-
-    return "storage_error"
-
-
-def _explain_refused_connection(words: str) -> Reason:
-    for pattern, reason in _REFUSED_CONNECTIONS.items():
-        if re.search(pattern, words):
-            return reason
-
-    return "unavailable"

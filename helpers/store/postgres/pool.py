@@ -24,22 +24,22 @@ STATEMENT_SECONDS = 5
 CALL_SECONDS = 20.0
 """Longest time for a whole transaction, in case the connection is lost without an error."""
 OPEN_SECONDS = 9.0
-"""Longest wait for the schema to be brought forward; a call has ten seconds in all."""
+"""Longest wait for the migration of the schema; a call has ten seconds in all."""
 PROBE_SECONDS = 1.0
-"""Longest wait for a connection of its own when it is asked whether the server answers."""
+"""Longest wait for the separate connection of `Pool.probe`."""
 IDLE_SECONDS = 60
-"""After this time an unused connection is closed; one always stays open."""
+"""The time after which an unused connection is closed; one always stays open."""
 
 _DEFAULTS: dict[str, str | int | None] = {
     "connect_timeout": CONNECT_SECONDS,
-    # A silent server is given up after 5 + 3 * 2 seconds, or 10 if it owes an acknowledgment.
+    # A silent server is abandoned after 5 + 3 * 2 seconds, or 10 if it owes an acknowledgment.
     "keepalives_idle": 5,
     "keepalives_interval": 2,
     "keepalives_count": 3,
     "tcp_user_timeout": 10_000,
     "application_name": "agent-abilities",
 }
-"""Parameters that a URL may override: libpq notices within seconds that a server has vanished."""
+"""Parameters that a URL may override. With them, libpq soon notices that a server has vanished."""
 
 _SESSION_SETTINGS = f"""
 SET search_path = abilities_data, public;
@@ -51,18 +51,19 @@ SET max_parallel_workers_per_gather = 0;
 SELECT set_config('synchronous_commit', 'on', false)
     WHERE current_setting('synchronous_commit') NOT IN ('on', 'remote_apply')
 """
-"""What every session sets. A weaker synchronous_commit could lose acknowledged changes.
+"""The settings of every session.
 
-Repeatable read is for reads, whose transactions begin by themselves; those that begin explicitly
-are read committed. A search of one caller must not take several processors from the others.
+Repeatable read is for reads, whose transactions begin implicitly; explicit transactions are read
+committed. A weaker synchronous_commit could lose acknowledged changes. Without parallel workers,
+one caller's search cannot take several processors from the others.
 """
 
 
 def build_conninfo(url: str) -> str:
-    """Return a URL as libpq's parameters, with our defaults for what the URL leaves open.
+    """Return a URL as libpq's parameters, with our defaults for parameters that it does not set.
 
-    If it names several hosts, connections go to the one that can be written to. Raises ValueError
-    for a URL that libpq cannot read.
+    If it names several hosts, connections go to the one that accepts writes. Raises ValueError if
+    libpq cannot read the URL.
     """
     try:
         requested = conninfo_to_dict(url)
@@ -70,7 +71,7 @@ def build_conninfo(url: str) -> str:
         message = "is not a PostgreSQL URL, for example 'postgresql://user@host/database'"
         raise ValueError(message) from error
 
-    # A standby accepts connections too, but no changes.
+    # A standby also accepts connections, but no changes.
     parameters = dict(_DEFAULTS)
     if _count_hosts(requested) > 1:
         parameters["target_session_attrs"] = "read-write"
@@ -80,7 +81,7 @@ def build_conninfo(url: str) -> str:
 
 
 def accept_any_host(conninfo: str) -> str | None:
-    """Return parameters for connections to any of the hosts, or None if there is only one."""
+    """Return parameters for connections to any of the hosts; None if there is only one host."""
     if _count_hosts(conninfo_to_dict(conninfo)) == 1:
         return None
 
@@ -95,9 +96,9 @@ def _count_hosts(parameters: dict[str, str | int | None]) -> int:
 class Pool:
     """Connections to the first host that the connection string accepts.
 
-    The schema is created, or brought forward, before the first connection is lent. With ``check``,
-    every connection is tested before it is lent, and replaced if it is lost. ``language`` is for
-    the recall index of a store that is created or has none yet.
+    The schema is created or migrated before the first connection is lent. With ``check``, every
+    connection is tested before it is lent, and replaced if it is lost. ``language`` is for the
+    recall index of a new store.
     """
 
     def __init__(self, conninfo: str, language: Language, *, check: bool = False) -> None:
@@ -112,30 +113,30 @@ class Pool:
             AsyncConnectionPool(
                 conninfo,
                 open=False,
-                min_size=1,  # a call after a quiet time need not wait for a connection
+                min_size=1,  # the first call after an idle time need not wait for a connection
                 max_size=MAX_CONNECTIONS,
                 timeout=WAIT_SECONDS,
                 max_idle=IDLE_SECONDS,
                 reconnect_timeout=WAIT_SECONDS,
-                kwargs={"autocommit": True},  # transactions are begun explicitly
+                kwargs={"autocommit": True},  # writes begin transactions explicitly
                 configure=_configure,
                 check=check_connection,
             ),
         )
         self._opening: asyncio.Task[None] | None = None
-        self._is_reached = False  # whether the server ever answered
+        self._is_reached = False  # whether the server has ever answered
         self._is_open = False
 
     @property
     def waiting(self) -> int:
-        """How many calls wait for a connection."""
+        """The number of calls that wait for a connection."""
         return self._pool.get_stats().get("requests_waiting", 0)
 
     async def close(self) -> None:
         """Close every connection."""
         if self._opening is not None:
             self._opening.cancel()
-            await asyncio.wait([self._opening])  # so that the server stops its statement
+            await asyncio.wait([self._opening])  # lets the server stop its statement
 
         await self._pool.close()
 
@@ -143,9 +144,9 @@ class Pool:
     async def connection(self) -> AsyncGenerator[Connection]:
         """Lend a connection that commits each statement, for at most `CALL_SECONDS`.
 
-        Bringing the schema forward may take minutes, and goes on if a caller gives up: then it is
-        Refused("busy"). Raises Refused for every error of the database or the network, those in the
-        caller's block included.
+        A migration of the schema may take minutes; it continues when the caller gets
+        Refused("busy"). Raises Refused for every error of the database or the network, including
+        errors in the caller's block.
         """
         if not self._is_open:
             await self._wait_until_open(OPEN_SECONDS)
@@ -154,13 +155,19 @@ class Pool:
             async with asyncio.timeout(CALL_SECONDS), self._pool.connection() as connection:
                 yield connection
         except PoolTimeout as error:
-            raise await self._explain_wait() from error
+            # Either all connections are in use, or the server refuses new ones.
+            refused = Refused("busy")
+            try:
+                await self.probe()
+            except Refused as cause:
+                refused = cause
+            raise refused from error
         except (psycopg.Error, OSError) as error:  # TimeoutError is an OSError
             raise translate_postgres_error(error) from error
 
     @asynccontextmanager
     async def own_connection(self) -> AsyncGenerator[Connection]:
-        """Make a connection that is not the pool's, on any event loop. Raises Refused."""
+        """Make a separate connection, which may be used on any event loop. Raises Refused."""
         try:
             async with await self._connect() as connection:
                 await _configure(connection)
@@ -169,13 +176,13 @@ class Pool:
             raise translate_postgres_error(error) from error
 
     async def prepare(self) -> None:
-        """Connect and bring the schema forward, however long it takes. Raises Refused."""
+        """Connect and migrate the schema, however long it takes. Raises Refused."""
         await self._wait_until_open(None)
 
     async def probe(self) -> None:
-        """Check that the server lets us in, by a connection that waits for no other call.
+        """Check that the server accepts a separate connection, which waits for no other call.
 
-        Raises Refused: busy if the schema is not in place yet, and others, within `PROBE_SECONDS`.
+        Raises Refused within `PROBE_SECONDS`, for example busy if the schema is not in place yet.
         """
         try:
             async with asyncio.timeout(PROBE_SECONDS):
@@ -187,22 +194,15 @@ class Pool:
         if not self._is_open:
             raise Refused("busy")
 
-    async def _explain_wait(self) -> Refused:
-        """Say why there was no connection: the server lets nobody in, or all are in use."""
-        try:
-            await self.probe()
-        except Refused as refused:
-            return refused
-
-        return Refused("busy")
-
     async def _wait_until_open(self, seconds: float | None) -> None:
-        """Wait for the one task that opens the pool; the next call starts it again if it failed."""
+        """Wait for the task that opens the pool; if it fails, the next call starts a new one."""
         if self._opening is None:
             self._opening = asyncio.create_task(self._open())
-            self._opening.add_done_callback(_hear)
 
-        # Waiting is cancelled, never the task: others wait for it too.
+            # Retrieves the exception, because all callers may have given up waiting.
+            self._opening.add_done_callback(lambda task: task.cancelled() or task.exception())
+
+        # A timeout cancels only the wait, never the task: other callers wait for it too.
         opening = self._opening
         if seconds is not None:
             await asyncio.wait([opening], timeout=WAIT_SECONDS)
@@ -219,7 +219,7 @@ class Pool:
         await opening
 
     async def _open(self) -> None:
-        # By a connection of its own: the pool does not tell why it cannot make one.
+        # A separate connection, because the pool does not report why it cannot connect.
         async with self.own_connection() as connection:
             self._is_reached = True
             await prepare_schema(connection, self._language)
@@ -229,12 +229,6 @@ class Pool:
 
     async def _connect(self) -> Connection:
         return await psycopg.AsyncConnection.connect(self._conninfo, autocommit=True)
-
-
-def _hear(task: asyncio.Task[None]) -> None:
-    """Take note of a task's exception, which nobody may be waiting for any more."""
-    if not task.cancelled():
-        task.exception()
 
 
 async def _configure(connection: Connection) -> None:

@@ -1,16 +1,16 @@
--- The schema of a memory store in PostgreSQL, version 1. A new store is made from it. The keys of every table begin with the namespace, so that a
--- distributed PostgreSQL can place rows by it. Texts compare by code point (COLLATE "C"), as
--- everywhere in the package.
+-- The schema of a new memory store in PostgreSQL, version 1. The keys of every table begin with the
+-- namespace, so that a distributed PostgreSQL can place rows by it. Texts compare by code point
+-- (COLLATE "C"), as everywhere in the package.
 
--- What every version finds: the number of the version, which is entered when this is done. The
--- tables themselves lie in a schema of their own.
+-- Every version looks for its number here; it is entered at the end. The tables are in a separate
+-- schema.
 CREATE SCHEMA IF NOT EXISTS abilities;
 CREATE SCHEMA IF NOT EXISTS abilities_data;
 CREATE TABLE abilities.store_version (number integer PRIMARY KEY);
 
--- Refuses a transaction if the store is no longer of the version that its process knows. Each
--- transaction calls it first, and keeps the lock on the number until it ends, so that a migration
--- can begin only between transactions.
+-- Refuses a transaction if the store no longer has the version that the process knows. Each
+-- transaction calls it first, and keeps a lock on the number until it ends, so that a migration can
+-- only begin between transactions.
 CREATE FUNCTION abilities.expect_version(expected integer) RETURNS void LANGUAGE plpgsql AS $$
 BEGIN
     IF (SELECT max(number) FROM abilities.store_version) IS DISTINCT FROM expected THEN
@@ -18,8 +18,8 @@ BEGIN
     END IF;
 END $$;
 
--- Begins a transaction that reads a namespace: does as expect_version, and then returns whether any
--- memory there expired by a time and is to be archived first.
+-- Begins a transaction that reads a namespace: calls expect_version, then returns whether any memory
+-- there has expired by a time and must be archived first.
 CREATE FUNCTION abilities.begin_read(expected integer, place text, now text) RETURNS boolean
 LANGUAGE plpgsql AS $$
 BEGIN
@@ -32,10 +32,10 @@ END $$;
 
 SET LOCAL search_path = abilities_data, public;
 
--- The memories themselves, and the source of all other tables except links. Its hash covers every
--- other column and is checked on each read. tags and metadata are JSON; scored is 1 if the score
--- was set, and 0 if it follows from the importance. version is the number of the change that made
--- the row. From expires_at on, which is empty for a memory that stays, it is to be archived.
+-- The memories, from which all other tables except links are derived. The hash covers every other
+-- column and is checked on each read. tags and metadata are JSON; scored is 1 if the score was set,
+-- and 0 if it follows from the importance. version is the number of the change that made the row.
+-- From expires_at on, the memory is to be archived; it is empty if the memory does not expire.
 CREATE TABLE memories (
     namespace text COLLATE "C" NOT NULL,
     key text COLLATE "C" NOT NULL,
@@ -60,8 +60,8 @@ CREATE TABLE memories (
 );
 CREATE INDEX memories_due ON memories (namespace, expires_at, id) WHERE expires_at <> '' AND archived = 0;
 
--- The last version that a memory of each namespace was given; it only grows. forgotten is the last one
--- that the history does not tell, and history_bytes the size of the entries that it has.
+-- The last version in each namespace; it only grows. forgotten is the last version that is missing in
+-- the history, and history_bytes is the size of the entries in the history.
 CREATE TABLE versions (
     namespace text COLLATE "C" PRIMARY KEY,
     number bigint NOT NULL,
@@ -69,8 +69,8 @@ CREATE TABLE versions (
     history_bytes bigint NOT NULL DEFAULT 0
 ) WITH (fillfactor = 50);
 
--- The history: what each change replaced, see helpers/store/history.py. previous is the version that
--- the memory had before; hash covers all other columns.
+-- The history: the content that each change replaced, see helpers/store/history.py. previous is the
+-- earlier version of the memory; hash covers all other columns.
 CREATE TABLE history (
     namespace text COLLATE "C" NOT NULL,
     version bigint NOT NULL,
@@ -101,8 +101,8 @@ CREATE INDEX purged_version ON purged (namespace, version);
 -- The links between memories. rank is the weight times the target's score in millionths, or -1 if
 -- the target is missing or archived; back_rank is the same with the source's score. A change of a
 -- memory updates rank in all links to it and back_rank in its own, so that reading the best links of
--- a memory, or the best to it, is one range of an index: links_best or links_back. A memory with very
--- many links is marked in stale_ranks instead. hash covers all other columns except the namespace.
+-- a memory, or the best to it, takes one range of an index: links_best or links_back. A memory with
+-- very many links is marked in stale_ranks instead. hash covers all other columns except the namespace.
 CREATE TABLE links (
     namespace text COLLATE "C" NOT NULL,
     source text COLLATE "C" NOT NULL,
@@ -118,10 +118,10 @@ CREATE TABLE links (
 CREATE INDEX links_best ON links (namespace, source, rank DESC, weight DESC, target, type);
 CREATE INDEX links_back ON links (namespace, target, back_rank DESC, weight DESC, source, type);
 
--- The memories with more links at one side than a change updates, whose score changed. Readers take the
--- ranks of these links from the score: by the side 'target' rank of the links to the key, by the side
--- 'source' back_rank of its own. The last columns say how far the ranks are updated, see StaleMark.
--- since is the namespace's version when the mark was made.
+-- Memories with a changed score, and with more links at one side than a change updates. Readers
+-- compute the ranks of these links from the score: for the side 'target' the rank of links to the key,
+-- for the side 'source' the back_rank of links from it. The last columns say how far the ranks are
+-- updated, see StaleMark. since is the namespace's version when the mark was made.
 CREATE TABLE stale_ranks (
     namespace text COLLATE "C" NOT NULL,
     side text COLLATE "C" NOT NULL CHECK (side IN ('target', 'source')),
@@ -135,8 +135,8 @@ CREATE TABLE stale_ranks (
 );
 CREATE INDEX stale_ranks_since ON stale_ranks (namespace, since);
 
--- The exact numbers of links of a key and to it, so that totals cost the same for any number of
--- links. A key that has none has no row.
+-- The exact numbers of links from a key and to it, so that totals cost the same for any number of
+-- links. A key without links has no row.
 CREATE TABLE link_counts (
     namespace text COLLATE "C" NOT NULL,
     key text COLLATE "C" NOT NULL,
@@ -145,10 +145,10 @@ CREATE TABLE link_counts (
     PRIMARY KEY (namespace, key)
 ) WITH (fillfactor = 80);
 
--- The memory index: what memories are filtered and sorted by, one row per memory. It also holds the
--- access counters (accessed_at and access_count), which change when a memory is read and are
--- therefore outside of the memory's hash. Each of its indexes serves one filter or one order, see
--- the schema of SQLite for what they save.
+-- The memory index: the columns by which memories are filtered and sorted, one row per memory. It
+-- also has the access counters (accessed_at and access_count), which change when a memory is read and
+-- are therefore not part of the memory's hash. Each of its indexes serves one filter or one order; the
+-- schema of SQLite says how much time they save.
 CREATE TABLE shelf (
     namespace text COLLATE "C" NOT NULL,
     id text COLLATE "C" NOT NULL,
@@ -188,8 +188,8 @@ CREATE TABLE tags (
 CREATE INDEX tags_id ON tags (namespace, id);
 
 -- The search index: the searchable text of each memory, case-folded: its key, summary, content,
--- category and tags. If the server has pg_trgm, migration.py adds an index on folded, which finds
--- substrings; otherwise search reads every row of a namespace.
+-- category and tags. If the server has pg_trgm, schema.py adds an index on folded, which finds
+-- substrings; otherwise a search reads every row of a namespace.
 CREATE TABLE words (
     namespace text COLLATE "C" NOT NULL,
     id text COLLATE "C" NOT NULL,
@@ -201,10 +201,10 @@ CREATE TABLE words (
 CREATE TABLE recall_language (name text COLLATE "C" NOT NULL);
 INSERT INTO recall_language VALUES (current_setting('abilities.recall_language'));
 
--- The recall index, one row per term and block: which memories hold a term. docs are two bytes per
--- memory: its number in the block and the weight of the term, see helpers/search/postings.py. Of 2 KB
--- at most, they are never moved out of the row. part is the block divided by 16. It comes first, so
--- that a merge changes few pages of the index.
+-- The recall index, one row per term and block, with the memories that contain the term. docs has two
+-- bytes per memory: its number in the block and the weight of the term, see helpers/search/postings.py.
+-- With 2 KB at most, docs is never moved out of the row. part is the block divided by 16. It comes
+-- first, so that a merge changes few pages of the index.
 CREATE TABLE recall_terms (
     part integer NOT NULL,
     block integer NOT NULL,
@@ -217,7 +217,7 @@ CREATE TABLE recall_terms (
 ALTER TABLE recall_terms ALTER docs SET STORAGE PLAIN;
 
 -- The changes that are not merged into recall_terms yet, in the order of their numbers, see
--- helpers/store/recall_index.py. number is how many terms a change and those before it have.
+-- helpers/store/recall_index.py. number counts the terms of a change and all changes before it.
 CREATE TABLE recall_recent (
     namespace text COLLATE "C" NOT NULL,
     number bigint NOT NULL,
@@ -227,12 +227,11 @@ CREATE TABLE recall_recent (
     weights bytea NOT NULL, -- of each term two bytes: before and after the change
     PRIMARY KEY (namespace, number)
 );
--- The statistics of a table that becomes empty stay, and would keep words that were purged.
+-- The statistics of a table stay when it becomes empty, and would keep purged words.
 ALTER TABLE recall_recent ALTER terms SET STATISTICS 0;
 
 -- Exact numbers of memories per namespace, so that totals and statistics cost the same at any size.
--- name says what is counted and value which one of it, for example tag and "python"; for size, number
--- is a sum of bytes.
+-- A counter has a name and a value, for example tag and "python"; for size, number is a sum of bytes.
 CREATE TABLE counters (
     namespace text COLLATE "C" NOT NULL,
     name text COLLATE "C" NOT NULL, -- all, size, type, importance or tag
@@ -243,13 +242,13 @@ CREATE TABLE counters (
 ) WITH (fillfactor = 50);
 CREATE INDEX counters_top ON counters (namespace, name, archived, number DESC, value);
 
--- Facts that the store remembers for good.
+-- Facts that the store remembers forever.
 CREATE TABLE marks (name text COLLATE "C" NOT NULL);
 
 -- Guesses which memories a walk along outgoing links retrieves, so that their links can be fetched in
--- one round trip. It takes the namespace, the key where the walk begins, the walk's three limits, and
--- how many links of each memory to look at; it returns keys. The walk itself, which is the same for
--- every store, decides. It asks for what was not guessed: links beyond the page, and what lies behind
+-- one round trip. It takes the namespace, the first key, the walk's three limits, and the number of
+-- links of each memory to look at; it returns keys. The walk itself is the same for every store, and
+-- has the last word. It fetches whatever was not guessed: links beyond the page, and memories behind
 -- damaged links.
 CREATE FUNCTION reached(place text, root text, deepest integer, breadth integer, total integer, page integer)
 RETURNS text[] LANGUAGE plpgsql STABLE SET search_path FROM CURRENT AS $$

@@ -1,6 +1,6 @@
-"""The store for those who outgrow one machine: a database that any number of processes share.
+"""The PostgreSQL store: a database that any number of processes share.
 
-The engine for those who outgrow one machine: transactions on an event loop of its own.
+Its engine runs all transactions on its own event loop.
 """
 
 import asyncio
@@ -33,13 +33,13 @@ from abilities.helpers.threads.loops import LoopThread
 ResultT = TypeVar("ResultT")
 
 ACCESS_SECONDS = 1.0
-"""Time for which accesses are collected before they are written together."""
+"""How long accesses are collected before they are written together."""
 
 TURN_SECONDS = 9.0
-"""How long a change waits until it begins; one that has begun is finished."""
+"""How long a change waits until it begins; a change that has begun is finished."""
 
 PING_SECONDS = 0.5
-"""How long a ping waits for a connection that others use, before it makes one of its own."""
+"""How long a ping waits for a connection of the pool, before it makes a separate one."""
 
 CLEANED_TABLES = (
     "memories",
@@ -54,22 +54,22 @@ CLEANED_TABLES = (
     "recall_recent",
     "history",
 )
-"""The tables that had something of a purged memory."""
+"""The tables that may still contain parts of a purged memory."""
 
-# Index entries of rows that are gone are left in place otherwise, if they are few; and statistics
-# hold common values. What a transaction may still see stays, and so does what free space holds
-# until it is reused.
+# Without INDEX_CLEANUP, index entries stay if only a few rows are gone. ANALYZE renews statistics,
+# which contain common values. Rows that a transaction may still see stay, and free space keeps its
+# old bytes until it is reused.
 _CLEAN = f"VACUUM (ANALYZE, INDEX_CLEANUP ON, SKIP_LOCKED) {', '.join(CLEANED_TABLES)}"
 
 _log = logging.getLogger("abilities")
 
 
 class PostgresEngine(Engine):
-    """A database that any number of processes share. Connections are made when first needed.
+    """The engine of a store in PostgreSQL. Connections are made when they are first needed.
 
-    They belong to an event loop on a thread of the engine's own, so that calls may come from any
-    loop. ``language`` is that of the recall index if the store is created or has none yet. Raises
-    ValueError for a URL that libpq cannot read.
+    They belong to an event loop on the engine's own thread, so that calls may come from any loop.
+    ``language`` is for the recall index of a new store. Raises ValueError if libpq cannot read the
+    URL.
     """
 
     def __init__(self, url: str, language: Language) -> None:
@@ -77,8 +77,9 @@ class PostgresEngine(Engine):
         self.server = Server(build_conninfo(url), language)
         self._queue = WriteQueue(self.server, self.loop.start_task)
         self._accesses = AccessBuffer()
-        self._has_flush = False  # whether a task will write the accesses; set on the loop only
-        self._has_cleaning = False  # the same for the cleaning of tables
+        # Both are used on the loop only.
+        self._has_flush = False  # whether a task is going to write the accesses
+        self._has_cleaning = False  # whether a task is going to clean the tables
 
     @property
     @override
@@ -91,8 +92,11 @@ class PostgresEngine(Engine):
 
     @override
     async def ping(self) -> None:
+        async def do_nothing(_transaction: Transaction) -> None:
+            """Let the transaction begin and end."""
+
         try:
-            await self.read(OPERATOR, _find_nothing, PING_SECONDS)
+            await self.read(OPERATOR, do_nothing, PING_SECONDS)
         except Refused as refused:
             if refused.reason != "timeout":
                 raise
@@ -109,8 +113,8 @@ class PostgresEngine(Engine):
     ) -> ResultT:
         """Do work as `Engine.read` says.
 
-        The caller does not wait until a late read has ended: its statement is cancelled, and if the
-        server does not answer to that, its connection is closed.
+        The caller does not wait for the end of a late read. Its statement is canceled, and if the
+        server does not react, its connection is closed.
         """
         try:
             async with asyncio.timeout(seconds):
@@ -128,20 +132,21 @@ class PostgresEngine(Engine):
 
     @override
     async def check(self, progress: Callable[[int], None], *, full: bool) -> list[IntegrityFinding]:
-        """Check a snapshot, on a loop and a connection of its own, so that other calls go on.
+        """Check a snapshot on a separate loop and connection, so that other calls go on.
 
-        ``full`` changes nothing: the inside of an index is PostgreSQL's own to check (pg_amcheck).
+        ``full`` has no effect, because only PostgreSQL can check its indexes (see pg_amcheck).
         """
+
+        async def check_snapshot() -> list[IntegrityFinding]:
+            async with self.server.long_snapshot() as connection:
+                return await check_rows(PostgresTransaction(connection), progress)
+
         await self.prepare()
         loop = LoopThread("abilities-store", "a check of the store")
         try:
-            return await loop.run(partial(self._check, progress))
+            return await loop.run(check_snapshot)
         finally:
             await loop.stop()
-
-    async def _check(self, progress: Callable[[int], None]) -> list[IntegrityFinding]:
-        async with self.server.long_snapshot() as connection:
-            return await check_rows(PostgresTransaction(connection), progress)
 
     async def repair(
         self,
@@ -164,18 +169,18 @@ class PostgresEngine(Engine):
 
     @override
     def count_access(self, namespace: str, key: str, now: str) -> None:
-        self._accesses.add(namespace, key, now)
-        self.loop.call_soon(self._start_flush)
+        def start_flush() -> None:
+            if not self._has_flush:
+                self._has_flush = True
+                self.loop.start_task(self._flush_later())
 
-    def _start_flush(self) -> None:
-        if not self._has_flush:
-            self._has_flush = True
-            self.loop.start_task(self._flush_later())
+        self._accesses.add(namespace, key, now)
+        self.loop.call_soon(start_flush)
 
     async def _flush_later(self) -> None:
         await asyncio.sleep(ACCESS_SECONDS)
 
-        # An access from now on may come too late for this task, so it may start the next one.
+        # An access from now on may be too late for this task, so it may start the next one.
         self._has_flush = False
         await self._flush_accesses()
 
@@ -188,22 +193,23 @@ class PostgresEngine(Engine):
         for namespace, accesses in by_namespace.items():
             work = partial(count_accesses, namespace=namespace, accesses=accesses)
 
-            # Counting is best effort, and the error is in the log.
+            # Counting is best effort, and the error has been logged.
             with suppress(Refused):
                 await self.server.write(namespace, work)
 
     @override
     async def clean(self) -> None:
-        """Do as `Engine.clean` says, soon: vacuuming takes long, and nobody waits for it."""
-        self.loop.call_soon(self._start_cleaning)
+        """Start the cleaning that `Engine.clean` describes; it takes long, so it is not awaited."""
 
-    def _start_cleaning(self) -> None:
-        if not self._has_cleaning:
-            self._has_cleaning = True
-            self.loop.start_task(self._clean())
+        def start_cleaning() -> None:
+            if not self._has_cleaning:
+                self._has_cleaning = True
+                self.loop.start_task(self._clean())
+
+        self.loop.call_soon(start_cleaning)
 
     async def _clean(self) -> None:
-        # What is purged from now on may come too late for this task.
+        # A purge from now on may be too late for this task, so it may start the next one.
         self._has_cleaning = False
         try:
             async with self.server.own_connection() as connection:
@@ -217,26 +223,22 @@ class PostgresEngine(Engine):
         if not self.loop.is_started:
             return
 
-        await self.loop.run(self._finish)
+        async def finish() -> None:
+            # Changes that have begun come first; they do not wait for their accesses.
+            await self.loop.finish_tasks()
+            await self._flush_accesses()
+            await self.server.close()
+
+        await self.loop.run(finish)
         await self.loop.stop()
-
-    async def _finish(self) -> None:
-        # First the changes that were begun, then the accesses that they did not wait for.
-        await self.loop.finish_tasks()
-        await self._flush_accesses()
-        await self.server.close()
-
-
-async def _find_nothing(transaction: Transaction) -> None:
-    """Let the transaction of a read begin and end."""
 
 
 class PostgresStore(SqlStore):
     """A store in PostgreSQL. Connections are made when they are first needed.
 
-    ``max_memories`` is the most that one namespace may hold; None sets no limit. ``language`` is
-    that of the recall index if the store is created or has none yet. ``history`` says what the
-    store keeps of what its changes replaced. Raises ValueError for a URL that libpq cannot read.
+    ``max_memories`` limits the memories in each namespace; None sets no limit. ``language`` is for
+    the recall index of a new store. ``history`` limits how long earlier versions are kept. Raises
+    ValueError if libpq cannot read the URL.
     """
 
     def __init__(
@@ -253,10 +255,10 @@ class PostgresStore(SqlStore):
     async def repair(
         self, originals: Path | None, progress: Callable[[int], None], *, dry_run: bool
     ) -> RepairReport:
-        """Mend the store while it is in use, one namespace at a time; leave a sound one alone.
+        """Mend the store while it is in use, one namespace at a time; leave a sound store alone.
 
-        ``originals`` is a new file for the damaged rows as they stood; without it, one in the
-        current folder is made. A dry run changes nothing. Raises FileExistsError, OSError, Refused.
+        ``originals`` is a new file for the original content of damaged rows, by default in the
+        current folder. A dry run changes nothing. Raises FileExistsError, OSError, Refused.
         """
         path = originals or name_originals(Path("memories"))
         return await self.engine.repair(path, progress, self._rules.history, dry_run=dry_run)

@@ -1,4 +1,4 @@
-"""A transaction in PostgreSQL for the algorithms that all stores share."""
+"""Transactions in PostgreSQL, for the algorithms that all stores share."""
 
 import re
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
@@ -41,7 +41,18 @@ _ERRORS_OF_ONE_CHANGE = (
     psycopg.errors.QueryCanceled,
     psycopg.errors.LockNotAvailable,
 )
-"""What a change's values cause, or a statement of it that takes too long."""
+"""The errors caused by a change's own values, or by a statement of it that takes too long."""
+
+_FOR_EACH = """
+SELECT asked.key, found.* FROM TEXTS(?) AS asked (key) CROSS JOIN LATERAL ({}) AS found
+"""
+"""Does a statement for each of some keys."""
+
+_FOR_REACHED = """
+SELECT asked.key, found.* FROM unnest(reached(?, ?, ?, ?, ?, ?)) AS asked (key)
+LEFT JOIN LATERAL ({}) AS found ON true
+"""
+"""Does a statement for each key that a walk is expected to reach."""
 
 
 @lru_cache(maxsize=1_024)
@@ -53,25 +64,8 @@ def _translate(text: str) -> bytes:
     return text.replace("?", "%s").encode()
 
 
-@lru_cache(maxsize=256)
-def _ask_for_each(text: str) -> str:
-    """Return a statement that does another one for each of some keys, which it takes first."""
-    return f"""
-    SELECT asked.key, found.* FROM TEXTS(?) AS asked (key) CROSS JOIN LATERAL ({text}) AS found
-    """
-
-
-@lru_cache(maxsize=128)
-def _ask_for_reached(text: str) -> str:
-    """Return a statement that does another one for each key that a walk is guessed to reach."""
-    return f"""
-    SELECT asked.key, found.* FROM unnest(reached(?, ?, ?, ?, ?, ?)) AS asked (key)
-    LEFT JOIN LATERAL ({text}) AS found ON true
-    """
-
-
 class PostgresTransaction(Transaction):
-    """The transaction of a connection. In a pipeline, errors may appear in a later statement."""
+    """The transaction of a connection. In a pipeline, a later statement may raise an error."""
 
     is_remote = True
 
@@ -85,10 +79,19 @@ class PostgresTransaction(Transaction):
 
     @override
     async def fetch_each(self, *statements: Statement | ForEach) -> list[Sequence[Columns]]:
-        # In a pipeline, all of them are sent before the first answer is waited for.
+        # In a pipeline, all statements are sent before the first answer is awaited.
         cursors: list[AsyncCursor[TupleRow]] = []
+        values: Sequence[object]
         for statement in statements:
-            text, values = _flatten(statement)
+            if not isinstance(statement, ForEach):
+                text, *values = statement
+            elif isinstance(statement.keys, Reached):
+                text = _FOR_REACHED.format(statement.text)
+                values = (*statement.keys, *statement.values)
+            else:
+                text = _FOR_EACH.format(statement.text)
+                values = (list(statement.keys), *statement.values)
+
             cursors.append(await self.connection.execute(_translate(text), values))
 
         return [await cursor.fetchall() for cursor in cursors]
@@ -101,10 +104,14 @@ class PostgresTransaction(Transaction):
     @override
     async def plan_search(self, namespace: str, query: Query, numbers: Numbers) -> SearchPlan:
         conditions = ["w.namespace = s.namespace AND w.id = s.id"]
-        conditions += ["w.folded LIKE ?"] * len(query.search)
-        patterns = tuple(map(_build_like_pattern, query.search))
+        patterns: list[str] = []
+        for term in query.search:
+            escaped = re.sub(r"([\\%_])", r"\\\1", term)
+            conditions.append("w.folded LIKE ?")
+            patterns.append(f"%{escaped}%")
+
         source = "words AS w CROSS JOIN shelf AS s"
-        matches = Matches(" AND ".join(conditions), patterns, source)
+        matches = Matches(" AND ".join(conditions), tuple(patterns), source)
         return SearchPlan(matches, matches)
 
     @override
@@ -132,7 +139,7 @@ class PostgresTransaction(Transaction):
 
     @override
     async def stream(self, text: str, *values: object) -> AsyncIterator[Columns]:
-        # A named cursor is one on the server; others would fetch all rows at once.
+        # A named cursor is on the server; any other one would fetch all rows at once.
         async with self.connection.cursor("abilities_stream") as cursor:
             cursor.itersize = PORTION
             await cursor.execute(_translate(text), values or None)
@@ -141,24 +148,5 @@ class PostgresTransaction(Transaction):
 
 
 async def lock(connection: Connection, name: str) -> None:
-    """Wait for the lock of a name, and hold it until the transaction ends."""
+    """Wait for the advisory lock of a name, and hold it until the transaction ends."""
     await connection.execute("SELECT pg_advisory_xact_lock(hashtextextended(%s, 0))", (name,))
-
-
-def _flatten(statement: Statement | ForEach) -> tuple[str, Sequence[object]]:
-    """Return one statement for all keys, and its values."""
-    if not isinstance(statement, ForEach):
-        text, *values = statement
-        return text, values
-
-    text, keys, given = statement
-    if isinstance(keys, Reached):
-        return _ask_for_reached(text), (*keys, *given)
-
-    return _ask_for_each(text), (list(keys), *given)
-
-
-def _build_like_pattern(search: str) -> str:
-    """Return a LIKE pattern for texts that contain another one literally."""
-    escaped = re.sub(r"([\\%_])", r"\\\1", search)
-    return f"%{escaped}%"

@@ -1,4 +1,4 @@
-"""Backup and restore of an SQLite store; a copy is checked before it is put in place."""
+"""Backup and restore of an SQLite store. A copy is checked before it is put in place."""
 
 import os
 import secrets
@@ -25,7 +25,7 @@ from abilities.helpers.store.sqlite.schema import is_store, read_version
 
 
 class UnsoundCopy(AbilitiesError):
-    """A copy that is damaged; ``findings`` say how. Nothing was put in place."""
+    """A copy is damaged, as its ``findings`` describe. Nothing was put in place."""
 
     def __init__(self, findings: list[IntegrityFinding]) -> None:
         words = " ".join(finding.words for finding in findings)
@@ -34,7 +34,7 @@ class UnsoundCopy(AbilitiesError):
 
 
 class NotAStore(AbilitiesError):
-    """The file to restore is no copy of a store. Nothing was put in place."""
+    """The file to restore is not a copy of a store. Nothing was put in place."""
 
     def __init__(self, path: Path) -> None:
         super().__init__(
@@ -44,11 +44,11 @@ class NotAStore(AbilitiesError):
 
 
 def backup(store: Path, target: Path, progress: Progress) -> list[IntegrityFinding]:
-    """Copy a store as it is now, while others read and write it; the copy is a store itself.
+    """Copy the present state of a store, which may be in use, and return the damage in the copy.
 
-    Memories that are damaged in the store are so in the copy; the findings of damage are returned.
-    Only a copy whose file itself is damaged is not put in place. Raises FileExistsError,
-    UnsoundCopy, Refused("storage_full"), and what opening the store raises.
+    The copy is itself a store. Memories that are damaged in the store are also damaged in the copy;
+    only a copy with damaged pages is not put in place. Raises FileExistsError, UnsoundCopy,
+    Refused("storage_full"), and the errors of `StoreFile.open`.
     """
     if target.exists():
         raise FileExistsError(target)
@@ -62,7 +62,7 @@ def backup(store: Path, target: Path, progress: Progress) -> list[IntegrityFindi
 
 
 class RestoredStore(NamedTuple):
-    """Where the replaced store is kept, if there was one, and the damage that the copy brought."""
+    """The path where a replaced store is kept, if there was one, and the damage in the copy."""
 
     previous: Path | None
     damage: list[IntegrityFinding]
@@ -71,9 +71,9 @@ class RestoredStore(NamedTuple):
 def restore(copy: Path, store: Path, progress: Progress, *, replace: bool) -> RestoredStore:
     """Put a copy in the place of a store, which must not exist unless ``replace`` is set.
 
-    A copy with damaged memories is restored as it is. Raises FileExistsError,
-    NotAStore, UnsoundCopy, Refused("busy") if a process has the store open that is to be replaced,
-    and what opening the copy raises.
+    A copy with damaged memories is restored as it is. Raises FileExistsError, NotAStore,
+    UnsoundCopy, Refused("busy") if a process has the replaced store open, and the errors of opening
+    the copy.
     """
     if store.exists() and not replace:
         raise FileExistsError(store)
@@ -90,12 +90,15 @@ def restore(copy: Path, store: Path, progress: Progress, *, replace: bool) -> Re
 
 
 def can_be_mended(damage: list[IntegrityFinding]) -> bool:
-    """Return whether all damage is in rows; a file whose pages are damaged is no good copy."""
+    """Return whether all damage is in rows, and none in pages."""
     return not any(finding.name in ("file", "store") for finding in damage)
 
 
 def name_replaced_store(store: Path) -> Path:
-    """Return a new name beside a store, for the store that another one replaces."""
+    """Return a new path beside a store that is about to be replaced, to keep it there.
+
+    For example ``memories.db-before-20250131T120000-1a2b``.
+    """
     now = datetime.now(UTC)
     return store.with_name(f"{store.name}-before-{now:%Y%m%dT%H%M%S}-{secrets.token_hex(2)}")
 
@@ -104,9 +107,9 @@ def name_replaced_store(store: Path) -> Path:
 def _copy_and_check(
     source: sqlite3.Connection, destination: Path, journal_mode: str, progress: Progress
 ) -> Generator[tuple[Path, list[IntegrityFinding]]]:
-    """Yield a copy in the destination's folder, to be linked, and its damage; remove it at last.
+    """Yield a temporary copy in the destination's folder, to be linked, and its damage.
 
-    Raises Refused, storage_full for example; UnsoundCopy; OSError.
+    Raises Refused (storage_full, for example), UnsoundCopy, OSError.
     """
     with translate_copy_errors(), reserve_new_file(destination) as copy:
         copy_database(source, copy, progress)
@@ -120,7 +123,7 @@ def _copy_and_check(
 
 @contextmanager
 def translate_copy_errors() -> Generator[None]:
-    """Turn errors of SQLite and a full disk, in a block that writes a copy, into Refused."""
+    """Translate the errors of a block that writes a copy: SQLite errors and a full disk."""
     try:
         yield
     except sqlite3.Error as error:

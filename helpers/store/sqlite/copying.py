@@ -1,4 +1,4 @@
-"""Copies of an SQLite database in use, as files that are on disk before they get a name."""
+"""Copies of an SQLite database in use. A copy is synced to disk before it gets its final name."""
 
 import fcntl
 import os
@@ -10,26 +10,26 @@ from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 
 OWNER_ONLY = 0o600
-"""The mode of all files: memories are private to their owner."""
+"""The mode of all files, because memories are private to their owner."""
 
 _UNFINISHED = re.compile(r".+-new-[0-9]+-[0-9a-f]{8}")
-"""Names of files from `reserve_new_file`."""
+"""The names of files from `reserve_new_file`."""
 
 _PAGES = 2_000
-"""Pages that are copied between two reports of progress."""
+"""Pages copied between two reports of progress."""
 
 Progress = Callable[[float], None]
-"""Called with the share that is copied, from 0 to 1; after 1, the copy is still checked."""
+"""Called with the share that is copied, from 0 to 1. After 1, the copy is still being checked."""
 
 
 def copy_database(source: sqlite3.Connection, copy: Path, progress: Progress) -> None:
-    """Copy a database into an empty file as it is now, and sync the copy to disk."""
+    """Copy the present state of a database into an empty file, and sync the copy to disk."""
 
     def report(status: int, remaining: int, pages: int) -> None:
         progress(1 - remaining / max(pages, 1))
 
     with closing(sqlite3.connect(copy, isolation_level=None)) as target:
-        # In one snapshot, so that a write by another process does not make the copy start again.
+        # Without a snapshot, a write by another process would restart the copy.
         source.execute("BEGIN")
         try:
             source.execute("SELECT count(*) FROM sqlite_schema").fetchone()  # takes the snapshot
@@ -41,9 +41,9 @@ def copy_database(source: sqlite3.Connection, copy: Path, progress: Progress) ->
 
 
 def set_journal_mode(path: Path, mode: str) -> None:
-    """Set the journal mode of a database that nobody else uses.
+    """Set the journal mode of a database that no other connection uses.
 
-    With "DELETE" a store is one file, which a folder that cannot be written serves too.
+    With "DELETE", a store is a single file, which can also be read from a read-only folder.
     """
     with closing(sqlite3.connect(path, isolation_level=None)) as connection:
         connection.execute("PRAGMA synchronous = FULL")
@@ -51,7 +51,7 @@ def set_journal_mode(path: Path, mode: str) -> None:
 
 
 def sync_file(path: Path) -> None:
-    """Sync a file to disk: SQLite does that for its own transactions only."""
+    """Sync a file to disk; SQLite does that only for its own transactions."""
     descriptor = os.open(path, os.O_RDONLY)
     try:
         os.fsync(descriptor)
@@ -60,7 +60,7 @@ def sync_file(path: Path) -> None:
 
 
 def remove_database(path: Path) -> None:
-    """Remove a database that nobody uses, and its side files."""
+    """Remove an unused database and its side files."""
     for suffix in ("-wal", "-shm", "-journal", ""):
         with suppress(FileNotFoundError):
             os.unlink(f"{path}{suffix}")
@@ -68,9 +68,10 @@ def remove_database(path: Path) -> None:
 
 @contextmanager
 def reserve_new_file(path: Path) -> Generator[Path]:
-    """Yield a new empty file beside ``path``, under another name; link it to keep it.
+    """Yield a new empty file beside ``path``; link it to another name to keep it.
 
-    It is removed afterwards. What killed processes left in the folder is removed at once.
+    The file is removed at the end of the block. Files that killed processes left in the folder are
+    removed first.
     """
     _remove_unfinished(path.parent)
 
@@ -78,7 +79,7 @@ def reserve_new_file(path: Path) -> Generator[Path]:
     new_path = path.with_name(f"{path.name}-new-{unique}")
     descriptor = os.open(new_path, os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, OWNER_ONLY)
     try:
-        # Held until the process ends, however it ends.
+        # The lock is held until the end of the block, or of the process, however that ends.
         fcntl.flock(descriptor, fcntl.LOCK_EX)
         os.stat(new_path)  # the folder may have been cleared before the lock was taken
         yield new_path
@@ -88,22 +89,21 @@ def reserve_new_file(path: Path) -> Generator[Path]:
 
 
 def _remove_unfinished(folder: Path) -> None:
+    """Remove the files from `reserve_new_file` that no process works on any more."""
     paths: list[Path] = []
-    with suppress(PermissionError):  # files may be made there all the same
+    with suppress(PermissionError):  # new files may be allowed in a folder that cannot be listed
         paths += folder.iterdir()
 
+    flags = os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
     for path in paths:
-        if _UNFINISHED.fullmatch(path.name):
-            # Others may remove it first, or it belongs to another user.
-            with suppress(OSError):
-                _remove_if_abandoned(path)
+        if not _UNFINISHED.fullmatch(path.name):
+            continue
 
-
-def _remove_if_abandoned(path: Path) -> None:
-    """Remove an unfinished database. Raises BlockingIOError if a process works on it, OSError."""
-    descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK)
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        remove_database(path)
-    finally:
-        os.close(descriptor)
+        # Another process may hold the lock or remove the file first; or another user owns it.
+        with suppress(OSError):
+            descriptor = os.open(path, flags)
+            try:
+                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                remove_database(path)
+            finally:
+                os.close(descriptor)

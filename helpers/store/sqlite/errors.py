@@ -1,4 +1,7 @@
-"""What errors of SQLite and of the file system mean to callers; the log has their cause."""
+"""Errors of SQLite and of the file system, as the reasons that callers get.
+
+The log has their causes.
+"""
 
 import errno
 import logging
@@ -26,15 +29,17 @@ _REASONS: dict[str, Reason] = {
     "SQLITE_CANTOPEN": "unavailable",
     "SQLITE_INTERRUPT": "timeout",
 }
-"""Reasons by the beginning of the name of an SQLite error, which extended errors share."""
+"""Reasons by the beginning of an SQLite error's name.
+
+For example, SQLITE_BUSY also covers the extended error SQLITE_BUSY_SNAPSHOT.
+"""
 
 
 def translate_sqlite_error(error: sqlite3.Error | UnicodeDecodeError) -> Refused:
-    """Return what an SQLite error means to the caller.
+    """Return the Refused that a caller gets for an SQLite error.
 
-    An unforeseen one is a storage_error, and is logged, because callers do not see its cause.
-
-    A UnicodeDecodeError comes from Python decoding an SQLite message that quotes a damaged schema.
+    An unforeseen error becomes storage_error and is logged, because callers do not see its cause.
+    A UnicodeDecodeError means that Python could not decode a message that quotes a damaged schema.
     """
     if isinstance(error, UnicodeDecodeError):
         return Refused("corrupted")
@@ -44,7 +49,7 @@ def translate_sqlite_error(error: sqlite3.Error | UnicodeDecodeError) -> Refused
         if name.startswith(prefix):
             return Refused(reason)
 
-    # Of a disk that fails, the place in this code says nothing.
+    # A failing disk has nothing to do with the place in the code, so there is no traceback.
     if name.startswith("SQLITE_IOERR"):
         _log.error("The disk of the store fails, %s", name)
         return Refused("storage_error")
@@ -56,7 +61,7 @@ def translate_sqlite_error(error: sqlite3.Error | UnicodeDecodeError) -> Refused
 
 
 def translate_os_error(error: OSError) -> Refused:
-    """Return what an error of the file system means to the caller."""
+    """Return the Refused that a caller gets for an error of the file system."""
     if error.errno in (errno.EACCES, errno.EPERM, errno.EROFS):
         return Refused("read_only")
     if is_disk_full(error):
@@ -66,26 +71,27 @@ def translate_os_error(error: OSError) -> Refused:
 
 
 def translate_opening(refused: Refused, path: Path) -> Refused:
-    """Return why a store was not opened: a right may be missing without which nobody reads."""
-    is_missing_right = refused.reason == "read_only" or path.exists()
-    if is_missing_right and not _can_read(path):
+    """Return the reason why a store was not opened: storage_denied if it cannot even be read.
+
+    To read a store, a user needs the right to read its file, and either an index of the log or the
+    right to make one.
+    """
+    if refused.reason != "read_only" and not path.exists():
+        return refused
+
+    effective = os.access in os.supports_effective_ids
+    if not os.access(path, os.R_OK, effective_ids=effective):
+        return Refused("storage_denied")
+
+    index = path.with_name(f"{path.name}-shm")
+    if not index.exists() and not os.access(path.parent, os.W_OK, effective_ids=effective):
         return Refused("storage_denied")
 
     return refused
 
 
-def _can_read(path: Path) -> bool:
-    """Return whether this user may read a store, and the index of its log or make one."""
-    effective = os.access in os.supports_effective_ids
-    if not os.access(path, os.R_OK, effective_ids=effective):
-        return False
-
-    index = path.with_name(f"{path.name}-shm")
-    return index.exists() or os.access(path.parent, os.W_OK, effective_ids=effective)
-
-
 def translate_for_read(refused: Refused) -> Refused:
-    """Return what a Refused means for a read, which may need to write to the log's index."""
+    """Return the Refused of a read: read_only means that it could not write to the log's index."""
     if refused.reason == "read_only":
         return Refused("storage_denied")
 
@@ -93,15 +99,15 @@ def translate_for_read(refused: Refused) -> Refused:
 
 
 def is_disk_full(error: OSError) -> bool:
-    """Return whether the disk, or the user's share of it, is full."""
+    """Return whether the disk is full, or the user's quota is used up."""
     return error.errno in (errno.ENOSPC, errno.EDQUOT)
 
 
 def release_statements(error: BaseException) -> None:
-    """Let go of all that an exception's traceback holds, such as a statement that is not finished.
+    """Release everything that an exception's traceback refers to, such as an unfinished statement.
 
-    Until the exception is forgotten, that would keep the snapshot of a transaction that has ended:
-    reads would see nothing newer, and writes would be refused.
+    As long as the exception lives, an unfinished statement would keep the snapshot of a transaction
+    that has ended. Reads would see nothing newer, and writes would be refused.
     """
     remaining: list[BaseException | None] = [error]
     released: set[int] = set()
@@ -117,7 +123,7 @@ def release_statements(error: BaseException) -> None:
 
 
 def attempt(work: Callable[[], Result]) -> Result | Exception:
-    """Return the work's result or exception, an error of SQLite translated."""
+    """Return the result of work, or its exception; an SQLite error is translated."""
     try:
         return work()
     except (sqlite3.Error, UnicodeDecodeError) as error:

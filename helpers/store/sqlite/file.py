@@ -1,4 +1,4 @@
-"""The file of an SQLite store: its creation, its lock, and the detection of a moved file."""
+"""The file of an SQLite store: how it is created, locked, migrated and recognized after a move."""
 
 import fcntl
 import os
@@ -30,23 +30,43 @@ from abilities.helpers.store.sqlite.log import (
     save_log,
     shrink_log,
 )
-from abilities.helpers.store.sqlite.schema import migrate
 
 BUSY_SECONDS = 5.0
-"""How long to wait for a lock that another process holds."""
+"""The longest wait for a lock that another process holds."""
 
 MIGRATION_SECONDS = 3_600.0
-"""How long to wait for another process that migrates the store."""
+"""The longest wait while another process migrates the store."""
 
 _STEPS = 10_000
-"""Of SQLite's machine, after which a migration looks whether the store is to be closed."""
+"""Steps of SQLite's virtual machine between two checks whether a migration should stop."""
+
+_PRAGMAS = (
+    "synchronous = FULL",  # a committed change survives a power cut
+    "trusted_schema = OFF",  # a schema that was tampered with runs no functions
+    "cell_size_check = ON",  # damaged pages are noticed when they are read
+    "cache_size = -16384",  # in KiB
+    "temp_store = MEMORY",
+)
+_WRITER_PRAGMAS = (
+    *_PRAGMAS,
+    "wal_autocheckpoint = 1000",
+    f"journal_size_limit = {KEPT_BYTES}",
+    "journal_mode = WAL",  # a backup that was put here by hand has another mode
+    "query_only = OFF",
+    "secure_delete = ON",  # a purge leaves nothing in free pages
+)
+_READER_PRAGMAS = (
+    *_PRAGMAS,
+    "wal_autocheckpoint = 0",  # only the writer writes the log back
+    "query_only = ON",
+)
 
 
 def connect_to_file(path: Path, mode: str) -> StoreConnection:
     """Connect to an existing database; ``mode`` is SQLite's "ro" or "rw".
 
-    Transactions are begun and ended explicitly. One thread may create the connection and another
-    one use it. Raises Refused("storage_moved") if the log of a database in use was removed.
+    The caller begins and ends transactions explicitly. The connection may be used on another
+    thread. Raises Refused("storage_moved") if the log of a database in use was removed.
     """
     check_unopened_log(path)
     return sqlite3.connect(
@@ -59,10 +79,12 @@ def connect_to_file(path: Path, mode: str) -> StoreConnection:
 
 
 def has_traces(path: Path) -> bool:
-    """Return whether there was a database at a path: its log or the id of its store is left."""
+    """Return whether a path once had a store, whose log or id is still there."""
     lock_path = _name_lock(path)
-    has_id = lock_path.exists() and lock_path.stat().st_size > 0
-    return has_id or path.with_name(f"{path.name}-wal").exists()
+    if lock_path.exists() and lock_path.stat().st_size > 0:
+        return True
+
+    return path.with_name(f"{path.name}-wal").exists()
 
 
 def _name_lock(path: Path) -> Path:
@@ -72,15 +94,15 @@ def _name_lock(path: Path) -> Path:
 class StoreFile:
     """The file of a store, with the lock file beside it.
 
-    The lock file holds the store's id once the database is in place. If there is a lock file with
-    an id, or a write-ahead log, but no database, then the store was moved away, and no new one is
-    created in its place.
+    The lock file contains the store's id once the database is in place. If the id or a write-ahead
+    log exists without a database, the store was moved, and no new one is created in its place.
+    ``language`` is for the recall index of a store that has to be created.
     """
 
     def __init__(self, path: Path, language: str = "english") -> None:
         self.path = path
-        self._language = language  # of the recall index, if this makes one
-        # Not the database itself: a lock on it would go with it when it is moved.
+        self._language = language
+        # A lock on the database itself would move with it.
         self._lock_path = _name_lock(path)
         self._lock_descriptor: int | None = None
         self._identity: tuple[int, int] | None = None  # device and inode of the opened file
@@ -88,51 +110,59 @@ class StoreFile:
         self._opening = threading.Lock()
 
     def open(self, *, writing: bool) -> StoreConnection:
-        """Return a new connection; create the store if there never was one. Raises Refused."""
-        # Several threads may be the first to open the file, and it must be created only once.
+        """Return a new connection; create the store if none existed before. Raises Refused."""
+        # Several threads may be the first to open the file, but it must be created only once.
         with self._opening:
-            return self._open(writing)
+            try:
+                if not self.path.exists():
+                    self._create()
 
-    def _open(self, writing: bool) -> StoreConnection:
-        try:
-            if not self.path.exists():
-                self._create()
-
-            connection = self._connect(writing)
-            if schema.is_older(connection):
-                connection.close()
-                self._migrate()
                 connection = self._connect(writing)
+                if schema.is_older(connection):
+                    connection.close()
+                    self._migrate()
+                    connection = self._connect(writing)
 
-            if writing:
-                self._claim(connection)
-            return connection
-        except (sqlite3.Error, UnicodeDecodeError) as error:
-            raise translate_opening(translate_sqlite_error(error), self.path) from error
-        except OSError as error:
-            raise translate_opening(translate_os_error(error), self.path) from error
+                if not writing:  # a reader needs no lock file, and may have no right to make one
+                    return connection
+
+                # Not before the file is known to be a store: another program's database gets none.
+                try:
+                    if self._lock_descriptor is None:
+                        self._open_lock_file()
+                    self._write_store_id()
+                except BaseException:
+                    connection.close()
+                    raise
+
+                return connection
+            except (sqlite3.Error, UnicodeDecodeError) as error:
+                raise translate_opening(translate_sqlite_error(error), self.path) from error
+            except OSError as error:
+                raise translate_opening(translate_os_error(error), self.path) from error
 
     def close(self) -> None:
-        """Close the lock file; connections are closed by those who opened them."""
+        """Close the lock file. Connections are closed by their users."""
         if self._lock_descriptor is not None:
             os.close(self._lock_descriptor)
             self._lock_descriptor = None
 
     def interrupt(self) -> None:
-        """Let a migration that another thread makes stop; nothing of it is left."""
+        """Stop a migration on another thread; it is rolled back."""
         self._is_closing = True
 
     @contextmanager
     def lock(self, seconds: float | None = None) -> Generator[None]:
-        """Hold the lock between processes.
+        """Hold the lock that processes share.
 
-        Raises Refused("busy") if others hold it for more than `BUSY_SECONDS`, or ``seconds``.
+        Raises Refused("busy") if others hold it for longer than ``seconds``, by default
+        `BUSY_SECONDS`.
         """
         if self._lock_descriptor is None:
             self._open_lock_file()
         assert self._lock_descriptor is not None
 
-        # flock can wait or not, but not wait for a limited time.
+        # flock has no timeout, so it is tried again and again.
         end = time.monotonic() + (seconds or BUSY_SECONDS)
         while True:
             try:
@@ -151,12 +181,12 @@ class StoreFile:
             fcntl.flock(self._lock_descriptor, fcntl.LOCK_UN)
 
     def check_in_place(self, connection: StoreConnection) -> None:
-        """Raise Refused("storage_moved") if the path leads no more to the opened file and log."""
+        """Raise Refused("storage_moved") if the path no longer leads to the opened file and log."""
         self._check_database_in_place()
         check_log(connection, self.path)
 
     def save_log(self, connection: StoreConnection) -> None:
-        """Save what was written before the log was removed; the caller holds the lock.
+        """Save the content of a log that was removed; the caller holds the lock.
 
         Raises Refused("storage_moved") if the database itself is not in place.
         """
@@ -164,7 +194,7 @@ class StoreFile:
         save_log(connection, self.path)
 
     def shrink_log(self, connection: StoreConnection) -> None:
-        """Cut the log if it has become large, and if nobody reads from it just now."""
+        """Truncate the log if it is large and has no readers at the moment."""
         if measure_log(self.path) > KEPT_BYTES:
             with self.lock():
                 shrink_log(connection)
@@ -179,7 +209,7 @@ class StoreFile:
             raise Refused("storage_moved")
 
     def check_side_files(self) -> list[IntegrityFinding]:
-        """Report the write-ahead log, and copies of the store that stand beside it."""
+        """Report the write-ahead log, and copies of the store beside it."""
         log_words = f"The write-ahead log holds {measure_log(self.path):,} bytes."
         findings = [IntegrityFinding("log", "sound", 0, log_words)]
 
@@ -215,12 +245,12 @@ class StoreFile:
             self.close()
 
     def put_in_place(self, new_path: Path, *, aside: Path | None) -> None:
-        """Do as `install`; the caller holds the lock.
+        """Do the same as `install`; the caller holds the lock.
 
-        Whenever it is interrupted, there is a whole store in place: the old one or the new one.
+        After an interruption at any point, either the old or the new store is whole and in place.
         """
         if aside is None:
-            os.link(new_path, self.path)  # unlike a rename, it never replaces a file
+            os.link(new_path, self.path)  # unlike a rename, a link never replaces a file
         else:
             self.write_log_back()
             os.link(self.path, aside)
@@ -232,8 +262,8 @@ class StoreFile:
     def write_log_back(self) -> None:
         """Write the log back into the database, so that the database can be moved without it.
 
-        Leaving the WAL mode does that. SQLite allows it only if nobody else has the database open.
-        Raises Refused("busy").
+        SQLite does so when it leaves the WAL mode. Raises Refused("busy") if another process has
+        the database open.
         """
         with closing(connect_to_file(self.path, "rw")) as connection:
             try:
@@ -242,20 +272,6 @@ class StoreFile:
             except sqlite3.Error as error:
                 raise translate_sqlite_error(error) from error
 
-    def _claim(self, connection: StoreConnection) -> None:
-        """Make the lock file of a store that is written to.
-
-        Only now that it is known to be a store: beside another program's database there is none.
-        Readers do without it, because it may be read-only.
-        """
-        try:
-            if self._lock_descriptor is None:
-                self._open_lock_file()
-            self._write_store_id()
-        except BaseException:
-            connection.close()
-            raise
-
     def _open_lock_file(self) -> None:
         self.path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
 
@@ -263,7 +279,7 @@ class StoreFile:
         self._lock_descriptor = os.open(self._lock_path, flags, OWNER_ONLY)
 
     def _create(self) -> None:
-        """Create the store under another name, then link it into place: it appears whole."""
+        """Create the store under another name, and link it into place when it is whole."""
         with self.lock():
             if self.path.exists():  # another process was faster
                 return
@@ -279,29 +295,32 @@ class StoreFile:
 
     def _migrate(self) -> None:
         """Bring an older store to the current version, in place. Raises Refused, OSError."""
-        # SQLite opens a file that it may not write all the same, and would fail after the copy.
+        # SQLite also opens a read-only file for writing, and would fail only after the copy.
         is_effective = os.access in os.supports_effective_ids
         if not os.access(self.path, os.W_OK, effective_ids=is_effective):
             raise Refused("schema_too_old")
 
         with self.lock(MIGRATION_SECONDS), closing(self._connect(writing=True)) as connection:
             connection.text_factory = partial(str, encoding="utf-8", errors="surrogateescape")
-            connection.execute("PRAGMA temp_store = FILE")  # sorting for an index takes no memory
+            connection.execute("PRAGMA temp_store = FILE")  # an index is sorted on disk
             connection.set_progress_handler(lambda: self._is_closing, _STEPS)
             self.check_in_place(connection)
             try:
-                migrate(connection, self.path)
+                schema.migrate(connection, self.path)
             except sqlite3.OperationalError:
                 self._check_open()
                 raise
 
     def _check_open(self) -> None:
-        """Raise Refused("unavailable") if the store is to be closed."""
+        """Raise Refused("unavailable") if `interrupt` was called."""
         if self._is_closing:
             raise Refused("unavailable")
 
     def _write_store_id(self) -> None:
-        """Write an id into the lock file, if it has none: now a missing database is a moved one."""
+        """Write an id into the lock file if it has none.
+
+        From then on, a missing database counts as moved.
+        """
         assert self._lock_descriptor is not None
         if not os.pread(self._lock_descriptor, 64, 0):
             store_id = secrets.token_hex(16)
@@ -309,7 +328,7 @@ class StoreFile:
             os.fsync(self._lock_descriptor)
 
     def _connect(self, writing: bool) -> StoreConnection:
-        """Return a connection to the existing database, once it was recognized as a store."""
+        """Return a connection to the existing database, after it was recognized as a store."""
         status = os.stat(self.path)
         if status.st_size == 0:  # SQLite would take it for a new database
             raise Refused("corrupted")
@@ -318,40 +337,18 @@ class StoreFile:
         mode = "rw" if writing or os.access(self.path, os.W_OK) else "ro"
         connection = connect_to_file(self.path, mode)
         try:
-            schema.read_version(connection)  # before a setting could change another program's file
-            _configure(connection, writing)
-            schema.read_version(connection)  # opens the log, if there was none
+            schema.read_version(connection)  # no setting may change another program's file
+            connection.execute(f"PRAGMA busy_timeout = {int(BUSY_SECONDS * 1000)}")
+            pragmas = _WRITER_PRAGMAS if writing else _READER_PRAGMAS
+            for pragma in pragmas:
+                connection.execute(f"PRAGMA {pragma}")
+            schema.read_version(connection)  # opens the log if there was none
             check_log(connection, self.path)
         except BaseException:
             connection.close()
             raise
 
-        # Only once: if a later connection meets another file, the store was moved.
+        # Set only once: if a later connection finds another file, the store was moved.
         if self._identity is None:
             self._identity = (status.st_dev, status.st_ino)
         return connection
-
-
-def _configure(connection: sqlite3.Connection, writing: bool) -> None:
-    """Set up a connection for durable writes, or for reads alone."""
-    pragmas = [
-        f"busy_timeout = {int(BUSY_SECONDS * 1000)}",
-        "synchronous = FULL",  # what is committed survives a power cut
-        "trusted_schema = OFF",  # a schema that somebody tampered with runs no functions
-        "cell_size_check = ON",  # damaged pages are noticed when they are read
-        "cache_size = -16384",  # in KiB
-        "temp_store = MEMORY",
-    ]
-    if writing:
-        pragmas += [
-            "wal_autocheckpoint = 1000",
-            f"journal_size_limit = {KEPT_BYTES}",
-            "journal_mode = WAL",  # a backup that was put here by hand has another mode
-            "query_only = OFF",
-            "secure_delete = ON",  # what a purge deletes is not left in free pages
-        ]
-    else:  # a reader leaves it to the writer to write the log back
-        pragmas += ["wal_autocheckpoint = 0", "query_only = ON"]
-
-    for pragma in pragmas:
-        connection.execute(f"PRAGMA {pragma}")

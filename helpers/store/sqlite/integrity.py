@@ -1,4 +1,4 @@
-"""The integrity check of an SQLite store: its pages, its hashes, and all that is derived."""
+"""The integrity check of an SQLite store: its pages, its hashes, and all derived tables."""
 
 import sqlite3
 from collections.abc import Callable
@@ -19,61 +19,46 @@ def check_store(
 ) -> list[IntegrityFinding]:
     """Check a snapshot and return the findings in a fixed order.
 
-    After the version comes the file, because damage to it explains the rest. The rows of a store
-    that is not migrated yet are not checked. The connection has no transaction, and reads damaged
-    texts from then on.
+    The version comes first. The file comes second, because damage to it explains the rest. The rows
+    of a store that is not migrated yet are not checked. The connection must have no transaction;
+    afterwards it reads damaged texts, see `read_damaged_texts`.
     """
     read_damaged_texts(connection)
-    connection.execute("PRAGMA temp_store = FILE")  # finding repeated versions sorts all
+    connection.execute("PRAGMA temp_store = FILE")  # the search for repeated versions sorts all
     connection.execute("BEGIN")
     try:
-        version = _describe_version(connection)
-        findings = [version, _check_file(connection)]
-        if version.state == "sound":
-            findings += _check_rows(connection, progress)
+        version = read_version(connection)
+        if is_older(connection):
+            words = f"The schema version is {version}; the next opening migrates it."
+            findings = [IntegrityFinding("version", "note", 1, words)]
+        else:
+            words = f"The schema version is {version}, the current one."
+            findings = [IntegrityFinding("version", "sound", 0, words)]
+
+        try:
+            messages = [text for (text,) in connection.execute("PRAGMA integrity_check(20)")]
+        except sqlite3.Error as error:
+            messages = [str(error)]
+
+        damage = [message for message in messages if message != "ok"]
+        sound = "The database file is intact."
+        findings.append(build_finding("file", damage, sound, "Errors in the database file"))
+
+        if findings[0].state == "sound":
+            try:
+                findings += run(connection, check_rows, progress, compare_index(connection))
+            except (sqlite3.Error, UnicodeDecodeError) as error:
+                words = f"The store cannot be read to its end: {error}"
+                findings.append(IntegrityFinding("store", "damaged", 1, words))
 
         return findings
     finally:
         connection.rollback()
 
 
-def _check_rows(
-    connection: sqlite3.Connection, progress: Callable[[int], None]
-) -> list[IntegrityFinding]:
-    try:
-        return run(connection, check_rows, progress, compare_index(connection))
-    except (sqlite3.Error, UnicodeDecodeError) as error:
-        words = f"The store cannot be read to its end: {error}"
-        return [IntegrityFinding("store", "damaged", 1, words)]
-
-
 def read_damaged_texts(connection: sqlite3.Connection) -> None:
-    """Let a connection read texts that are no UTF-8, with lone surrogates for their bytes."""
+    """Let a connection read texts that are not UTF-8, with lone surrogates for the wrong bytes."""
     connection.text_factory = partial(str, encoding="utf-8", errors="surrogateescape")
-
-
-def _describe_version(connection: sqlite3.Connection) -> IntegrityFinding:
-    """Report the version, and a note if the store is not migrated yet."""
-    version = read_version(connection)
-    if is_older(connection):
-        words = f"The schema version is {version}; the next opening migrates it."
-        return IntegrityFinding("version", "note", 1, words)
-
-    words = f"The schema version is {version}, the current one."
-    return IntegrityFinding("version", "sound", 0, words)
-
-
-def _check_file(connection: sqlite3.Connection) -> IntegrityFinding:
-    """Let SQLite check the pages of the file."""
-    try:
-        messages = [text for (text,) in connection.execute("PRAGMA integrity_check(20)")]
-    except sqlite3.Error as error:
-        messages = [str(error)]
-
-    damage = [message for message in messages if message != "ok"]
-    return build_finding(
-        "file", damage, "The database file is intact.", "Errors in the database file"
-    )
 
 
 def find_damage(
@@ -81,10 +66,10 @@ def find_damage(
     progress: Callable[[int], None] = lambda _: None,
     hold: Callable[[], AbstractContextManager[None]] = nullcontext,
 ) -> list[IntegrityFinding]:
-    """Return the damage that a complete check of a file finds. Raises Refused, sqlite3.Error.
+    """Return the damage found by a complete check of a file. Raises Refused, sqlite3.Error.
 
-    ``hold`` keeps others from writing to it. Of a store of an older version only the file and the
-    search index are checked.
+    ``hold`` keeps other processes from writing to it. In a store of an older version, only the file
+    and the search index are checked.
     """
     with closing(connect_to_file(path, "rw")) as connection:
         findings = check_store(connection, progress)
@@ -97,7 +82,7 @@ def find_damage(
 def check_search_index(connection: sqlite3.Connection) -> IntegrityFinding:
     """Let SQLite check the inside of the full-text tables.
 
-    SQLite takes this for a write, so that writers wait until it is done.
+    For SQLite this is a write, so that other writers wait until it is done.
     """
     damage: list[str] = []
     for table in ("search", "search_short"):

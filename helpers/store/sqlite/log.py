@@ -1,8 +1,8 @@
 """The write-ahead log of a store in use: its removal is noticed, and its size is bounded.
 
-A connection goes on with a log that was removed, and SQLite does not tell: what it commits then is
-lost with the process. Another process would begin a second log for the same database, and the two
-would write over each other.
+SQLite does not notice that a log was removed. The connection keeps writing to the removed file, and
+its commits are lost when the process ends. Another process would begin a second log for the same
+database, and the two would overwrite each other's pages.
 """
 
 import os
@@ -14,51 +14,49 @@ from typing import NamedTuple
 from abilities.declarations.refusals import Refused
 
 IN_USE_SECONDS = 5.0
-"""How long another process may take to open or to check a database before it counts as in use."""
+"""How long another process may take to open or check a database before it counts as in use."""
 
 KEPT_BYTES = 8 * 1024 * 1024
-"""A larger log is cut. Without long reads and large writes it becomes about half as large."""
+"""A larger log is truncated. Without long reads or large writes, it stays at about half of this."""
 
 FileIdentity = tuple[int, int]
 """Device and inode of a file."""
 
 
 class LogFiles(NamedTuple):
-    """The log of a database and the index of the log, which its processes share."""
+    """The log of a database, and the index of the log that all its processes share."""
 
     wal: FileIdentity | None
     shm: FileIdentity | None
 
 
 class StoreConnection(sqlite3.Connection):
-    """A connection that remembers the log that it uses, or None while it uses none."""
+    """A connection that remembers which log it uses."""
 
     log_files: LogFiles | None = None
+    """The log in use; None while there is none."""
 
     postponed_texts: list[tuple[int, str]] | None = None
-    """Texts that wait to be added to the search index, by rowid; None while none has to wait."""
+    """Rowids and texts to add to the search index later; None if texts are added at once."""
 
 
 def find_log_files(path: Path) -> LogFiles:
-    """Return what stands beside a database under the names of its log."""
+    """Return the files that now have the names of a database's log and index."""
     return LogFiles(_identify(f"{path}-wal"), _identify(f"{path}-shm"))
 
 
 def check_log(connection: StoreConnection, path: Path) -> None:
     """Raise Refused("storage_moved") if the log of a connection is no longer beside its database.
 
-    SQLite itself removes the files only if nobody else has the database open.
+    The first check of a connection remembers its log; the connection must have read something, and
+    so have opened the log. SQLite itself removes the files only if no other process has the
+    database open.
     """
-    if connection.log_files is None:
-        _remember_log(connection, path)
+    if connection.log_files is not None:
+        if find_log_files(path) != connection.log_files:
+            raise Refused("storage_moved")
         return
 
-    if find_log_files(path) != connection.log_files:
-        raise Refused("storage_moved")
-
-
-def _remember_log(connection: StoreConnection, path: Path) -> None:
-    """Note the log of a connection that has read already, and so has opened its log."""
     # A backup that was put in place by hand has no log until the first write.
     (mode,) = connection.execute("PRAGMA journal_mode").fetchone()
     if mode != "wal":
@@ -71,33 +69,33 @@ def _remember_log(connection: StoreConnection, path: Path) -> None:
 
 
 def check_unopened_log(path: Path) -> None:
-    """Check a database that is about to be opened. Raises Refused("storage_moved").
+    """Check a database before it is opened. Raises Refused("storage_moved") if its log was removed.
 
-    Whoever has it open has a log and an index; if one of them is missing, it was removed, and a
-    new one must not be begun. The caller need not hold the lock between processes.
+    A process that has the database open also has a log and an index. If one of them is missing, it
+    was removed, and no new one may be begun. The caller need not hold the lock.
     """
     end = time.monotonic() + IN_USE_SECONDS
     while None in find_log_files(path) and os.access(path, os.W_OK):
         if not _is_in_use(path):
             return
 
-        # Another process may be just about to make the files.
+        # Another process may be about to make the files.
         if time.monotonic() > end:
             raise Refused("storage_moved")
         time.sleep(0.01)
 
 
 def _is_in_use(path: Path) -> bool:
-    """Return whether another connection has a database with a log open; ask nothing of the log.
+    """Return whether another connection has the database open, without opening its log.
 
-    A connection in exclusive mode uses no index, and opens the log only if it is alone.
+    A connection in exclusive mode uses no index, and opens the log only if it is the only one.
     """
     connection = sqlite3.connect(f"{path.absolute().as_uri()}?mode=rw", uri=True, timeout=0)
     try:
         connection.execute("PRAGMA locking_mode = EXCLUSIVE")
         connection.execute("SELECT count(*) FROM sqlite_schema").fetchone()
     except sqlite3.Error as error:
-        # Anything else is for the one to report who opens the database.
+        # Other errors are reported by the connection that is about to be opened.
         return getattr(error, "sqlite_errorcode", 0) & 0xFF == sqlite3.SQLITE_BUSY
     finally:
         connection.close()
@@ -106,10 +104,10 @@ def _is_in_use(path: Path) -> bool:
 
 
 def save_log(connection: StoreConnection, path: Path) -> None:
-    """Write a log that was removed into its database: it holds what was acknowledged before.
+    """Write a removed log into its database, because it contains acknowledged changes.
 
-    The caller holds the lock between processes. If something else stands in its place, nothing is
-    done: another program may have begun a log of its own, and changed the database.
+    The caller holds the lock. If other files have taken the place of the log, nothing is done:
+    another program may have begun its own log and changed the database.
     """
     files = connection.log_files
     found = find_log_files(path)
@@ -121,9 +119,9 @@ def save_log(connection: StoreConnection, path: Path) -> None:
 
 
 def shrink_log(connection: StoreConnection) -> None:
-    """Write the whole log into the database and cut it, unless somebody reads from it just now.
+    """Write the log into the database and truncate it, unless it has a reader at the moment.
 
-    The caller holds the lock between processes, and so does not wait.
+    It never waits for readers, because the caller holds the lock.
     """
     (busy_milliseconds,) = connection.execute("PRAGMA busy_timeout").fetchone()
     connection.execute("PRAGMA busy_timeout = 0")
@@ -134,7 +132,7 @@ def shrink_log(connection: StoreConnection) -> None:
 
 
 def cut_log(connection: StoreConnection) -> None:
-    """Write the whole log into the database and cut it, unless a read goes on for too long."""
+    """Write the log into the database and truncate it, unless a read takes too long."""
     connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
 
 

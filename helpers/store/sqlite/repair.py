@@ -1,22 +1,14 @@
-"""Repair of an SQLite store: in place, while it is in use; only damaged pages take a new file.
+"""Repair of an SQLite store: in place while it is in use, or by a new file if pages are damaged.
 
-Whenever a repair with a new file is interrupted, the store is either the old one or the new one.
-
-What can still be read of an SQLite store with damaged pages, stored as it stands in a new one.
-
-SQLite's own ``.recover`` does the same for any database (https://sqlite.org/recovery.html); this
-knows our tables, and so what is derived and need not be read.
+If a repair with a new file is interrupted at any point, the store is either the old or the new one.
+The new file gets every row that can still be read. SQLite's own ``.recover`` does the same for any
+database (https://sqlite.org/recovery.html), but this module knows our tables, and so which of them
+are derived and need not be read.
 """
 
 import sqlite3
 from collections.abc import AsyncGenerator, Callable, Coroutine, Generator, Iterator, Sequence
-from contextlib import (
-    AbstractContextManager,
-    asynccontextmanager,
-    closing,
-    contextmanager,
-    nullcontext,
-)
+from contextlib import ExitStack, asynccontextmanager, closing, contextmanager
 from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -57,7 +49,7 @@ from abilities.helpers.store.sqlite.transaction import RawTransaction, bind_raw,
 from abilities.helpers.store.transaction import Transaction
 
 _RANGE = 256
-"""Rows that are read together; where that fails, half of them, down to one."""
+"""Rows that are read together; if that fails, each half is read, down to single rows."""
 
 _MEMORY = ("rowid", *Row._fields, "hash")
 _LAST_ROWIDS = (
@@ -73,10 +65,11 @@ _INDEXED_NAMES = "SELECT rowid, namespace, key FROM memories INDEXED BY sqlite_a
 
 
 class _Table(NamedTuple):
-    """A table, and the ways to its rows if some of its pages are damaged.
+    """A table, and other ways to its rows if some of its pages are damaged.
 
-    ``apart`` reads the rows of each of some names, which ``names`` returns from a store that has
-    them: the damaged one or the new one. ``repeated`` reads the columns that an index has too.
+    ``names`` lists names, from the damaged store with ``has_names``, else from the new one.
+    ``apart`` is the clause that selects the rows of each name. ``repeated`` selects from an index
+    that repeats the columns.
     """
 
     name: str
@@ -86,6 +79,12 @@ class _Table(NamedTuple):
     has_names: bool = False
     repeated: str = ""
 
+
+_ROWS = f"SELECT rowid, {', '.join(Row._fields)} FROM memories ORDER BY rowid"
+_UNFINDABLE = f"SELECT 1 FROM memories AS m WHERE NOT {RawTransaction.searched} LIMIT 1"
+
+_MendRows = Callable[[Begin], Coroutine[Any, Any, None]]
+"""`repair_rows` with all but its first argument: it mends all rows in transactions."""
 
 _TABLES = (
     _Table(
@@ -123,7 +122,7 @@ def salvage(
     originals: OriginalsFile,
     report: RepairReport,
 ) -> None:
-    """Store all rows that can be read and that nothing else implies; count those that are lost.
+    """Copy all readable rows of tables that are not derived, and count the lost ones in the report.
 
     Raises sqlite3.Error, OSError.
     """
@@ -144,7 +143,15 @@ def _copy_memories(
     originals: OriginalsFile,
     report: RepairReport,
 ) -> None:
-    known = _list_known_rowids(damaged)
+    # The rowids of all memories that another table knows of.
+    known: set[int] = set()
+    for statement in _KNOWN_ROWIDS:
+        try:
+            known = {number for (number,) in damaged.execute(statement)}
+            break
+        except sqlite3.DatabaseError:
+            continue
+
     names = {rowid: name for rowid, *name in _read(damaged, _INDEXED_NAMES)}
     now = utc_now()
     last = max(_read_number(damaged, statement) for statement in _LAST_ROWIDS)
@@ -160,7 +167,7 @@ def _copy_memories(
             if _insert(new, "memories", _MEMORY, (rowid, *row, stored_hash)):
                 continue
 
-            # Its values are impossible in the table, or others have its names.
+            # The table does not accept its values, or another row has its names.
             originals.add("memories", dict(zip(_MEMORY, columns, strict=True)))
             for proposed in propose_names(mend_row(row, now)._replace(version=0)):
                 if _insert(new, "memories", _MEMORY, (rowid, *proposed, 0)):
@@ -180,21 +187,10 @@ def _read_range(connection: sqlite3.Connection, first: int, last: int) -> Iterat
             yield from _read_range(connection, middle + 1, last)
 
 
-def _list_known_rowids(connection: sqlite3.Connection) -> set[int]:
-    """Return the rowids of all memories that anything else in the store knows of."""
-    for statement in _KNOWN_ROWIDS:
-        try:
-            return {number for (number,) in connection.execute(statement)}
-        except sqlite3.DatabaseError:
-            continue
-
-    return set()
-
-
 def _read_table(
     damaged: sqlite3.Connection, new: sqlite3.Connection, table: _Table
 ) -> Iterator[Sequence[Any]]:
-    """Yield the rows of a table that can be read; if some cannot, then others more than once."""
+    """Yield the readable rows of a table; if some cannot be read, others may come repeatedly."""
     everything = f"SELECT {', '.join(table.columns)} FROM {table.name}"
     try:
         yield from damaged.execute(f"{everything} NOT INDEXED")
@@ -210,7 +206,7 @@ def _read_table(
 def _read(
     connection: sqlite3.Connection, statement: str, *values: object
 ) -> Iterator[tuple[Any, ...]]:
-    """Yield the rows of a statement as far as they can be read."""
+    """Yield the rows of a statement up to the first one that cannot be read."""
     try:
         yield from connection.execute(*bind_raw(statement, values))
     except sqlite3.DatabaseError:
@@ -224,7 +220,7 @@ def _read_number(connection: sqlite3.Connection, statement: str) -> int:
 def _insert(
     connection: sqlite3.Connection, table: str, columns: Sequence[str], values: Sequence[object]
 ) -> bool:
-    """Add a row; return False if that is impossible."""
+    """Add a row; return False if the table does not accept it."""
     places = ", ".join("?" * len(columns))
     statement = f"INSERT INTO {table} ({', '.join(columns)}) VALUES ({places})"
     try:
@@ -235,37 +231,30 @@ def _insert(
     return True
 
 
-_ROWS = f"SELECT rowid, {', '.join(Row._fields)} FROM memories ORDER BY rowid"
-_UNFINDABLE = f"SELECT 1 FROM memories AS m WHERE NOT {RawTransaction.searched} LIMIT 1"
-
-_Mend = Callable[[Begin], Coroutine[Any, Any, None]]
-"""Mends all rows in transactions; it is `repair_rows` with all but its first argument."""
-
-_Hold = Callable[[], AbstractContextManager[None]]
-"""Keeps all others from changing a store."""
-
-
 def repair(
     store: Path, originals: Path | None, progress: Callable[[int], None], *, dry_run: bool
 ) -> RepairReport:
-    """Mend a store; a sound one is left alone.
+    """Mend a store; a sound store is left alone.
 
-    It may be in use, unless its pages are damaged: then a new file is written, and the old one is
-    kept beside it. ``originals`` is a new file for the damaged rows as they stood; without it, one
-    beside the store is made. A dry run changes nothing. ``progress`` is called with the number of
+    The store may be in use, unless its pages are damaged: then a new file is written, and the old
+    one is kept beside it. ``originals`` is a new file for the original content of damaged rows, by
+    default beside the store. A dry run changes nothing. ``progress`` is called with the number of
     rows since the last call.
 
-    Raises FileExistsError, Refused("busy") if a process has a store with damaged pages open,
-    UnsoundCopy if the new file is not sound, which is then not put in place, and what opening the
-    store raises.
+    Raises FileExistsError; Refused("busy") if a process has a store with damaged pages open;
+    UnsoundCopy if the new file is not sound, which is then not put in place; and the errors of
+    `StoreFile.open`.
     """
     with closing(StoreFile(store)) as file:
-        file.open(writing=False).close()  # migrates it, and tells what cannot be opened at all
+        file.open(writing=False).close()  # migrates the store, or raises if it cannot be opened
         with translate_copy_errors():
             report = RepairReport(find_damage(store, progress, file.lock))
-            path = None if dry_run else originals or name_originals(store)
+            path: Path | None = None
+            if not dry_run:
+                path = originals or name_originals(store)
+
             with closing(OriginalsFile(path)) as aside:
-                mend = partial(
+                mend_rows = partial(
                     repair_rows,
                     originals=aside,
                     report=report,
@@ -275,40 +264,42 @@ def repair(
                 if not report.damage:
                     return report
                 if can_be_mended(report.damage):
-                    _mend_in_place(file, mend, dry_run=dry_run)
+                    with closing(file.open(writing=True)) as connection:
+                        read_damaged_texts(connection)
+                        complete(_mend_store(connection, file, mend_rows, dry_run=dry_run))
                 elif dry_run:
-                    with _write_anew(file, mend, aside, report):
+                    with _write_anew(file, mend_rows, aside, report):
                         pass
                 else:
                     with file.lock():
                         file.write_log_back()
-                        with _write_anew(file, mend, aside, report) as new_path:
-                            _install(file, new_path, aside, report)
+                        with _write_anew(file, mend_rows, aside, report) as new_path:
+                            set_journal_mode(new_path, "WAL")
+                            sync_file(new_path)
+
+                            # The originals must be on disk before their rows are replaced.
+                            report.originals = aside.save()
+                            report.previous = name_replaced_store(file.path)
+                            file.put_in_place(new_path, aside=report.previous)
 
             return report
 
 
-def _mend_in_place(file: StoreFile, mend: _Mend, *, dry_run: bool) -> None:
-    """Mend the rows of a file whose pages are sound."""
-    with closing(file.open(writing=True)) as connection:
-        read_damaged_texts(connection)
-        complete(_mend(connection, partial(_hold, file, connection), mend, dry_run=dry_run))
+async def _mend_store(
+    connection: StoreConnection, file: StoreFile | None, mend_rows: _MendRows, *, dry_run: bool
+) -> None:
+    """Mend all rows of a store, and then its search index, which all namespaces share.
 
-
-@contextmanager
-def _hold(file: StoreFile, connection: StoreConnection) -> Generator[None]:
-    """Keep all others from changing the store. Raises Refused: busy, storage_moved."""
-    with file.lock():
-        file.check_in_place(connection)
-        yield
-
-
-async def _mend(connection: sqlite3.Connection, hold: _Hold, mend: _Mend, *, dry_run: bool) -> None:
-    """Mend all rows of a store and then its search index, which is one of all namespaces."""
+    The file is None if no other process uses the store. Raises Refused: busy, storage_moved.
+    """
 
     @asynccontextmanager
     async def begin(_namespace: str) -> AsyncGenerator[Transaction]:
-        with hold():
+        with ExitStack() as held:
+            if file is not None:
+                held.enter_context(file.lock())
+                file.check_in_place(connection)
+
             connection.execute("BEGIN IMMEDIATE")
             try:
                 yield RawTransaction(connection)
@@ -318,37 +309,42 @@ async def _mend(connection: sqlite3.Connection, hold: _Hold, mend: _Mend, *, dry
 
             connection.execute("ROLLBACK" if dry_run else "COMMIT")
 
-    await mend(begin)
-    if not dry_run:
-        async with begin(""):
-            _mend_index(connection)
+    await mend_rows(begin)
+    if dry_run:
+        return
 
-
-def _mend_index(connection: sqlite3.Connection) -> None:
-    """Make the search index of the whole store anew, if it is wrong."""
-    is_unfindable = connection.execute(_UNFINDABLE).fetchone() is not None
-    is_damaged = check_search_index(connection).state == "damaged"
-    if is_unfindable or is_damaged or compare_index(connection):
-        clear_index(connection)
-        for memory, *columns in connection.execute(_ROWS):
-            add_text(connection, memory, fold_searchable(Row._make(columns)))
+    async with begin(""):
+        is_unfindable = connection.execute(_UNFINDABLE).fetchone() is not None
+        is_damaged = check_search_index(connection).state == "damaged"
+        if is_unfindable or is_damaged or compare_index(connection):
+            clear_index(connection)
+            for memory, *columns in connection.execute(_ROWS):
+                add_text(connection, memory, fold_searchable(Row._make(columns)))
 
 
 @contextmanager
 def _write_anew(
-    file: StoreFile, mend: _Mend, aside: OriginalsFile, report: RepairReport
+    file: StoreFile, mend_rows: _MendRows, aside: OriginalsFile, report: RepairReport
 ) -> Generator[Path]:
-    """Yield a sound new file with what can be read of one whose pages are damaged; remove it."""
+    """Yield a temporary new file with all that can be read of a file with damaged pages.
+
+    Raises UnsoundCopy if the new file is not sound.
+    """
     with reserve_new_file(file.path) as new_path:
         with closing(_connect(file.path)) as damaged:
             damaged.execute("BEGIN")
-            schema.create(new_path, _choose_language(damaged))
+            try:
+                language = run(damaged, read_language).name
+            except sqlite3.Error:
+                language = Language().name
+
+            schema.create(new_path, language)
             with closing(_connect(new_path)) as new:
-                new.execute("PRAGMA synchronous = OFF")  # it is worth nothing until it is whole
+                new.execute("PRAGMA synchronous = OFF")  # an unfinished file is thrown away anyway
                 new.execute("BEGIN")
                 salvage(damaged, new, aside, report)
                 new.execute("COMMIT")
-                complete(_mend(new, nullcontext, mend, dry_run=False))
+                complete(_mend_store(new, None, mend_rows, dry_run=False))
 
         set_journal_mode(new_path, "DELETE")
         damage = find_damage(new_path)
@@ -357,25 +353,7 @@ def _write_anew(
         yield new_path
 
 
-def _connect(path: Path) -> sqlite3.Connection:
+def _connect(path: Path) -> StoreConnection:
     connection = connect_to_file(path, "rw")
     read_damaged_texts(connection)
     return connection
-
-
-def _choose_language(damaged: sqlite3.Connection) -> str:
-    """Return the language that the recall index of a damaged store is kept in."""
-    try:
-        return run(damaged, read_language).name
-    except sqlite3.Error:
-        return Language().name
-
-
-def _install(file: StoreFile, new_path: Path, aside: OriginalsFile, report: RepairReport) -> None:
-    set_journal_mode(new_path, "WAL")
-    sync_file(new_path)
-
-    # What stood in the damaged rows is on disk before they are replaced.
-    report.originals = aside.save()
-    report.previous = name_replaced_store(file.path)
-    file.put_in_place(new_path, aside=report.previous)

@@ -1,16 +1,14 @@
-"""The schema of an SQLite store: its version, how a store is created, and how it is recognized.
+"""The schema of an SQLite store: how a store is created, recognized and migrated.
 
-SQLite's user_version holds the version of the schema.
-
-The migration of an SQLite store, and the checked copy that is made before it.
+SQLite's user_version contains the version of the schema. Before a migration, a copy of the store is
+made and checked.
 """
 
 import logging
 import os
 import sqlite3
 import time
-from collections.abc import Generator
-from contextlib import closing, contextmanager
+from contextlib import closing
 from importlib.resources import files
 from itertools import count
 from pathlib import Path
@@ -27,14 +25,19 @@ from abilities.helpers.store.sqlite.copying import (
 from abilities.helpers.store.sqlite.transaction import RawTransaction, complete
 
 APPLICATION_ID = 0x61676D32
-"""'agm2' in ASCII; in the header of the file, it tells a store from any other SQLite database."""
+"""'agm2' in ASCII; in the file's header, it distinguishes a store from other SQLite databases."""
 
 _UNPUBLISHED_IDS = (0x61676D65, 0x61676D31)
-"""Those of stores that were made before the first version was published."""
+"""The ids of stores from before the first published version."""
+
+_LOG_SECONDS = 3.0
+"""Seconds between two log lines on the progress of a copy."""
+
+_log = logging.getLogger("abilities.store")
 
 
 def is_store(connection: sqlite3.Connection) -> bool:
-    """Return whether a file is a database of this package at all, sound or not."""
+    """Return whether a file is a database of this package, sound or not."""
     try:
         (application_id,) = connection.execute("PRAGMA application_id").fetchone()
     except sqlite3.DatabaseError as error:
@@ -46,7 +49,7 @@ def is_store(connection: sqlite3.Connection) -> bool:
 
 
 def is_store_header(header: bytes) -> bool:
-    """Return whether a file that begins with these 100 bytes is a store.
+    """Return whether a file with this header of 100 bytes is a store.
 
     See https://www.sqlite.org/fileformat2.html#the_database_header.
     """
@@ -58,7 +61,7 @@ def is_store_header(header: bytes) -> bool:
 def read_version(connection: sqlite3.Connection) -> int:
     """Return the version of a database that may be a store.
 
-    Raises Refused as `check_version`, and schema_unpublished.
+    Raises Refused: schema_unpublished, corrupted, schema_too_new.
     """
     (application_id,) = connection.execute("PRAGMA application_id").fetchone()
     if application_id in _UNPUBLISHED_IDS:
@@ -72,8 +75,8 @@ def read_version(connection: sqlite3.Connection) -> int:
 def check_version(connection: sqlite3.Connection) -> int:
     """Return the version of a store. Raises Refused: corrupted, schema_too_new.
 
-    Every transaction checks it again, because a newer process may have migrated the store in the
-    meantime.
+    Every transaction checks it again, because a newer process may have migrated the store since the
+    last one.
     """
     (version,) = connection.execute("PRAGMA user_version").fetchone()
     if version < 1:
@@ -84,7 +87,7 @@ def check_version(connection: sqlite3.Connection) -> int:
 
 
 def is_older(connection: sqlite3.Connection) -> bool:
-    """Return whether a store is to be migrated. Raises Refused as `read_version`."""
+    """Return whether a store needs a migration. Raises Refused like `read_version`."""
     return read_version(connection) < migration.VERSION
 
 
@@ -107,42 +110,16 @@ def create(path: Path, language: str) -> None:
         connection.close()
 
 
-_LOG_SECONDS = 3.0
-"""Between two lines that say how far the copy is."""
-
-_log = logging.getLogger("abilities.store")
-
-
 def migrate(connection: sqlite3.Connection, path: Path) -> None:
-    """Copy a store of an older version, and then bring it forward; others are kept out meanwhile.
+    """Copy a store of an older version, then migrate it; the caller keeps other processes out.
 
-    Nothing is changed if the copy cannot be made. Raises Refused("corrupted") if it is damaged;
+    If the copy cannot be made, nothing is changed. The copy is kept beside the store, and never
+    replaces an earlier one. Raises Refused("corrupted") if the pages of the store are damaged;
     OSError, sqlite3.Error.
     """
     if not is_older(connection):  # another process was faster
         return
 
-    _log.info("Copying the memory store %s before it is migrated.", path)
-    with _make_copy(connection, path) as copy:
-        connection.execute("BEGIN IMMEDIATE")
-        try:
-            complete(migration.migrate(RawTransaction(connection), read_version(connection)))
-            connection.execute(f"PRAGMA user_version = {migration.VERSION}")
-            kept = _keep_copy(copy, path)  # not before, or each attempt would leave one
-            connection.execute("COMMIT")
-        finally:
-            if connection.in_transaction:
-                connection.execute("ROLLBACK")
-
-    _log.info("The copy of the memory store from before is %s", kept)
-
-
-@contextmanager
-def _make_copy(connection: sqlite3.Connection, path: Path) -> Generator[Path]:
-    """Copy a store beside itself for a while, and check the copy.
-
-    Raises Refused("corrupted") if its pages are damaged: nobody could migrate them.
-    """
     logged_at = time.monotonic()
 
     def report(share: float) -> None:
@@ -151,32 +128,40 @@ def _make_copy(connection: sqlite3.Connection, path: Path) -> Generator[Path]:
             logged_at = time.monotonic()
             _log.info("Copying the memory store: %d %%", share * 100)
 
+    _log.info("Copying the memory store %s before it is migrated.", path)
     with reserve_new_file(path) as copy:
         copy_database(connection, copy, report)
         _log.info("Checking the copy.")
         _check_copy(copy)
         set_journal_mode(copy, "DELETE")
         sync_file(copy)
-        yield copy
 
+        connection.execute("BEGIN IMMEDIATE")
+        try:
+            complete(migration.migrate(RawTransaction(connection), read_version(connection)))
+            connection.execute(f"PRAGMA user_version = {migration.VERSION}")
 
-def _keep_copy(copy: Path, path: Path) -> Path:
-    """Give the copy of a store a name; an earlier copy is never replaced."""
-    name = path.with_name(f"{path.name}.before-{migration.VERSION}")
-    for number in count(2):
-        if not name.exists():
-            break
-        name = path.with_name(f"{path.name}.before-{migration.VERSION}-{number}")
+            # The copy gets its name only now, or each failed attempt would leave one.
+            kept = path.with_name(f"{path.name}.before-{migration.VERSION}")
+            numbers = count(2)
+            while kept.exists():
+                kept = path.with_name(f"{path.name}.before-{migration.VERSION}-{next(numbers)}")
+            os.link(copy, kept)
+            sync_folder(path.parent)
 
-    os.link(copy, name)
-    sync_folder(path.parent)
-    return name
+            connection.execute("COMMIT")
+        finally:
+            if connection.in_transaction:
+                connection.execute("ROLLBACK")
+
+    _log.info("The copy of the memory store from before is %s", kept)
 
 
 def _check_copy(path: Path) -> None:
     with closing(sqlite3.connect(path, isolation_level=None)) as copy:
         read_version(copy)
-        copy.execute("PRAGMA cache_size = -32768")  # in KiB; the check looks up every index entry
+        # In KiB, and large, because the check looks up every index entry.
+        copy.execute("PRAGMA cache_size = -32768")
         messages = copy.execute("PRAGMA integrity_check(1)").fetchall()
 
     if messages != [("ok",)]:

@@ -1,7 +1,7 @@
 -- The schema of a memory store, version 1. The keys of every table begin with the namespace.
 
--- memories: the memories themselves. hash covers every other column and is checked on each read. The small
--- columns come first, so that looking up a score does not step over a long content.
+-- memories: the memories. hash covers every other column and is checked on each read. The small columns come
+-- first, so that looking up a score does not step over a long content.
 CREATE TABLE memories (
     namespace TEXT NOT NULL,
     key TEXT NOT NULL,
@@ -26,8 +26,8 @@ CREATE TABLE memories (
 CREATE UNIQUE INDEX memories_id ON memories (namespace, id);
 CREATE INDEX memories_due ON memories (namespace, expires_at, id) WHERE expires_at <> '' AND archived = 0;
 
--- versions: the last version that each namespace has given. No version is given twice. The history may lack entries
--- up to the version forgotten, and lacks none after it. history_bytes is the size of those it has, see Entry.size.
+-- versions: the last version in each namespace. No version is given twice. The history may lack entries up to the
+-- version forgotten, and is complete after it. history_bytes is the size of its entries, see Entry.size.
 CREATE TABLE versions (
     namespace TEXT NOT NULL,
     number INTEGER NOT NULL,
@@ -36,8 +36,8 @@ CREATE TABLE versions (
     PRIMARY KEY (namespace)
 ) STRICT, WITHOUT ROWID;
 
--- history: what each change replaced, see Entry in helpers/store/history.py. hash covers every other column. The
--- last index finds a memory by a key that it no longer has.
+-- history: the content that each change replaced, see Entry in helpers/store/history.py. hash covers every other
+-- column. The last index finds a memory by a former key.
 CREATE TABLE history (
     namespace TEXT NOT NULL,
     version INTEGER NOT NULL,
@@ -54,7 +54,7 @@ CREATE TABLE history (
 CREATE INDEX history_id ON history (namespace, id, version);
 CREATE INDEX history_key ON history (namespace, key, version) WHERE action IN ('deleted', 'renamed');
 
--- purged: the memories that were deleted with their history, and the version of that. No import brings them back.
+-- purged: the memories that were deleted with their history, and the version at that time. No import restores them.
 CREATE TABLE purged (
     namespace TEXT NOT NULL,
     id TEXT NOT NULL,
@@ -65,8 +65,8 @@ CREATE TABLE purged (
 ) STRICT, WITHOUT ROWID;
 CREATE INDEX purged_version ON purged (namespace, version);
 
--- links: the links of the memories, sorted by rank, so that reading the best links of a memory is one range, and
--- the best links that lead to it are another one, in links_incoming. rank follows the score of the target, and
+-- links: the links of the memories, sorted by rank, so that the best links of a memory are one range, and the best
+-- links that lead to it are one range of links_incoming. rank follows the score of the target, and
 -- back_rank that of the source, see LinkRecord; whatever changes one of these memories updates them, or marks them
 -- in stale_ranks. hash covers every other column but the namespace. links_incoming holds all columns, so that
 -- reading the links that lead to a memory takes no look-up per link.
@@ -94,9 +94,9 @@ CREATE TABLE link_counts (
     incoming INTEGER NOT NULL DEFAULT 0,
     PRIMARY KEY (namespace, key)
 ) STRICT, WITHOUT ROWID;
--- stale_ranks: the memories with more links at one side than a change updates, whose score changed. Readers take
--- the ranks of these links from the score: by the side 'target' rank of the links to the key, by the side
--- 'source' back_rank of its own. The last columns say how far the ranks are updated, see StaleMark. since is the
+-- stale_ranks: memories with a changed score, and with more links at one side than a change updates. Readers compute
+-- the ranks of these links from the score: for the side 'target' the rank of links to the key, for the side 'source'
+-- the back_rank of links from it. The last columns say how far the ranks are updated, see StaleMark. since is the
 -- namespace's version when the mark was made.
 CREATE TABLE stale_ranks (
     namespace TEXT NOT NULL,
@@ -111,11 +111,11 @@ CREATE TABLE stale_ranks (
 ) STRICT, WITHOUT ROWID;
 CREATE INDEX stale_ranks_since ON stale_ranks (namespace, since);
 
--- shelf: the memory index. It holds what memories are filtered and sorted by, in narrow rows beside the
+-- shelf: the memory index. It has the columns by which memories are filtered and sorted, in narrow rows beside the
 -- memories, and their access counters, which change when they are read and which no hash covers. Its indexes end
--- with archived, also those of unarchived memories alone: SQLite compares it again, and would look up each row.
--- Without the index of an order, a page in that order takes 20 to 70 times as long at 100,000 memories, and 130 to
--- 400 times at 1,000,000. Without that of a filter, a page of values that are rare takes 40 ms instead of 0.01 at
+-- with archived, even if they contain only unarchived memories: SQLite compares it again, and would look up each row.
+-- Without the index for an order, a page in that order takes 20 to 70 times as long with 100,000 memories, and 130 to
+-- 400 times with 1,000,000. Without the index for a filter, a page of rare values takes 40 ms instead of 0.01 with
 -- 100,000 memories.
 CREATE TABLE shelf (
     namespace TEXT NOT NULL,
@@ -157,7 +157,7 @@ CREATE TABLE tags (
 CREATE INDEX tags_id ON tags (namespace, id);
 
 -- counters: exact numbers of memories by namespace and value, so that totals and statistics cost the same at
--- any size. A tag that no memory has has no row.
+-- any size. An unused tag has no row.
 CREATE TABLE counters (
     namespace TEXT NOT NULL,
     name TEXT NOT NULL, -- all, size, type, importance or tag
@@ -179,7 +179,7 @@ CREATE VIRTUAL TABLE search_short USING fts5 (grams, content = '', columnsize = 
 CREATE TABLE recall_language (name TEXT NOT NULL) STRICT;
 
 -- recall_recent: the changes that are not merged into recall_terms yet, in the order of their numbers, see
--- helpers/store/recall_index.py. number is how many terms a change and those before it have.
+-- helpers/store/recall_index.py. number counts the terms of a change and all changes before it.
 CREATE TABLE recall_recent (
     namespace TEXT NOT NULL,
     number INTEGER NOT NULL,
@@ -190,10 +190,10 @@ CREATE TABLE recall_recent (
     PRIMARY KEY (namespace, number)
 ) STRICT, WITHOUT ROWID;
 
--- recall_terms: the recall index, one row per term and block. docs holds two bytes per memory, its number in the
--- block and the weight of the term, see helpers/search/postings.py. Archived memories have rows of their own. part
--- is the block divided by 16. It comes first, so that a merge writes few pages, and the blocks of a term in a part
--- are read from one.
+-- recall_terms: the recall index, one row per term and block. docs has two bytes per memory: its number in the
+-- block and the weight of the term, see helpers/search/postings.py. Archived memories have separate rows. part is
+-- the block divided by 16. It comes first, so that a merge writes few pages, and the blocks of a term in a part are
+-- read from one page.
 CREATE TABLE recall_terms (
     namespace TEXT NOT NULL,
     part INTEGER NOT NULL,
@@ -204,5 +204,5 @@ CREATE TABLE recall_terms (
     PRIMARY KEY (namespace, part, archived, term, block)
 ) STRICT, WITHOUT ROWID;
 
--- marks: facts that the store remembers for good.
+-- marks: facts that the store remembers forever.
 CREATE TABLE marks (name TEXT NOT NULL) STRICT;

@@ -1,14 +1,12 @@
-"""The search index: full-text tables of all runs of one to three characters in the memories.
+"""The search index of an SQLite store, and how a search uses it.
 
-Each memory has one searchable text there, see `abilities.helpers.store.query`.
-
-How an SQLite store is searched: its search index holds the memories of all namespaces.
+The index consists of two full-text tables with all runs of one to three characters in the memories
+of all namespaces. Each memory has one searchable text in it, see `abilities.helpers.store.query`.
 """
 
 import sqlite3
 from collections.abc import Sequence
 from itertools import pairwise
-from typing import NamedTuple
 from zlib import crc32
 
 from abilities.helpers.store.query import (
@@ -22,23 +20,36 @@ from abilities.helpers.store.query import (
 )
 from abilities.helpers.store.sqlite.log import StoreConnection
 
-# As bytes, because a damaged text need not be UTF-8.
+# As bytes, because a damaged text may not be UTF-8.
 BYTES_OF_COLUMNS = ", ".join(f"CAST({name} AS BLOB)" for name in SEARCHED_COLUMNS)
 
 _MERGED_PAGES = 2_000
-"""Pages of a full-text table that are merged in one transaction, about."""
+"""The approximate number of pages of a full-text table that one transaction merges."""
+
+_SCAN_LIMIT = 1_000
+"""A namespace with no more memories than this is scanned, if there are other namespaces."""
+
+_MATCHES_PER_ROW = 4
+"""How many index matches can be looked up in the time that it takes to scan one memory."""
 
 _TABLES = ("search", "search_short")
 
+# The texts are in another table, and are read only for memories that the scan reaches.
+_HAS_TERMS = f"(SELECT has_terms(?, {BYTES_OF_COLUMNS}) FROM memories WHERE rowid = s.memory)"
+_FIRST_AND_LAST = "SELECT (SELECT min(namespace) FROM shelf), (SELECT max(namespace) FROM shelf)"
+
+PostponedText = tuple[int, str]
+"""The rowid of a memory, and the text to add for it later."""
+
 
 def has_terms(terms: str, *columns: bytes) -> bool:
-    """Return whether a memory has all terms; they are joined by `SEPARATOR`.
+    """Return whether a memory has all terms, as a function for SQL.
 
-    The columns are the `SEARCHED_COLUMNS`, in UTF-8. This is for SQL.
+    The terms are joined by `SEPARATOR`. The columns are the `SEARCHED_COLUMNS`, in UTF-8.
     """
     key, summary, content, category, tags = columns
 
-    # Most terms stand in the content, and then the other columns need no folding.
+    # Most terms are in the content, and then the other columns need not be folded.
     text = content.decode(errors="replace").casefold()
     missing = [term for term in terms.split(SEPARATOR) if term not in text]
     if not missing:
@@ -51,7 +62,7 @@ def has_terms(terms: str, *columns: bytes) -> bool:
 def add_text(connection: sqlite3.Connection, memory: int, text: str) -> None:
     """Add a memory's searchable text to the index; ``memory`` is the memory's rowid.
 
-    On a writer's connection it is added at the end of the transaction, with all others.
+    On the writer's connection, all texts are added together at the end of the transaction.
     """
     postponed = _find_postponed(connection)
     if postponed is not None:
@@ -60,20 +71,16 @@ def add_text(connection: sqlite3.Connection, memory: int, text: str) -> None:
         _add(connection, [(memory, text)])
 
 
-PostponedText = tuple[int, str]
-"""The rowid of a memory, and the text that waits to be added for it."""
-
-
 def list_postponed(connection: sqlite3.Connection) -> list[PostponedText]:
-    """Return the texts that wait to be added."""
+    """Return the postponed texts."""
     return list(_find_postponed(connection) or ())
 
 
 def postpone(connection: sqlite3.Connection, texts: Sequence[PostponedText]) -> None:
-    """Let texts wait for `add_postponed`, and no others.
+    """Replace the postponed texts, and postpone all further ones until `add_postponed`.
 
-    Adding many together takes less time: in a savepoint the index is written before each of most
-    statements.
+    It is faster to add many texts together, because in a savepoint the index is written before
+    almost every statement.
     """
     if isinstance(connection, StoreConnection):
         connection.postponed_texts = list(texts)
@@ -87,14 +94,14 @@ def _find_postponed(connection: sqlite3.Connection) -> list[PostponedText] | Non
 
 
 def add_postponed(connection: sqlite3.Connection) -> None:
-    """Add the texts that wait, because something depends on them."""
+    """Add the postponed texts to the index now."""
     postponed = _find_postponed(connection)
     if postponed:
         _add(connection, postponed)
         postponed.clear()
 
 
-def _add(connection: sqlite3.Connection, texts: Sequence[tuple[int, str]]) -> None:
+def _add(connection: sqlite3.Connection, texts: Sequence[PostponedText]) -> None:
     connection.executemany("INSERT INTO search (rowid, folded) VALUES (?, ?)", texts)
     grams = [(memory, split_grams(text)) for memory, text in texts]
     connection.executemany("INSERT INTO search_short (rowid, grams) VALUES (?, ?)", grams)
@@ -103,7 +110,7 @@ def _add(connection: sqlite3.Connection, texts: Sequence[tuple[int, str]]) -> No
 def remove_text(connection: sqlite3.Connection, memory: int, text: str) -> None:
     """Remove a memory's searchable text from the index.
 
-    ``text`` must be the one that was added, because the tables hold no texts to compare with.
+    ``text`` must be the one that was added, because the tables do not store the texts.
     """
     _remove(connection, memory, text, split_grams(text))
 
@@ -120,9 +127,9 @@ def _remove(connection: sqlite3.Connection, memory: int, folded: str, grams: str
 
 
 def remove_indexed_text(connection: sqlite3.Connection, memory: int) -> None:
-    """Remove whatever the search index has of a memory; nothing if it has no entry.
+    """Remove a memory from the index without knowing the text that was added, if it has an entry.
 
-    This reads the whole index, and is for memories that are damaged themselves.
+    This reads the whole index. It is for damaged memories, whose text is unknown.
     """
     add_postponed(connection)
     entry = connection.execute("SELECT 1 FROM search_docsize WHERE id = ?", (memory,)).fetchone()
@@ -132,7 +139,7 @@ def remove_indexed_text(connection: sqlite3.Connection, memory: int) -> None:
     terms = _read_terms(connection, "search", memory)
     folded = ""
     if terms:
-        # Each term is three characters, which overlap with those of the next one.
+        # A term is three characters; all but the first one overlap with the next term.
         folded = "".join(term[0] for term in terms) + terms[-1][1:]
 
     grams = " ".join(_read_terms(connection, "search_short", memory))
@@ -140,7 +147,7 @@ def remove_indexed_text(connection: sqlite3.Connection, memory: int) -> None:
 
 
 def _read_terms(connection: sqlite3.Connection, table: str, memory: int) -> list[str]:
-    """Return the terms that a full-text table has of a memory, in their order if it knows one."""
+    """Return a memory's terms in a full-text table, in their order if the table keeps it."""
     vocabulary = _open_vocabulary(connection, table, "instance")
     cursor = connection.execute(
         f"SELECT term FROM {vocabulary} WHERE doc = ? ORDER BY offset", (memory,)
@@ -150,18 +157,28 @@ def _read_terms(connection: sqlite3.Connection, table: str, memory: int) -> list
 
 def clear_index(connection: sqlite3.Connection) -> None:
     """Remove all texts from the index. Raises sqlite3.Error."""
-    for table in ("search", "search_short"):
+    for table in _TABLES:
         connection.execute(f"INSERT INTO {table} ({table}) VALUES ('delete-all')")
 
 
 def compare_index(connection: sqlite3.Connection) -> list[str]:
-    """Return which full-text tables are not made of the texts of the memories.
+    """Return the names of full-text tables that do not match the texts of the memories.
 
-    A sum over all terms tells, because finding the entries of each memory would take hours.
+    Sums over all terms are compared, because finding the entries of each memory would take hours.
     """
-    connection.create_function("weigh", 1, _weigh, deterministic=True)
-    connection.create_function("weigh_grams", -1, _weigh_grams, deterministic=True)
-    connection.create_function("count_trigrams", -1, _count_trigrams, deterministic=True)
+
+    def weigh(term: str) -> int:
+        return crc32(term.encode())
+
+    def weigh_grams(*columns: bytes) -> int:
+        return sum(map(weigh, split_grams(_fold(*columns)).split()))
+
+    def count_trigrams(*columns: bytes) -> int:
+        return max(len(_fold(*columns)) - 2, 0)
+
+    connection.create_function("weigh", 1, weigh, deterministic=True)
+    connection.create_function("weigh_grams", -1, weigh_grams, deterministic=True)
+    connection.create_function("count_trigrams", -1, count_trigrams, deterministic=True)
 
     long = _open_vocabulary(connection, "search", "row")
     short = _open_vocabulary(connection, "search_short", "row")
@@ -184,11 +201,11 @@ def compare_index(connection: sqlite3.Connection) -> list[str]:
 
 
 def _open_vocabulary(connection: sqlite3.Connection, table: str, kind: str) -> str:
-    """Return the name of a table of the terms of a full-text table; ``kind`` is fts5vocab's."""
+    """Return the name of an fts5vocab table of this kind, with the terms of a full-text table."""
     name = f"temp.{table}_{kind}"
     ((query_only,),) = connection.execute("PRAGMA query_only").fetchall()
 
-    # A temporary table counts as a change, which a reader may not make.
+    # SQLite counts a temporary table as a change, which a reader's connection may not make.
     connection.execute("PRAGMA query_only = OFF")
     try:
         connection.execute(
@@ -200,20 +217,8 @@ def _open_vocabulary(connection: sqlite3.Connection, table: str, kind: str) -> s
     return name
 
 
-def _weigh(term: str) -> int:
-    return crc32(term.encode())
-
-
-def _weigh_grams(*columns: bytes) -> int:
-    return sum(map(_weigh, split_grams(_fold(*columns)).split()))
-
-
-def _count_trigrams(*columns: bytes) -> int:
-    return max(len(_fold(*columns)) - 2, 0)
-
-
 def _fold(*columns: bytes) -> str:
-    """Return the searchable text of a memory from its `SEARCHED_COLUMNS` in UTF-8."""
+    """Return the searchable text of a memory with these `SEARCHED_COLUMNS` in UTF-8."""
     texts = [column.decode(errors="replace") for column in columns]
     return fold_columns(*texts)
 
@@ -221,9 +226,12 @@ def _fold(*columns: bytes) -> str:
 def split_grams(folded: str) -> str:
     """Return each character and each pair of neighbors once, as words of hexadecimal code points.
 
-    For example, "ab" gives the words "61", "62" and "61x62", in any order.
+    The words have no particular order.
+
+    >>> sorted(split_grams("ab").split())
+    ['61', '61x62', '62']
     """
-    # Each character is formatted once, because this is most of what storing a long content costs.
+    # Each character is formatted only once: this is most of the cost of storing a long content.
     codes: dict[str, str] = {}
     for character in set(folded):
         codes[character] = format_code_point(character)
@@ -236,12 +244,12 @@ def split_grams(folded: str) -> str:
 
 
 def format_code_point(character: str) -> str:
-    """Return a character as the index of short terms names it."""
-    return f"{ord(character):x}"  # the tokenizer of the table knows ASCII words only
+    """Return a character as a word for the index of short terms."""
+    return f"{ord(character):x}"  # the table's tokenizer only knows ASCII words
 
 
 def begin_merging(connection: sqlite3.Connection) -> None:
-    """Begin to merge the full-text tables; what was removed from them is gone in the end.
+    """Begin to merge the full-text tables; at the end of all merging, removed texts are gone.
 
     See https://www.sqlite.org/fts5.html#the_merge_command.
     """
@@ -250,7 +258,7 @@ def begin_merging(connection: sqlite3.Connection) -> None:
 
 
 def go_on_merging(connection: sqlite3.Connection) -> bool:
-    """Merge some pages of the full-text tables; return whether there are further ones."""
+    """Merge some more pages of the full-text tables; return whether any are left."""
     is_unfinished = False
     for table in _TABLES:
         if _merge(connection, table, _MERGED_PAGES):
@@ -266,33 +274,22 @@ def _merge(connection: sqlite3.Connection, table: str, pages: int) -> bool:
     return connection.total_changes - changes >= 2
 
 
-_SCAN_LIMIT = 1_000
-"""Up to so many memories are scanned, if the search index has those of other namespaces too."""
-
-_MATCHES_PER_ROW = 4
-"""Matches in the search index that are looked up in the time in which one memory is scanned."""
-
-# The texts stand in another table, and are read for each memory that is met.
-_HAS_TERMS = f"(SELECT has_terms(?, {BYTES_OF_COLUMNS}) FROM memories WHERE rowid = s.memory)"
-_FIRST_AND_LAST = "SELECT (SELECT min(namespace) FROM shelf), (SELECT max(namespace) FROM shelf)"
-
-
 def plan_search(
     connection: sqlite3.Connection, namespace: str, query: Query, numbers: Numbers
 ) -> SearchPlan:
-    """Return whether a search begins with the matches of its index, or scans memories."""
+    """Return a plan that begins with the matches in the index, or one that scans memories."""
     size, visible, fewest = numbers
     scanned = Matches(_HAS_TERMS, (SEPARATOR.join(query.search),))
     is_only = _is_only_namespace(connection, namespace)
     if size <= _SCAN_LIMIT and not is_only:
         return SearchPlan(scanned, scanned, are_few=True)
 
-    # So a count takes no longer than the namespace is large, whatever the others hold.
-    source = _find_source(query.search)
+    # The limit bounds the cost of the count by the size of this namespace, not of all.
+    condition, values, table = _find_matches(query.search)
     most = _MATCHES_PER_ROW * fewest
-    counted = f"SELECT 1 FROM {source.table} WHERE {source.condition} LIMIT ?"
+    counted = f"SELECT 1 FROM {table} WHERE {condition} LIMIT ?"
     (number,) = connection.execute(
-        f"SELECT count(*) FROM ({counted})", (*source.values, most + 1)
+        f"SELECT count(*) FROM ({counted})", (*values, most + 1)
     ).fetchone()
     if number > most:
         return SearchPlan(scanned, scanned)
@@ -300,9 +297,9 @@ def plan_search(
     total: int | None = None
     if is_only and visible == size and not query.tags and not query.filters:
         total = number
-    joined = f"s.memory = {source.table}.rowid AND {source.condition}"
-    tables = f"{source.table} CROSS JOIN shelf AS s INDEXED BY shelf_memory"
-    found = Matches(joined, source.values, tables)
+    joined = f"s.memory = {table}.rowid AND {condition}"
+    tables = f"{table} CROSS JOIN shelf AS s INDEXED BY shelf_memory"
+    found = Matches(joined, values, tables)
     if number * number <= size * (query.offset + query.limit):
         return SearchPlan(found, found, are_few=True)
     return SearchPlan(found, scanned, total=total)
@@ -314,35 +311,26 @@ def _is_only_namespace(connection: sqlite3.Connection, namespace: str) -> bool:
     return bool(ends == (namespace, namespace))
 
 
-class _SearchSource(NamedTuple):
-    """The full-text table where the memories with all terms are found, and on what condition."""
+def _find_matches(terms: Sequence[str]) -> Matches:
+    """Return how to find case-folded terms, one at least, in one of the full-text tables.
 
-    table: str
-    condition: str
-    values: tuple[str, ...]
-
-
-def _find_source(terms: Sequence[str]) -> _SearchSource:
-    """Return how to search for case-folded terms, one at least.
-
-    A memory matches if and only if its searchable text contains them all: both tables are exact.
+    Both tables are exact: a memory matches if and only if its searchable text contains all terms.
     """
-    long_match = " AND ".join(_quote(term) for term in terms if len(term) >= 3)
-    short_match = " AND ".join(_join_code_points(term) for term in terms if len(term) < 3)
+    long_terms: list[str] = []
+    short_terms: list[str] = []
+    for term in terms:
+        if len(term) >= 3:
+            escaped = term.replace('"', '""')
+            long_terms.append(f'"{escaped}"')
+        else:
+            short_terms.append("x".join(map(format_code_point, term)))
 
+    long_match = " AND ".join(long_terms)
+    short_match = " AND ".join(short_terms)
     if not short_match:
-        return _SearchSource("search", "search MATCH ?", (long_match,))
+        return Matches("search MATCH ?", (long_match,), "search")
     if not long_match:
-        return _SearchSource("search_short", "search_short MATCH ?", (short_match,))
+        return Matches("search_short MATCH ?", (short_match,), "search_short")
 
     has_short = "search.rowid IN (SELECT rowid FROM search_short WHERE search_short MATCH ?)"
-    return _SearchSource("search", f"search MATCH ? AND {has_short}", (long_match, short_match))
-
-
-def _join_code_points(text: str) -> str:
-    return "x".join(map(format_code_point, text))
-
-
-def _quote(text: str) -> str:
-    escaped = text.replace('"', '""')
-    return f'"{escaped}"'
+    return Matches(f"search MATCH ? AND {has_short}", (long_match, short_match), "search")

@@ -1,9 +1,6 @@
-"""The embedded store.
+"""The embedded store: one SQLite file, with a writer thread and reader threads.
 
-The engine of the embedded store: one SQLite file, a writer thread and reader threads.
-
-The writer commits all waiting changes together; a reader serves all waiting reads from one
-snapshot.
+The writer commits all waiting changes together.
 """
 
 import asyncio
@@ -38,13 +35,15 @@ from abilities.helpers.store.store import SqlStore
 
 ResultT = TypeVar("ResultT")
 
+DEFAULT_LIMITS = HistoryLimits()
+
 _log = logging.getLogger("abilities.store")
 
 
 class SqliteEngine(Engine):
-    """A store in one file, which is opened when first needed, and created if there never was one.
+    """The engine of a store in one file, which is opened or created when it is first needed.
 
-    ``language`` is that of the recall index, if the store has none yet.
+    ``language`` is for the recall index of a new store.
     """
 
     def __init__(self, path: Path, language: str) -> None:
@@ -85,7 +84,7 @@ class SqliteEngine(Engine):
     async def write(
         self, namespace: str, work: Work[ResultT], *, size: int = 1, is_patient: bool = False
     ) -> ResultT:
-        # What is patient is the operator's, and takes no turn of a namespace.
+        # Patient work is the operator's, and does not use the turn of a namespace.
         whose = OPERATOR if is_patient else namespace
         return await self.writer.run(whose, partial(run, function=work), is_patient=is_patient)
 
@@ -95,50 +94,47 @@ class SqliteEngine(Engine):
 
     @override
     async def flush_accesses(self) -> None:
-        """Do nothing: each transaction of the writer begins with the accesses counted so far."""
+        """Do nothing, because each transaction of the writer begins with the counted accesses."""
 
     @override
     async def clean(self) -> None:
         try:
-            await self._remove_words()
+            await self.writer.run(OPERATOR, begin_merging, is_patient=True)
+
+            # In several transactions, so that other writes need not wait for all of it.
+            is_unfinished = True
+            while is_unfinished:
+                is_unfinished = await self.writer.run(OPERATOR, go_on_merging, is_patient=True)
+
+            await self.writer.run(OPERATOR, self.writer.cut_log_after, is_patient=True)
         except Refused as error:
             _log.warning(
                 "Words of purged memories remain in the search index until the next purge: %s",
                 error.reason,
             )
 
-    async def _remove_words(self) -> None:
-        """Remove what is left of deleted memories in the search index and in the log."""
-        await self.writer.run(OPERATOR, begin_merging, is_patient=True)
-
-        # In several transactions, so that other writes need not wait for all of it.
-        is_unfinished = True
-        while is_unfinished:
-            is_unfinished = await self.writer.run(OPERATOR, go_on_merging, is_patient=True)
-
-        await self.writer.run(OPERATOR, self.writer.cut_log_after, is_patient=True)
-
     @override
     async def has_mark(self, mark: Mark) -> bool:
-        # Not on the reader, which may be busy with a migration for minutes.
-        return await asyncio.to_thread(self._has_mark, mark)
+        """Do as `Engine.has_mark` says, without creating or migrating the store."""
 
-    def _has_mark(self, mark: Mark) -> bool:
-        """Look at the store as it is: nothing is created, and nothing migrated."""
-        path = self.file.path
-        try:
-            if not path.exists():
-                if has_traces(path):
-                    raise Refused("storage_moved")
-                return False
+        def look() -> bool:
+            path = self.file.path
+            try:
+                if not path.exists():
+                    if has_traces(path):
+                        raise Refused("storage_moved")
+                    return False
 
-            with closing(connect_to_file(path, "ro")) as connection:
-                read_version(connection)
-                return run(connection, read_mark, mark)
-        except (sqlite3.Error, UnicodeDecodeError) as error:
-            raise translate_sqlite_error(error) from error
-        except OSError as error:
-            raise translate_os_error(error) from error
+                with closing(connect_to_file(path, "ro")) as connection:
+                    read_version(connection)
+                    return run(connection, read_mark, mark)
+            except (sqlite3.Error, UnicodeDecodeError) as error:
+                raise translate_sqlite_error(error) from error
+            except OSError as error:
+                raise translate_os_error(error) from error
+
+        # Not on the reader's thread, which may be busy with a migration for minutes.
+        return await asyncio.to_thread(look)
 
     @override
     async def ping(self) -> None:
@@ -149,19 +145,19 @@ class SqliteEngine(Engine):
 
     @override
     async def check(self, progress: Callable[[int], None], *, full: bool) -> list[IntegrityFinding]:
-        # On a thread and a connection of its own, so that reads go on.
-        return await asyncio.to_thread(self._check, progress, full)
+        def check_now() -> list[IntegrityFinding]:
+            with closing(connect(self.file, writing=False)) as connection:
+                version, *findings = check_store(connection, progress)
+                findings = [version, *self.file.check_side_files(), *findings]
 
-    def _check(self, progress: Callable[[int], None], full: bool) -> list[IntegrityFinding]:
-        with closing(connect(self.file, writing=False)) as connection:
-            version, *findings = check_store(connection, progress)
-            findings = [version, *self.file.check_side_files(), *findings]
+            if full:
+                with self.file.lock(), closing(connect(self.file, writing=True)) as connection:
+                    findings.append(check_search_index(connection))
 
-        if full:
-            with self.file.lock(), closing(connect(self.file, writing=True)) as connection:
-                findings.append(check_search_index(connection))
+            return findings
 
-        return findings
+        # A separate thread and connection let reads go on.
+        return await asyncio.to_thread(check_now)
 
     @override
     async def close(self) -> None:
@@ -171,15 +167,11 @@ class SqliteEngine(Engine):
         self.file.close()
 
 
-DEFAULT_LIMITS = HistoryLimits()
-
-
 class SqliteStore(SqlStore):
-    """A store in one file, which is opened when first needed, and created if there never was one.
+    """A store in one file, which is opened or created when it is first needed.
 
-    ``max_memories`` is the most that one namespace may hold; None sets no limit. ``language`` is
-    that of the recall index, if the store has none yet. ``history`` says how long earlier versions
-    are kept.
+    ``max_memories`` limits the memories in each namespace; None sets no limit. ``language`` is for
+    the recall index of a new store. ``history`` limits how long earlier versions are kept.
     """
 
     def __init__(

@@ -1,8 +1,7 @@
-"""A daemon thread with a connection of its own, for callers on any number of event loops.
+"""The threads of an SQLite store, for callers on any number of event loops.
 
-The reads of an SQLite store: each ends in time, and a slow one does not hold up the others.
-
-The writes of an SQLite store: a thread commits all waiting changes together.
+Each thread has its own connection. Reads end in time, and a slow read does not hold up the others.
+The writer commits all waiting changes together.
 """
 
 import asyncio
@@ -31,19 +30,43 @@ from abilities.helpers.threads.workers import Call, settle_all
 
 Result = TypeVar("Result")
 StoreCall = Call[Callable[[StoreConnection], Any], Any]
-"""Work on a connection, and what its caller waits for."""
+"""Work on a connection, whose caller waits for the result."""
+
+Work = Callable[[sqlite3.Connection], Result]
+Turn = tuple[str, str]
+"""A namespace and a caller, who takes a turn."""
 
 WAIT_SECONDS = 9.0
-"""How long a caller waits until its work begins; a call has ten seconds in all."""
+"""The longest wait until work begins; a call has ten seconds in all."""
 
+OPEN_SECONDS = 9.0
+"""How long a read waits for the store to be opened, which takes minutes with a migration."""
 
-# No lone surrogates: what no hash covers is shown, and bound to the next statement.
+PING_SECONDS = 1.0
+"""How long a ping waits for the store."""
+
+TURN_SECONDS = 0.01
+"""The time after which a read makes way for other callers, and restarts on the second thread."""
+
+OWN_TURN_SECONDS = 1.0
+"""The time after which a read also makes way for other reads of its own caller."""
+
+WATCH_SECONDS = 0.005
+"""The pause between two checks whether a read is late."""
+
+MAX_BATCH = 256
+"""The most calls in a batch, so that the first one does not wait long for the common commit."""
+
+BATCH_SECONDS = 0.05
+"""The time after which a batch takes no further calls, because its first caller waits for it."""
+
+# No lone surrogates: columns without a hash are shown, and bound to the next statement.
 replace_damage = partial(str, encoding="utf-8", errors="replace")
-"""The text factory that puts a mark in place of each byte that damage has made other than UTF-8."""
+"""The text factory that puts a replacement character in place of bytes that are not UTF-8."""
 
 
 def connect(file: StoreFile, *, writing: bool) -> StoreConnection:
-    """Return a connection to a file as the store's own threads use one. Raises Refused."""
+    """Return a connection that is set up for the store's own threads. Raises Refused."""
     connection = file.open(writing=writing)
 
     if writing:
@@ -53,10 +76,10 @@ def connect(file: StoreFile, *, writing: bool) -> StoreConnection:
 
 
 class StoreThread:
-    """Does work, which takes turns, on a connection of its own to a store.
+    """A thread that does work for namespaces in turn, on its own connection to a store.
 
-    It connects when that is first needed. Work is done even if its caller was cancelled. The thread
-    starts when it is first needed and ends with `close`.
+    The thread starts and connects when it is first needed, and ends with `close`. Work is done even
+    if its caller was canceled.
     """
 
     def __init__(self, name: str, file: StoreFile, *, writing: bool = False) -> None:
@@ -70,7 +93,7 @@ class StoreThread:
 
     @property
     def queue_size(self) -> int:
-        """How many calls wait."""
+        """The number of waiting calls."""
         return len(self._thread.queue)
 
     async def run(
@@ -82,10 +105,9 @@ class StoreThread:
     ) -> Result:
         """Queue work of a namespace and wait for its result.
 
-        Cancelling the wait does not cancel the work.
-
-        Raises Refused("busy") if the work has not begun after `WAIT_SECONDS`, unless the caller is
-        patient; then it never begins. Raises Refused("unavailable") after `close`.
+        Canceling the wait does not cancel the work. Raises Refused("busy") if the work has not
+        begun after `WAIT_SECONDS`, unless the caller is patient; refused work never begins. Raises
+        Refused("unavailable") after `close`.
         """
         if self._is_closed:
             raise Refused("unavailable")
@@ -95,7 +117,7 @@ class StoreThread:
         return await call.wait(None if is_patient else WAIT_SECONDS)
 
     def wake(self) -> None:
-        """Start the thread if it has not started yet, so that `_rest` will be called."""
+        """Start the thread if it has not started yet, so that `_rest` is called."""
         if not self._thread.is_started and not self._is_closed:
             self._thread.start()
 
@@ -105,24 +127,24 @@ class StoreThread:
         await self._thread.close()
 
     def _serve(self, call: StoreCall) -> None:
-        """Do the work of a call, and of any others that wait."""
+        """Do the work of a call, and possibly of other waiting calls."""
         raise NotImplementedError
 
     def _do(self, call: StoreCall, connection: StoreConnection) -> object:
         if not call.begin(self):
-            raise Refused("busy")  # nobody hears it: the caller was told
+            raise Refused("busy")  # the caller has been refused already
 
         return call.work(connection)
 
     def _rest(self) -> None:
-        """Do what is due whenever a second passes without work."""
+        """Do regular chores; called whenever a second passes without work."""
 
     def _end(self) -> None:
-        """End the work of the thread, after the last call."""
+        """Close the connection after the last call."""
         if self.connection is None:
             return
 
-        # Under the lock, because the last connection to close writes the log back.
+        # The lock is needed because the last connection to close writes the log back.
         with suppress(Refused, OSError), self._file.lock():
             self.connection.close()
 
@@ -133,32 +155,13 @@ class StoreThread:
         return self.connection
 
 
-Work = Callable[[sqlite3.Connection], Result]
-Turn = tuple[str, str]
-"""Whose turn it is: a namespace and a caller."""
-
-OPEN_SECONDS = 9.0
-"""How long a read waits for the store to be opened, which takes minutes if it is migrated."""
-
-PING_SECONDS = 1.0
-"""How long a ping waits for the store."""
-
-TURN_SECONDS = 0.01
-"""After that long a read makes way for another caller's, and begins anew on the second thread."""
-
-OWN_TURN_SECONDS = 1.0
-"""After that long it makes way for those of its own caller too."""
-
-WATCH_SECONDS = 0.005
-"""How often it is looked whether a read is late."""
-
-
 class ReadingThread(StoreThread):
-    """Serves one read after another, and interrupts those that are late.
+    """Serves one read after another, and interrupts late reads.
 
-    If it makes way, a read whose turn is over and behind which others wait is late too. A second
-    thread interrupts, because a handler that SQLite calls would have to wait for the interpreter's
-    lock each time. It is left out where reads have no work, and so nothing can be interrupted.
+    A read is late after its deadline. If the thread makes way, a read is also late if its turn is
+    over and other reads wait. A second thread interrupts late reads, because a progress handler of
+    SQLite would need the interpreter's lock each time. Without ``is_watched`` there is no second
+    thread; that is for pings, which do no work that could be interrupted.
     """
 
     def __init__(
@@ -173,20 +176,43 @@ class ReadingThread(StoreThread):
         self._end_of_read = math.inf
         self._began_at = math.inf
         self._whose: Turn = ("", "")
-        self._looking = threading.Lock()  # no read is interrupted that began after the look
+        # Without this lock, the watcher could interrupt a read that began after its check.
+        self._looking = threading.Lock()
 
     async def open(self) -> None:
         """Open the store if it is not open yet. Raises Refused."""
         await self.run(OPERATOR, lambda _: None, is_patient=True)
 
     async def read(self, namespace: str, work: Work[Result], deadline: float) -> Result:
-        """Return what a read of a namespace finds. Raises Refused, timeout if it was late."""
+        """Return the result of a read of a namespace. Raises Refused("timeout") if it was late."""
         whose = (namespace, turn_owner.get())
-        return await self.run(
-            namespace,
-            lambda connection: self._run_in_snapshot(connection, work, whose, deadline),
-            is_patient=True,  # the deadline ends its wait
-        )
+
+        def read_in_snapshot(connection: StoreConnection) -> Result:
+            if time.monotonic() >= deadline:
+                raise Refused("timeout")
+
+            self._file.check_in_place(connection)
+            connection.execute("BEGIN")
+            try:
+                check_version(connection)
+                self._whose = whose
+                self._end_of_read = deadline
+                self._began_at = time.monotonic()
+                try:
+                    return _read_texts(connection, work)
+                finally:
+                    with self._looking:
+                        self._end_of_read = math.inf
+                        self._began_at = math.inf
+            except Exception as error:
+                release_statements(error)
+                raise
+            finally:
+                if connection.in_transaction:  # a disk error has already ended it
+                    connection.execute("ROLLBACK")
+
+        # The deadline already ends the wait.
+        return await self.run(namespace, read_in_snapshot, is_patient=True)
 
     @override
     def _serve(self, call: StoreCall) -> None:
@@ -205,56 +231,22 @@ class ReadingThread(StoreThread):
 
         return connection
 
-    def _run_in_snapshot(
-        self, connection: StoreConnection, work: Work[Result], whose: Turn, deadline: float
-    ) -> Result:
-        if time.monotonic() >= deadline:
-            raise Refused("timeout")
-
-        self._file.check_in_place(connection)
-        connection.execute("BEGIN")
-        try:
-            check_version(connection)
-            self._whose = whose
-            return self._run_until(deadline, partial(_read_texts, connection, work))
-        except Exception as error:
-            release_statements(error)
-            raise
-        finally:
-            if connection.in_transaction:  # an error of the disk has ended it already
-                connection.execute("ROLLBACK")
-
-    def _run_until(self, deadline: float, work: Callable[[], Result]) -> Result:
-        self._end_of_read = deadline
-        self._began_at = time.monotonic()
-        try:
-            return work()
-        finally:
-            with self._looking:
-                self._end_of_read = math.inf
-                self._began_at = math.inf
-
     def _watch(self) -> None:
         while not self._is_ended:
             self._is_reading.wait()
             time.sleep(WATCH_SECONDS)
 
             with self._looking:
-                if self.connection is not None and self._is_late():
+                now = time.monotonic()
+                seconds = now - self._began_at
+                is_late = now >= self._end_of_read
+                if self._makes_way and seconds >= OWN_TURN_SECONDS:
+                    is_late = is_late or self.queue_size > 0
+                if self._makes_way and seconds >= TURN_SECONDS:
+                    is_late = is_late or self._thread.queue.has_others(*self._whose)
+
+                if is_late and self.connection is not None:
                     self.connection.interrupt()
-
-    def _is_late(self) -> bool:
-        now = time.monotonic()
-        if now >= self._end_of_read:
-            return True
-
-        if not self._makes_way:
-            return False
-
-        seconds = now - self._began_at
-        if seconds >= OWN_TURN_SECONDS and self.queue_size > 0:
-            return True
-        return seconds >= TURN_SECONDS and self._thread.queue.has_others(*self._whose)
 
     @override
     def _end(self) -> None:
@@ -267,11 +259,10 @@ class ReadingThread(StoreThread):
 
 
 def _read_texts(connection: sqlite3.Connection, work: Work[Result]) -> Result:
-    """Return what a read finds; it is done a second time if it meets a damaged text.
+    """Return the result of a read; if it meets a damaged text, read again and replace the damage.
 
-    Its hash reveals such a text, and its neighbors do not fail. SQLite's own way to decode takes a
-    quarter of the time of one that replaces what is damaged, so that is the way that is tried
-    first.
+    The hash of the memory then reveals the damage, and other memories can still be read. The first
+    attempt uses SQLite's own decoder, which takes a quarter of the time of the one that replaces.
     """
     try:
         return work(connection)
@@ -287,9 +278,9 @@ def _read_texts(connection: sqlite3.Connection, work: Work[Result]) -> Result:
 
 
 class StoreReader:
-    """Two reading threads: all reads begin on the first one, and long ones go on to the second.
+    """Two reading threads: all reads begin on the first one, and long reads move to the second.
 
-    Both open the store at its first read. A third one answers pings, whatever the others do.
+    Both open the store at the first read. A third thread answers pings, whatever the others do.
     """
 
     def __init__(self, file: StoreFile) -> None:
@@ -299,7 +290,7 @@ class StoreReader:
 
     @property
     def queue_size(self) -> int:
-        """How many reads are queued."""
+        """The number of waiting reads."""
         return self._first.queue_size + self._second.queue_size
 
     async def prepare(self) -> None:
@@ -307,9 +298,9 @@ class StoreReader:
         await self._open(None)
 
     async def run(self, namespace: str, work: Work[Result], seconds: float) -> Result:
-        """Return what a read of a namespace finds.
+        """Return the result of a read of a namespace.
 
-        Raises Refused: timeout after some seconds, and others.
+        Raises Refused, for example timeout after this number of seconds.
         """
         await self._open(OPEN_SECONDS)
 
@@ -317,14 +308,21 @@ class StoreReader:
         try:
             # A disk that hangs cannot be interrupted: its thread is left behind.
             async with asyncio.timeout(seconds + 2 * WATCH_SECONDS):
-                return await self._run_in_turns(namespace, work, deadline)
+                try:
+                    return await self._first.read(namespace, work, deadline)
+                except Refused as error:
+                    if error.reason != "timeout" or time.monotonic() >= deadline:
+                        raise
+
+                return await self._second.read(namespace, work, deadline)
         except TimeoutError:
             raise Refused("timeout") from None
 
     async def ping(self) -> None:
-        """Raise Refused if the store cannot be read: busy while it is opened, and others.
+        """Raise Refused if the store cannot be read.
 
-        It is a timeout if there is no answer within `PING_SECONDS`.
+        The reason is busy while the store is being opened, and timeout if it does not answer within
+        `PING_SECONDS`.
         """
         deadline = time.monotonic() + PING_SECONDS
         try:
@@ -333,13 +331,13 @@ class StoreReader:
         except TimeoutError:
             reason: Reason = "timeout"
             if self._pinged.connection is None:
-                reason = "busy"  # opening takes minutes if the store is migrated
+                reason = "busy"  # a migration may take minutes
             raise Refused(reason) from None
 
     async def _open(self, seconds: float | None) -> None:
         """Open the store on both threads. Raises Refused, busy if it takes too long."""
-        # Not when a read is first long: it would wait for that, and a process whose threads and
-        # descriptors depend on its load is hard to watch.
+        # The second thread is also opened now, because the first long read would have to wait for
+        # it, and a process's number of threads and descriptors should not depend on its load.
         if self._second.connection is not None:
             return
 
@@ -350,30 +348,14 @@ class StoreReader:
         except TimeoutError:
             raise Refused("busy") from None
 
-    async def _run_in_turns(self, namespace: str, work: Work[Result], deadline: float) -> Result:
-        try:
-            return await self._first.read(namespace, work, deadline)
-        except Refused as error:
-            if error.reason != "timeout" or time.monotonic() >= deadline:
-                raise
-
-        return await self._second.read(namespace, work, deadline)
-
     async def close(self) -> None:
         """Finish the queued reads, then end the threads."""
         for thread in (self._pinged, self._first, self._second):
             await thread.close()
 
 
-MAX_BATCH = 256
-"""Calls in a batch at most, so that the first one does not wait long for the commit of all."""
-
-BATCH_SECONDS = 0.05
-"""After that long a batch takes no further call: its first caller waits for its end."""
-
-
 class StoreWriter(StoreThread):
-    """Does work in savepoints of a transaction, and returns its results once that is committed."""
+    """Does work in savepoints of a common transaction, and returns results after the commit."""
 
     def __init__(self, file: StoreFile) -> None:
         super().__init__("abilities-store-writer", file, writing=True)
@@ -382,7 +364,7 @@ class StoreWriter(StoreThread):
         self._accesses = AccessBuffer()
 
     def cut_log_after(self, _connection: sqlite3.Connection) -> None:
-        """Let the transaction be followed by a cut of the log; this is work for `run`."""
+        """Truncate the log after the present transaction; this is work for `run`."""
         self._must_cut_log = True
 
     def count_access(self, namespace: str, key: str, now: str) -> None:
@@ -391,18 +373,18 @@ class StoreWriter(StoreThread):
         self.wake()
 
     def note_damage(self, result: object) -> None:
-        """Once damage was met, nothing is written any more."""
+        """Refuse all further writes if a result shows that the store is corrupted."""
         if isinstance(result, Refused) and result.reason == "corrupted":
             self._damaged = True
 
     @override
     def _serve(self, call: StoreCall) -> None:
-        """Do waiting work in one transaction, each in a savepoint of its own."""
+        """Do waiting work in one transaction, each piece in a savepoint."""
         taken = [call]
         results = attempt(lambda: self._run_in_transaction(self._take_batch(taken)))
         self.note_damage(results)
 
-        if isinstance(results, Exception):  # those that wait would meet it too
+        if isinstance(results, Exception):  # waiting calls would meet the same error
             while (waiting := self._thread.take_more()) is not None:
                 taken.append(waiting)
             results = [results] * len(taken)
@@ -410,10 +392,10 @@ class StoreWriter(StoreThread):
         settle_all(taken, results)
 
     def _take_batch(self, taken: list[StoreCall]) -> Iterator[StoreCall]:
-        """Yield the call that was taken, and those that wait, for `BATCH_SECONDS` at most.
+        """Yield the call that was taken, then waiting calls for `BATCH_SECONDS` at most.
 
-        Each is taken only when the one before it is done. So the next one is always of the
-        namespace whose turn it is, and a batch of slow ones is short.
+        Each call is taken only when the one before it is done. So the next call always belongs to
+        the namespace whose turn it is, and a batch of slow calls is short.
         """
         end = time.monotonic() + BATCH_SECONDS
         yield taken[0]
@@ -433,7 +415,32 @@ class StoreWriter(StoreThread):
         connection = self._open()
         with self._file.lock():
             try:
-                return self._commit(connection, calls)
+                self._file.check_in_place(connection)
+                connection.execute("BEGIN IMMEDIATE")
+                check_version(connection)
+                postpone(connection, [])
+
+                # Accesses come first, because they were counted by the keys from before the
+                # changes. If writing them fails, they are lost: they are best effort.
+                for namespace, accesses in self._accesses.take().items():
+                    run(connection, count_accesses, namespace, accesses)
+
+                results: list[object] = []
+                for call in calls:
+                    work = partial(self._do, call, connection)
+                    results.append(run_in_savepoint(connection, work))
+                add_postponed(connection)
+
+                # A change is not acknowledged if its file was moved or its log removed meanwhile.
+                self._file.check_in_place(connection)
+                connection.execute("COMMIT")
+                self._file.check_in_place(connection)
+
+                if self._must_cut_log:
+                    self._must_cut_log = False
+                    with suppress(sqlite3.Error):  # the changes are committed already
+                        cut_log(connection)
+                return results
             except Exception as error:
                 release_statements(error)
                 if connection.in_transaction:
@@ -442,52 +449,28 @@ class StoreWriter(StoreThread):
                     self._save_log(connection)
                 raise
 
-    def _commit(self, connection: StoreConnection, calls: Iterator[StoreCall]) -> list[object]:
-        self._file.check_in_place(connection)
-        connection.execute("BEGIN IMMEDIATE")
-        check_version(connection)
-        postpone(connection, [])
-
-        # First the accesses, which were counted by the keys from before the changes. They are taken
-        # out before they are written: if that fails, they are lost, which is best effort.
-        for namespace, accesses in self._accesses.take().items():
-            run(connection, count_accesses, namespace, accesses)
-
-        results = [
-            run_in_savepoint(connection, partial(self._do, call, connection)) for call in calls
-        ]
-        add_postponed(connection)
-
-        # A change to a file that was moved is not acknowledged, nor one whose log is gone since.
-        self._file.check_in_place(connection)
-        connection.execute("COMMIT")
-        self._file.check_in_place(connection)
-
-        if self._must_cut_log:
-            self._must_cut_log = False
-            with suppress(sqlite3.Error):  # the changes are committed
-                cut_log(connection)
-        return results
-
     def _save_log(self, connection: StoreConnection) -> None:
-        # What cannot be saved now is tried again while the thread rests.
+        # If it cannot be saved now, it is tried again while the thread rests.
         with suppress(Refused, sqlite3.Error):
             self._file.save_log(connection)
 
     @override
     def _rest(self) -> None:
         self._flush_accesses()
-        if self.connection is not None:
-            attempt(partial(self._tend_log, self.connection))
+        connection = self.connection
+        if connection is None:
+            return
 
-    def _tend_log(self, connection: StoreConnection) -> None:
-        try:
-            self._file.check_in_place(connection)
-        except Refused:
-            with self._file.lock():
-                self._save_log(connection)
-        else:
-            self._file.shrink_log(connection)
+        def tend_log() -> None:
+            try:
+                self._file.check_in_place(connection)
+            except Refused:
+                with self._file.lock():
+                    self._save_log(connection)
+            else:
+                self._file.shrink_log(connection)
+
+        attempt(tend_log)
 
     def _flush_accesses(self) -> None:
         if self._accesses:

@@ -1,4 +1,4 @@
-"""A transaction of an SQLite store for the algorithms that all stores share."""
+"""Transactions of an SQLite store, for the algorithms that all stores share."""
 
 import json
 import re
@@ -51,36 +51,36 @@ _ERRORS_OF_ONE_CHANGE = (
     sqlite3.InterfaceError,
     sqlite3.ProgrammingError,
 )
-"""What a change's values cause; any other error ends the whole transaction."""
+"""The errors caused by a change's own values; any other error ends the whole transaction."""
 
 
 @lru_cache(maxsize=512)
 def _translate(text: str) -> str:
-    """Return a statement in SQLite's words."""
+    """Return a statement in SQLite's dialect."""
+
+    def select_rows(rows: re.Match[str]) -> str:
+        """Return the objects of a JSON list as a table."""
+        table, columns = rows.groups()
+        names = [column.split()[0] for column in columns.split(",")]
+        values = ", ".join(f"json_extract(value, '$.{name}') AS {name}" for name in names)
+        return f"(SELECT {values} FROM json_each(?)) AS {table}"
+
     for pattern, words in _TRANSLATIONS:
         text = re.sub(pattern, words, text)
 
-    return _ROWS.sub(_select_rows, text)
-
-
-def _select_rows(rows: re.Match[str]) -> str:
-    """Return the objects of a list in JSON as a table."""
-    table, columns = rows.groups()
-    names = [column.split()[0] for column in columns.split(",")]
-    values = ", ".join(f"json_extract(value, '$.{name}') AS {name}" for name in names)
-    return f"(SELECT {values} FROM json_each(?)) AS {table}"
+    return _ROWS.sub(select_rows, text)
 
 
 @lru_cache(maxsize=128)
 def _ask_for_one(text: str) -> str:
-    """Return a statement that takes a key behind its values, wherever that stands in it."""
+    """Return a statement whose last parameter is the key, wherever it uses ``asked.key``."""
     numbers = count(1)
     numbered = re.sub(r"\?", lambda _: f"?{next(numbers)}", _translate(text))
     return numbered.replace("asked.key", f"?{next(numbers)}")
 
 
 def _bind(values: Sequence[object]) -> Sequence[object]:
-    """Return values as SQLite takes them: a list as JSON."""
+    """Return values in SQLite's types, with lists as JSON."""
     if list in map(type, values):
         return [json.dumps(each) if isinstance(each, list) else each for each in values]
 
@@ -88,7 +88,7 @@ def _bind(values: Sequence[object]) -> Sequence[object]:
 
 
 class SqliteTransaction(Transaction):
-    """The transaction of a connection. Its methods never wait."""
+    """The transaction of a connection. Its methods are coroutines that never wait."""
 
     shelf_columns = (("memory", "m.rowid"),)
     search_tables = ()
@@ -157,7 +157,7 @@ class SqliteTransaction(Transaction):
 
     @override
     def is_findable(self, row: Row, searched: object) -> bool:
-        """Return whether there is an entry; `compare_index` compares all of them in sums."""
+        """Return whether the memory has an index entry; `compare_index` compares their contents."""
         return bool(searched)
 
     def _find_rowid(self, row: Row) -> int:
@@ -166,7 +166,7 @@ class SqliteTransaction(Transaction):
 
     @override
     async def pause(self) -> None:
-        """Do nothing: the thread is the store's own."""
+        """Do nothing, because the thread serves only the store."""
 
     @override
     async def stream(self, text: str, *values: object) -> AsyncIterator[Columns]:
@@ -175,7 +175,7 @@ class SqliteTransaction(Transaction):
 
 
 class RawTransaction(SqliteTransaction):
-    """One that takes texts which damage has made something else than UTF-8, for repairs."""
+    """A transaction for repairs, which also accepts texts that damage left without valid UTF-8."""
 
     @override
     async def fetch(self, text: str, *values: object) -> Sequence[Columns]:
@@ -194,7 +194,11 @@ class RawTransaction(SqliteTransaction):
 
 
 def bind_raw(text: str, values: Sequence[object]) -> tuple[str, Sequence[object]]:
-    """Return a statement and its values, with lone surrogates as the bytes that they stand for."""
+    r"""Return a statement and its values, with texts that have lone surrogates as bytes.
+
+    >>> bind_raw("SELECT ?", ["\udcff"])
+    ('SELECT CAST(? AS TEXT)', [b'\xff'])
+    """
     first, *parts = text.split("?")
     words, bound = [first], list[object]()
     for value, part in zip(values, parts, strict=True):
@@ -211,9 +215,9 @@ def bind_raw(text: str, values: Sequence[object]) -> tuple[str, Sequence[object]
 def run_in_savepoint(
     connection: sqlite3.Connection, work: Callable[[], ResultT]
 ) -> ResultT | Exception:
-    """Do work that leaves the rest of the transaction alone if it fails; return its exception then.
+    """Do work in a savepoint; if it fails, undo only this work and return its exception.
 
-    An error of the database itself is raised, and fails the whole transaction.
+    An error of the database itself is raised, so that the whole transaction fails.
     """
     waiting = list_postponed(connection)
 
@@ -244,16 +248,16 @@ def run(
     *args: Parameters.args,
     **kwargs: Parameters.kwargs,
 ) -> ResultT:
-    """Return what a function does in the transaction of a connection, on this thread."""
+    """Return the result of a function that works in a connection's transaction, on this thread."""
     return complete(function(SqliteTransaction(connection), *args, **kwargs))
 
 
 def complete(work: Coroutine[Any, Any, ResultT]) -> ResultT:
-    """Return what work does that never waits."""
+    """Run a coroutine that never waits, and return its result."""
     try:
         work.send(None)
     except StopIteration as done:
         result: ResultT = done.value
         return result
 
-    raise AssertionError("what never waits is done at once")
+    raise AssertionError("the work waited for something")
