@@ -1,7 +1,4 @@
-"""The open application: the abilities that it offers, and the resources that they share.
-
-What is offered: the abilities of a caller, out of those that are registered.
-"""
+"""The open application: the abilities that it offers, and the resources that they share."""
 
 import threading
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Sequence
@@ -9,7 +6,7 @@ from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass, field, replace
 from functools import partial
 from types import TracebackType
-from typing import TYPE_CHECKING, NamedTuple, Self
+from typing import NamedTuple, Self
 
 from typing_extensions import override
 
@@ -24,6 +21,7 @@ from abilities.builtin.index import (
 from abilities.declarations.refusals import Reason
 from abilities.declarations.values import JsonObject
 from abilities.definition import Ability, Context
+from abilities.helpers.embedder import Embedder
 from abilities.helpers.files.confinement import Policy
 from abilities.helpers.files.lister import FileLister
 from abilities.helpers.files.reader import FileReader
@@ -39,26 +37,32 @@ from abilities.helpers.store.protocol import (
     ServableStore,
 )
 from abilities.helpers.threads.workers import WorkerPool
-from abilities.plugins import add_ability, add_plugins
+from abilities.plugins import add_ability, add_plugins, open_ranking
 from abilities.registry import AbilityRegistry, Reply
 from abilities.settings import Settings
 
-if TYPE_CHECKING:
-    from abilities.helpers.embedder import Embedder
+MAX_ROOTS = 1_000
+"""Optional roots that are kept before those whose directory never existed are dropped."""
+
+Middleware = Callable[[str, Callable[[], Awaitable[Reply]]], Awaitable[Reply]]
+"""Wraps each call of a surface: given the ability's name and the call, it returns the reply."""
 
 
 class Offer(NamedTuple):
     """The abilities of a caller.
 
-    ``withheld`` names those that are registered and not among them, except what one that is does as
-    well.
+    ``withheld`` names registered abilities that the caller may not use. It leaves out an ability
+    if another one that is offered does the same.
     """
 
     registry: AbilityRegistry
     withheld: tuple[str, ...] = ()
 
     def narrow(self, tools: Iterable[str]) -> "Offer":
-        """Return those that profiles and names select too; a name that is unknown selects none."""
+        """Return only abilities that a profile or a name in ``tools`` selects.
+
+        Unknown names select nothing.
+        """
         tools = tuple(tools)
         names = self.registry.names
         selected = select_names(tools, names)
@@ -71,10 +75,10 @@ class Offer(NamedTuple):
 def build_registry(
     settings: Settings, own: Sequence[Ability] = ()
 ) -> tuple[AbilityRegistry, list[str]]:
-    """Return all registered abilities, and problems with plugins.
+    """Return all registered abilities, and a sentence for each plugin that could not be loaded.
 
-    Built-in ones come first, then the application's own. A problem is a sentence for each plugin
-    that could not be loaded. Raises ValueError, TypeError as `add_ability` does for its own.
+    Built-in abilities come first, then the application's own, then those of plugins. Raises
+    ValueError and TypeError for the application's own, as `add_ability` does.
     """
     registry = AbilityRegistry(list_built_in(for_kv_memory=settings.compat == "kv-memory"))
     for ability in own:
@@ -90,16 +94,16 @@ def build_registry(
 def build_offer(
     settings: Settings, own: Sequence[Ability] = (), *, keeps_history: bool = True
 ) -> tuple[Offer, list[str]]:
-    """Return what the settings offer, and problems as `build_registry` does.
+    """Return the abilities that the settings offer, and problems as `build_registry` does.
 
     The application's own abilities are offered whatever ``tools`` names, unless they are disabled.
     If the store keeps no history, abilities that need one are left out.
 
-    A name in ``disabled`` that is no ability is a problem too: somebody believes it to be off. It
-    is no error, because the package that declares it may not be installed here.
+    An unknown name in ``disabled`` is a problem too, because the user believes that ability to be
+    off. It is no error, because the package that declares it may not be installed here.
 
-    Raises ValueError if ``tools`` names what is no profile and no ability; and what
-    `build_registry` raises.
+    Raises ValueError if ``tools`` has a name that is neither a profile nor an ability, and the
+    exceptions of `build_registry`.
     """
     registry, problems = build_registry(settings, own)
     names = registry.names
@@ -108,70 +112,47 @@ def build_offer(
         raise ValueError(f"tools: {mistake}")
 
     problems += explain_unknown_names(settings.disabled, names)
-    off = settings.disabled if keeps_history else (*settings.disabled, *NEED_HISTORY)
-    enabled = [name for name in names if name not in off]
-    disabled = tuple(name for name in names if name in off)
+
+    disabled = settings.disabled
+    if not keeps_history:
+        disabled = (*disabled, *NEED_HISTORY)
+    enabled = [name for name in names if name not in disabled]
+    withheld = tuple(name for name in names if name in disabled)
+
     tools = [*settings.tools, *(ability.name for ability in own)]
-    return Offer(registry.select(enabled), disabled).narrow(tools), problems
-
-
-MAX_ROOTS = 1_000
-"""Optional roots that an application remembers before it forgets those that never existed."""
-
-Middleware = Callable[[str, Callable[[], Awaitable[Reply]]], Awaitable[Reply]]
-"""Wraps each call of a surface: given the ability's name and the call, it returns the reply."""
+    return Offer(registry.select(enabled), withheld).narrow(tools), problems
 
 
 class OptionalRoots:
-    """The optional roots of an application: one object per directory, for all of its views.
+    """The optional roots of an application: one object per directory, shared by all views.
 
-    An optional root remembers whether its directory ever existed: before that it is empty, and
-    after that it is unavailable while its directory is missing. Two objects would disagree.
+    A root without a directory is empty if the directory never existed, and unavailable if it did.
+    The root remembers this, so two objects for one directory could disagree.
     """
 
     def __init__(self) -> None:
         self._roots: dict[RootPlace, Root] = {}
-        self._lock = threading.Lock()  # views are made on any thread
+        self._lock = threading.Lock()  # views are created on any thread
 
     def get(self, place: RootPlace) -> Root:
         """Return the root at a place, the same one at each call."""
         with self._lock:
-            if place not in self._roots:
-                self._make_room()
-                self._roots[place] = Root(place.name, place.path, optional=True)
+            if place in self._roots:
+                return self._roots[place]
 
+            # Callers may invent namespaces. A new root knows as much as one whose directory never
+            # existed; the others stay, at most one for each directory that existed.
+            if len(self._roots) >= MAX_ROOTS:
+                for old, root in list(self._roots.items()):
+                    if root.optional:  # no longer true once its directory was seen
+                        del self._roots[old]
+
+            self._roots[place] = Root(place.name, place.path, optional=True)
             return self._roots[place]
-
-    def _make_room(self) -> None:
-        """Bound what callers who invent namespaces can fill.
-
-        A root whose directory never existed is forgotten, because a new one knows as much. The
-        others stay; there are no more of them than directories that existed.
-        """
-        if len(self._roots) < MAX_ROOTS:
-            return
-
-        for place, root in list(self._roots.items()):
-            if root.optional:  # its directory was never seen
-                del self._roots[place]
-
-
-def _open_second_ranking(embedder: "Embedder | str | None") -> SecondRanking | None:
-    """Return what ranks by meaning, if anything does.
-
-    Raises ValueError for the name of an embedder that is not installed, TypeError for what is none.
-    """
-    if embedder in (None, ""):
-        return None
-
-    # Imported here, because few use it.
-    from abilities.plugins import open_ranking
-
-    return open_ranking(embedder)
 
 
 def open_store(settings: Settings) -> ServableStore:
-    """Return the store that settings describe; it connects when first used.
+    """Return the store of the settings; it connects at its first use.
 
     Raises ValueError if its database driver is not installed.
     """
@@ -189,7 +170,7 @@ def _keeps_history(store: MemoryStore | None) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Resources:
-    """What an open application makes once, and all of its views share."""
+    """The resources that an open application creates once and all its views share."""
 
     offer: Offer
     problems: list[str]
@@ -205,24 +186,26 @@ class Resources:
         settings: Settings,
         abilities: Sequence[Ability],
         store: MemoryStore | None,
-        embedder: "Embedder | None",
+        embedder: Embedder | None,
     ) -> Self:
-        """Make the resources; without a store and an embedder, those of the settings.
+        """Create the resources; by default with the store and the embedder of the settings.
 
-        Raises ValueError for an embedder that is not installed, for a store that cannot be used,
-        and as `build_offer` does.
+        Raises ValueError for an embedder that is not installed or a store that cannot be used,
+        TypeError for an object that is no embedder, and the exceptions of `build_offer`.
         """
         chosen = settings.embedder if embedder is None else embedder
-        second_ranking = _open_second_ranking(chosen)
+        second_ranking = None
+        if chosen not in (None, ""):
+            second_ranking = open_ranking(chosen)
 
         # The store comes first: if it cannot be used, no plugin is imported in vain.
-        if store is None:  # one of the application's own may be false, if it is empty
+        if store is None:  # an application's own store may be false, if it is empty
             store = open_store(settings)
         offer, problems = build_offer(settings, abilities, keeps_history=_keeps_history(store))
         return cls(offer, problems, settings.policy, store, second_ranking)
 
     async def close(self) -> None:
-        """Let the threads end, and finish what the store has begun."""
+        """End the threads, and close the store when it has finished its work."""
         await self.offer.registry.close()  # first, because plugins use the others
         self.workers.close()
         if self.second_ranking is not None:
@@ -238,15 +221,23 @@ class Resources:
         may_purge: bool | None = None,
         offer: Offer | None = None,
     ) -> Context:
-        """Return the context of one namespace, that of the settings. It is cheap to make.
+        """Return the context of the namespace of the settings. It is cheap to create.
 
-        ``caller`` is who the history says made its changes. Without ``may_purge`` and ``offer`` the
-        settings say whether it may, and which abilities it has.
+        The history records ``caller`` as the author of its changes. ``may_purge`` and ``offer`` are
+        those of the settings by default.
         """
         offer = offer or self.offer
         if may_purge is None:
             may_purge = settings.allow_purge
-        roots = [self._get_root(place) for place in settings.roots]
+
+        roots: list[Root] = []
+        for place in settings.roots:
+            if place.optional:
+                roots.append(self.optional_roots.get(place))
+            else:
+                # A required root remembers nothing, so each view may have its own.
+                roots.append(Root(place.name, place.path))
+
         absent: Reason = "not_found" if settings.workspace_root else "no_workspace"
 
         return Context(
@@ -257,7 +248,7 @@ class Resources:
             memory=MemoryHelper(
                 settings.namespace,
                 self.store,
-                roots[0],  # the agent's: notes are never looked for in the workspace
+                roots[0],  # the agent's: the workspace has no notes
                 self.policy,
                 self.workers,
                 settings.memory_files,
@@ -273,22 +264,16 @@ class Resources:
             may_purge=may_purge and not read_only,
         )
 
-    def _get_root(self, place: RootPlace) -> Root:
-        if place.optional:
-            return self.optional_roots.get(place)
-
-        # A required root remembers nothing, so each view may have its own.
-        return Root(place.name, place.path)
-
 
 class Abilities:
-    """An open application, made by `Abilities.open`. Calls may come from any event loop.
+    """An open application, created by `Abilities.open`. Calls may come from any event loop.
 
-    ``registry`` holds the abilities offered, ``problems`` has a sentence for each plugin that did
-    not load and each name in ``disabled`` that is none, and ``context`` is what they run in.
+    ``registry`` has the abilities that are offered, and ``context`` is the context that they run
+    in. ``problems`` has a sentence for each plugin that could not be loaded and each unknown name
+    in ``disabled``.
 
-    `for_namespace` and `with_middleware` return views: further objects of this class that share
-    everything that is open.
+    `for_namespace`, `for_caller` and `with_middleware` return views: further objects of this class
+    that share the same resources.
     """
 
     def __init__(
@@ -313,27 +298,27 @@ class Abilities:
         *,
         abilities: Sequence[Ability] = (),
         store: MemoryStore | None = None,
-        embedder: "Embedder | None" = None,
+        embedder: Embedder | None = None,
     ) -> "Opening":
         """Open the application: ``async with Abilities.open(Settings(...)) as abilities``.
 
-        ``settings`` are those of the environment by default. ``abilities`` are the application's
-        own, which are offered beside the others. ``store`` and ``embedder`` take the place of those
-        of the settings; the store is closed with the application.
+        ``settings`` are read from the environment by default. ``abilities`` are the application's
+        own, offered together with the others. ``store`` and ``embedder`` replace those of the
+        settings; the store is closed with the application.
 
-        What is returned can be given to `load_tools` of any framework instead, which opens it.
+        The returned object can also be passed to `load_tools` of any framework, which opens it.
 
         Entering it raises ValueError for a root that must not be shared or does not exist, for a
-        store that cannot be used, and for an ability whose name is taken; TypeError for what is
-        none.
+        store that cannot be used, and for an ability whose name is taken, and TypeError for an
+        object that is no ability.
         """
         return Opening(settings or Settings(), tuple(abilities), store, embedder)
 
     async def call(self, name: str, arguments: JsonObject | None = None) -> JsonObject:
-        """Call an ability and return its answer as a JSON-able dict.
+        """Call an ability and return its answer as a dict that JSON can represent.
 
-        Items that failed have records that say so. Raises AbilityError if the call failed as a
-        whole; its ``fault`` has the code and the reason.
+        An item that failed has a record with its error. Raises AbilityError if the call failed as
+        a whole; its ``fault`` has the code and the reason.
         """
         return await self.registry.call(name, arguments, self.context)
 
@@ -342,10 +327,10 @@ class Abilities:
     ) -> Reply:
         """Call an ability for a surface, through the middleware if there is one.
 
-        The reply holds the answer, or ``{"error": fault}``, in the requested format. If none is
-        requested, that is JSON, or ``for_model`` the format of the settings, and then the answer is
-        concise unless the call or the settings say otherwise. ``structured`` means that the payload
-        is sent beside the text.
+        The reply has the answer, or ``{"error": fault}``, in the requested format, by default JSON.
+        ``for_model`` changes the defaults: the format is that of the settings, and the answer is
+        concise unless the settings say otherwise. ``structured`` means that the surface sends the
+        payload together with the text.
         """
         context = self.context
         if for_model:
@@ -367,7 +352,7 @@ class Abilities:
 
     @property
     def offered(self) -> AbilityRegistry:
-        """The abilities that may be called: all in the registry, or those that change nothing."""
+        """The abilities that may be called; in a read-only view, only those that change nothing."""
         if self.context.read_only:
             return self.registry.only(read_only=True)
 
@@ -375,29 +360,29 @@ class Abilities:
 
     @property
     def queue_size(self) -> int:
-        """How many calls wait for the store at this moment."""
+        """The number of calls that wait for the store at this moment."""
         return self._resources.store.queue_size
 
     @property
     def stuck_threads(self) -> int:
-        """How many threads are stuck in files and folders that do not answer."""
+        """The number of threads that are stuck in files and folders that do not answer."""
         return self._resources.workers.count_stuck()
 
     async def check_ready(self) -> None:
-        """Raise Refused if the store does not answer; within 2 seconds, however busy it is."""
+        """Raise Refused if the store does not answer within 2 seconds."""
         await self._resources.store.ping()
 
     async def set_token_mark(self) -> None:
-        """Let the store remember, for good, that tokens of a server were made. Raises Refused.
+        """Record in the store, for good, that tokens of a server were created. Raises Refused.
 
-        A store of one's own need not remember it; then the file of the tokens alone tells.
+        An application's own store need not support this; then only the tokens file says so.
         """
         store = self._resources.store
         if isinstance(store, MarkableStore):
             await store.set_mark("tokens")
 
     async def has_token_mark(self) -> bool:
-        """Return whether the store remembers tokens. Raises Refused."""
+        """Return whether the store has a record of tokens. Raises Refused."""
         store = self._resources.store
         return isinstance(store, MarkableStore) and await store.has_mark("tokens")
 
@@ -407,7 +392,7 @@ class Abilities:
         A view of a read-only view is read-only too. Raises ValueError for a name that cannot be a
         namespace.
         """
-        # A view hands on what it may not do, so that its holder cannot make a stronger one.
+        # A view passes its restrictions on, so that its holder cannot create a stronger one.
         read_only = read_only or self.context.read_only
         is_same_scope = read_only == self.context.read_only
         if is_same_scope and namespace == self.settings.namespace:
@@ -428,9 +413,10 @@ class Abilities:
     ) -> Self:
         """Return a view for a surface, or for the holder of a token, whose name is ``caller``.
 
-        The history says that the caller made its changes. ``may_purge`` lets it delete memories
-        with their history; None leaves that as it is. ``tools`` names profiles and abilities; the
-        view has only those of this one's that are among them. Raises ValueError as `for_namespace`.
+        The history records the caller as the author of its changes. ``may_purge`` lets it delete
+        memories with their history; None leaves this as it is. ``tools`` names profiles and
+        abilities, to which the abilities of this view are reduced. Raises ValueError as
+        `for_namespace` does.
         """
         settings = self.settings
         if namespace is not None:
@@ -451,7 +437,7 @@ class Abilities:
         return type(self)(self._resources, settings, context, self._middleware, offer)
 
     def with_middleware(self, middleware: Middleware) -> Self:
-        """Return a view whose every `reply` goes through the middleware, in place of any other."""
+        """Return a view whose calls of `reply` go through this middleware and no other."""
         return type(self)(self._resources, self.settings, self.context, middleware, self._offer)
 
     def __repr__(self) -> str:
@@ -460,14 +446,14 @@ class Abilities:
 
 
 class Opening(AbstractAsyncContextManager[Abilities]):
-    """An application that is yet to be opened, by ``async with``; made by `Abilities.open`."""
+    """An application that ``async with`` opens; created by `Abilities.open`."""
 
     def __init__(
         self,
         settings: Settings,
         abilities: Sequence[Ability],
         store: MemoryStore | None,
-        embedder: "Embedder | None",
+        embedder: Embedder | None,
     ) -> None:
         self.settings = settings
         self._abilities = abilities
@@ -476,7 +462,7 @@ class Opening(AbstractAsyncContextManager[Abilities]):
         self._opened: AbstractAsyncContextManager[Abilities] | None = None
 
     def build_registry(self) -> AbilityRegistry:
-        """Return the abilities that will be offered. Raises ValueError, TypeError as entering."""
+        """Return the abilities that will be offered. Raises the exceptions of entering it."""
         keeps_history = _keeps_history(self._store)
         offer, _ = build_offer(self.settings, self._abilities, keeps_history=keeps_history)
         return offer.registry
@@ -502,9 +488,9 @@ async def _open(
     settings: Settings,
     abilities: Sequence[Ability],
     store: MemoryStore | None,
-    embedder: "Embedder | None",
+    embedder: Embedder | None,
 ) -> AsyncGenerator[Abilities]:
-    """Keep an application open; the event loop ends a generator that nobody holds any more."""
+    """Keep an application open. It is a generator, because the event loop ends forgotten ones."""
     settings.check_roots()
     resources = Resources.open(settings, abilities, store, embedder)
     try:

@@ -1,4 +1,4 @@
-"""The decorator that makes an ability of a typed function: `ability`."""
+"""The decorator that turns a typed function into an ability: `ability`."""
 
 import inspect
 from collections.abc import Awaitable, Callable
@@ -6,8 +6,6 @@ from functools import partial, wraps
 from typing import (
     Annotated,
     Any,
-    NamedTuple,
-    TypeGuard,
     get_args,
     get_origin,
     get_type_hints,
@@ -18,13 +16,13 @@ from pydantic import BaseModel, PydanticUserError, RootModel, TypeAdapter, creat
 
 from abilities.declarations.fields import Arguments, Array, Boolean, Integer, Number, Object
 from abilities.declarations.values import Model
-from abilities.definition import Ability, Context, Run
+from abilities.definition import Ability, Context, Run, is_model
 from abilities.schemas import validate_answer
 
 Function = Callable[..., Awaitable[Any]]
 
 _LENIENT = {int: Integer, float: Number, bool: Boolean, list: Array, dict: Object}
-"""What accepts the common mistakes of clients, such as a number that is sent as a string."""
+"""Annotations that accept common mistakes of clients, such as a number sent as a string."""
 
 _RULE = (
     "an ability is an async function whose parameters and result have types: "
@@ -62,29 +60,30 @@ def ability(
     destructive: bool = False,
     resource: str | None = None,
 ) -> Ability | Callable[[Function], Ability]:
-    """Make an Ability of an async function; with or without parentheses.
+    """Turn an async function into an `Ability`; used with or without parentheses.
 
-    Its parameters are the arguments, as their types and ``Annotated[..., Field()]`` say; the one of
-    the type `Context` is given the context. A single parameter beside it that is a pydantic model
-    stands for all arguments. A result that is no object is answered as ``{"result": ...}``.
+    The function's parameters are the ability's arguments, described by their types and
+    ``Annotated[..., Field()]``. A parameter of the type `Context` receives the context. A pydantic
+    model as the only other parameter has all arguments as its fields. A result other than an object
+    is answered as ``{"result": ...}``.
 
-    By default the name is the function's, the title is made of the name, and the description is the
-    function's docstring.
+    By default, the name is the function's, the title is the name in words, and the description is
+    the function's docstring.
 
     Raises TypeError if the function is not async or lacks types, and ValueError as `Ability` does.
     """
 
     def make_ability(function: Function) -> Ability:
-        signature = _read_signature(function)
+        input_model, answer_model, run = _read_signature(function)
         chosen_name = name or function.__name__
 
         return Ability(
             name=chosen_name,
             title=title or chosen_name.replace("_", " ").capitalize(),
             description=description or inspect.getdoc(function) or "",
-            input=signature.input,
-            answer=signature.answer,
-            run=signature.run,
+            input=input_model,
+            answer=answer_model,
+            run=run,
             read_only=read_only,
             idempotent=idempotent,
             destructive=destructive,
@@ -97,15 +96,8 @@ def ability(
     return make_ability(function)
 
 
-class _Signature(NamedTuple):
-    """What a function takes and answers, and how it is run with those."""
-
-    input: type[BaseModel]
-    answer: type[BaseModel]
-    run: Run
-
-
-def _read_signature(function: Function) -> _Signature:
+def _read_signature(function: Function) -> tuple[type[BaseModel], type[BaseModel], Run]:
+    """Return the models of a function's arguments and answers, and the ability's ``run``."""
     if not inspect.iscoroutinefunction(function):
         raise _refuse(function, "is not async")
 
@@ -115,17 +107,19 @@ def _read_signature(function: Function) -> _Signature:
 
     result = hints.pop("return")
     parameters = inspect.signature(function).parameters
-    if len(parameters) == 2 and len(hints) == 2 and _is_model(list(hints.values())[1]):
-        if not _is_model(result):
+    types = list(hints.values())
+    if len(parameters) == 2 and len(types) == 2 and is_model(types[1]):
+        if not is_model(result):
             raise _refuse(function, "takes a model, so its result must be one too")
 
-        return _Signature(list(hints.values())[1], result, function)
+        return types[1], result, function
 
     arguments = [name for name in parameters if hints.get(name) is not Context]
     contexts = [name for name in parameters if name not in arguments]
-    fields: dict[str, Any] = {
-        name: _read_field(function, parameters[name], hints) for name in arguments
-    }
+    fields: dict[str, Any] = {}
+    for name in arguments:
+        fields[name] = _read_field(function, parameters[name], hints)
+
     model: type[BaseModel] = create_model(
         f"{function.__name__}_arguments", __base__=Arguments, **fields
     )
@@ -137,7 +131,7 @@ def _read_signature(function: Function) -> _Signature:
         values.update(dict.fromkeys(contexts, context))
         return build(await function(**values))
 
-    return _Signature(model, answer, run)
+    return model, answer, run
 
 
 def _read_field(
@@ -163,8 +157,8 @@ def _read_field(
 def _read_result(
     function: Function, result: Any
 ) -> tuple[type[BaseModel], Callable[[Any], BaseModel]]:
-    """Return the model of a function's answers, and what makes its result one."""
-    if _is_model(result):
+    """Return the model of a function's answers, and a function that builds one of its result."""
+    if is_model(result):
         return result, lambda value: value
 
     try:
@@ -184,7 +178,3 @@ def _read_result(
 
 def _refuse(function: Function, mistake: str) -> TypeError:
     return TypeError(_RULE.format(name=getattr(function, "__name__", "it"), mistake=mistake))
-
-
-def _is_model(hint: object) -> TypeGuard[type[BaseModel]]:
-    return isinstance(hint, type) and issubclass(hint, BaseModel)

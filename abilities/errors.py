@@ -1,31 +1,29 @@
-"""The exceptions of this package, all beneath one root.
+"""The exceptions of this package, and the errors for packages that are not installed.
 
-::
+All exceptions have one root::
 
     AbilitiesError
-    ├── AbilityError    a call failed as a whole; what users of `Abilities.call` catch
-    ├── Refused         what was requested cannot be served, for one of the reasons in
+    ├── AbilityError    a call failed as a whole; users of `Abilities.call` catch it
+    ├── Refused         a request cannot be served, for one of the reasons in
     │                   `declarations.faults`; callers see a Fault instead
     │   └── RefusedRequest  the server rejects a whole HTTP request, with a status
-    ├── SettingsFileError   the settings file cannot be read; a ValueError too
+    ├── SettingsFileError   the settings file cannot be read; also a ValueError
     ├── UnusableLine    a line of an import is not a memory
-    ├── NotAStore       a file to restore is no backup; nothing was put in place
-    ├── UnsoundCopy     a backup is damaged; nothing was put in place
+    ├── NotAStore       a file to restore is not a backup; nothing was replaced
+    ├── UnsoundCopy     a backup is damaged; nothing was replaced
     ├── Unusable        the configuration of a client cannot be read or edited
-    │   ├── Unparsable  it is not what its name says, from a line on
+    │   ├── Unparsable  it is not in the format that its name says
     │   ├── UnusableFile    one of its files cannot be edited
     │   └── Changed     another program changed it meanwhile
     ├── TrialFailed     a server does not start as the configuration of a client says
     │
-    │   and what never reaches a caller, because it ends work inside:
-    ├── Abandoned       nobody waits for this work any more
+    │   and internal ones, which end work and never reach a caller:
+    ├── Abandoned       no caller waits for this work any more
     ├── BatchUndone     one of several changes that belong together cannot be made
-    ├── EmbedderFailed  an embedder gave no vectors
-    ├── ForeignExit     a plugin raised what would end the process
-    ├── InvalidMessage  a line over stdio is no message of JSON-RPC
-    └── MemoriesDue     memories are to be archived first
-
-The optional parts of the installation: whether they are there, and how to get them.
+    ├── EmbedderFailed  an embedder returned no vectors
+    ├── ForeignExit     a plugin raised an exception that would end the process
+    ├── InvalidMessage  a line over stdio is not a message of JSON-RPC
+    └── MemoriesDue     memories must be archived first
 """
 
 from importlib.util import find_spec
@@ -35,15 +33,6 @@ from typing import Final, Literal, get_args
 from abilities.declarations.refusals import AbilitiesError, Fault, Refused
 
 __all__ = ["AbilitiesError", "AbilityError", "Fault", "Refused"]
-
-
-class AbilityError(AbilitiesError):
-    """A call failed as a whole; ``fault`` says why."""
-
-    def __init__(self, fault: Fault) -> None:
-        super().__init__(f"{fault.code} ({fault.reason}): {fault.message}")
-        self.fault = fault
-
 
 Extra = Literal["http", "mcp", "postgres"]
 """An extra of the package, as in ``agent-abilities[http]``."""
@@ -62,25 +51,14 @@ _MODULES: Final[dict[Extra, tuple[str, ...]]] = {
     "mcp": ("mcp", "mcp_types", "tomlkit"),  # version 1 has no mcp_types
     "postgres": ("psycopg", "psycopg_pool"),
 }
-"""The modules that an extra installs."""
+"""The modules that each extra installs."""
 
 USES: Final[dict[Extra, str]] = {
     "http": "abilities serve and explore",
     "mcp": "abilities mcp and demo, and /mcp of the server",
     "postgres": "memories in PostgreSQL",
 }
-"""What an extra is for."""
-
-
-def is_installed(extra: Extra) -> bool:
-    """Whether all modules of an extra are there. None is imported, which would take seconds."""
-    return all(find_spec(module) for module in _MODULES[extra])
-
-
-def format_install(*extras: Extra) -> str:
-    """Return the command that installs extras."""
-    return f"pip install 'agent-abilities[{','.join(extras)}]'"
-
+"""The features that need each extra."""
 
 FRAMEWORKS: Final[dict[str, str]] = {
     "agent_framework": "agent-framework-core>=1.23",
@@ -93,14 +71,40 @@ FRAMEWORKS: Final[dict[str, str]] = {
     "openai_agents": "openai-agents>=0.24",
     "pydantic_ai": "pydantic-ai-slim>=2.68",
 }
-"""The package that an adapter needs beside ours, and the oldest version that it works with.
+"""The requirement of each adapter besides this package: the oldest version that it works with.
 
-No extra installs them: a framework is the user's own choice, and they do not resolve together.
+No extra installs them: a framework is the user's own choice, and they cannot all be installed
+together.
 """
 
 
+class AbilityError(AbilitiesError):
+    """A call failed as a whole; ``fault`` says why."""
+
+    def __init__(self, fault: Fault) -> None:
+        super().__init__(f"{fault.code} ({fault.reason}): {fault.message}")
+        self.fault = fault
+
+
+def is_installed(extra: Extra) -> bool:
+    """Return whether all modules of an extra are installed, without importing them.
+
+    Importing takes seconds.
+    """
+    return all(find_spec(module) for module in _MODULES[extra])
+
+
+def format_install(*extras: Extra) -> str:
+    """Return the command that installs extras.
+
+    >>> format_install("http", "mcp")
+    "pip install 'agent-abilities[http,mcp]'"
+    """
+    return f"pip install 'agent-abilities[{','.join(extras)}]'"
+
+
 class Needs:
-    """Imports of a framework: if one fails, the error says which command installs what is missing.
+    """A context for the imports of an adapter: if one fails, the error says how to install it.
 
     ``adapter`` is a key of `FRAMEWORKS`.
     """

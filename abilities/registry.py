@@ -1,7 +1,7 @@
-"""The registry: which abilities there are, in a fixed order, and how to call them.
+"""The registry: the abilities in a fixed order, and how to call them.
 
-A built-in ability runs on the caller's event loop. Any other, of a plugin or of an application,
-runs on a loop of its package, where it cannot hold up other calls.
+A built-in ability runs on the caller's event loop. An ability of a plugin or an application runs
+on a loop of its package, where it cannot block other calls.
 """
 
 import json
@@ -23,10 +23,18 @@ from abilities.helpers.reply.formats import Format, render
 from abilities.helpers.threads.loops import IsolatedLoops
 from abilities.schemas import validate_answer, validate_arguments
 
+MAX_FAULT_BYTES = 16_000
+"""A larger fault, for example one with long lists of choices, is answered without its details."""
+
+_OTHER_FORMATS: tuple[Format, ...] = ("text", "toon")
+
+_LEAST_STEP = 1_000
+"""Minimum number of bytes by which an answer's room shrinks before it is rendered again."""
+
 
 @dataclass(frozen=True, slots=True)
 class Reply:
-    """The payload of a call, and the text that its reader gets, in the ``format`` that it has.
+    """The payload of a call, and its text in the ``format`` that it is sent in.
 
     If the call ``failed`` as a whole, the payload is ``{"error": fault}``.
     """
@@ -38,25 +46,19 @@ class Reply:
 
 
 def build_failed_reply(fault: Fault) -> Reply:
-    """Return the reply of a call that failed as a whole; its text is always JSON."""
+    """Return the reply to a call that failed as a whole; its text is always JSON."""
     payload = {"error": fault.to_payload()}
     return Reply(payload, render(payload), failed=True)
-
-
-MAX_FAULT_BYTES = 16_000
-"""A larger fault, such as one with long lists of choices, is answered without its details."""
-
-_LEAST_STEP = 1_000
-"""Bytes by which an answer's room shrinks at least before it is rendered again."""
 
 
 async def run_ability(ability: Ability, arguments: object, context: Context) -> Reply:
     """Run an ability; the reply is in the format that its arguments or the context name.
 
-    An ability that takes no ``output_format`` answers in JSON; one that is not built in does unless
-    TOON is asked for. Raises AbilityError, and nothing else but what ends a task or a process.
+    An ability without an argument ``output_format`` answers in JSON. One that is not built in also
+    does, unless TOON is requested. Raises AbilityError, and no other exception but one that ends a
+    task or a process.
     """
-    output_format = _find_format(ability, arguments, context)
+    output_format = _choose_format(ability, arguments, context)
     context = replace(context, output_format=output_format)
 
     try:
@@ -67,78 +69,112 @@ async def run_ability(ability: Ability, arguments: object, context: Context) -> 
             return await _run_for_text(ability, arguments, context)
 
         reply = await _run_for_json(ability, arguments, context)
-        if output_format == "auto":
-            return _choose_smallest(reply)
+        if output_format != "auto":
+            return reply
 
-        return reply
+        replies = [reply]
+        for name in _OTHER_FORMATS:
+            replies.append(replace(reply, text=render(reply.payload, name), format=name))
+
+        # The first of the smallest, so JSON unless another format is smaller.
+        return min(replies, key=lambda candidate: text_size(candidate.text))
     except AbilityError as error:
         if ability.is_built_in:
             raise
         raise AbilityError(_bound_fault(error.fault, ability.name)) from None
     except Exception as error:
-        # The fault says nothing of the error itself, which could hold paths or contents.
+        # The fault says nothing of the error itself, which could have paths or contents.
         fault = Fault.from_exception(error, ability.name)
         raise AbilityError(_bound_fault(fault, ability.name)) from None
 
 
-def _find_format(ability: Ability, arguments: object, context: Context) -> OutputFormat:
-    """Return the format to answer in."""
+def _choose_format(ability: Ability, arguments: object, context: Context) -> OutputFormat:
     if "output_format" not in ability.input.model_fields:
         return "json"
 
-    # Read before the arguments are validated: whatever is wrong with them is answered as JSON.
-    asked = (as_object(arguments) or {}).get("output_format")
+    # The arguments are not validated yet: whatever is wrong with them is answered as JSON.
+    requested = (as_object(arguments) or {}).get("output_format")
 
-    # The answers of others have no records that text could tell apart.
+    # Other packages' answers have no records, which the text format needs.
     if not ability.is_built_in:
-        return "toon" if asked == "toon" else "json"
+        return "toon" if requested == "toon" else "json"
 
-    if asked is None:
+    if requested is None:
         return context.output_format
+    if requested not in get_args(OutputFormat):
+        return "json"
 
-    return cast(OutputFormat, asked) if asked in get_args(OutputFormat) else "json"
+    return cast(OutputFormat, requested)
+
+
+async def _run_for_text(ability: Ability, arguments: object, context: Context) -> Reply:
+    """Run a built-in ability, and return its answer with its text in the text format."""
+    answer = await ability.run(context, validate_arguments(ability.input, arguments))
+    payload = _to_payload(answer)
+    text = render(payload, "text")
+
+    # Contents are longer as JSON, so the bound holds for JSON only if that is sent too.
+    _check_size(text_size(text), context)
+    if context.structured:
+        _check_size(json_size(payload), context)
+
+    # An answer without contents is a single line of JSON.
+    format_name: Format = "text" if "\n" in text else "json"
+    return Reply(payload, text, failed=False, format=format_name)
 
 
 async def _run_for_json(ability: Ability, arguments: object, context: Context) -> Reply:
     """Run an ability, and return its answer with its text as JSON.
 
-    The JSON has to be made anyway, to hold the answer against its bound.
+    For an ability that is not built in, it raises TypeError or ValueError if the answer is not of
+    its declared model, and ValueError for NaN and infinities.
     """
     answer = await ability.run(context, validate_arguments(ability.input, arguments))
-    if not ability.is_built_in:
-        _check_type(ability, answer)
+    if not ability.is_built_in and not isinstance(answer, ability.answer):
+        fields = as_object(answer)
+        if fields is None:
+            raise TypeError(f"the answer is neither a {ability.answer.__name__} nor a dict")
+        validate_answer(ability.answer, fields)
 
     payload = _to_payload(answer)
-    encoded = json_bytes(payload)
+    encoded = json_bytes(payload)  # needed in any case, to measure the answer
     _check_size(len(encoded), context)
 
     if not ability.is_built_in:
-        _check_numbers(answer, encoded)
-        # Python gets exactly what the other surfaces send: lists for tuples, strings for dates.
+        # NaN and infinities are encoded as null.
+        if b"null" in encoded:
+            values = answer
+            if isinstance(answer, BaseModel):
+                values = answer.model_dump()
+            json.dumps(values, allow_nan=False, default=str, skipkeys=True)
+
+        # Python gets exactly the values of other surfaces: lists for tuples, strings for dates.
         payload = orjson.loads(encoded)
 
     return Reply(payload, encoded.decode(), failed=False)
 
 
-async def _run_for_text(ability: Ability, arguments: object, context: Context) -> Reply:
-    """Run a built-in ability, and return its answer with its text in the text format.
+async def _run_for_toon(ability: Ability, arguments: object, context: Context) -> Reply:
+    """Run an ability until its answer as TOON fits into the bound.
 
-    Contents are longer as JSON, so that the answer keeps its bound as JSON only if that is sent.
+    An ability bounds its answer as JSON, and sometimes TOON is longer than that. Then the ability
+    runs again with less room, in proportion to the excess. An ability that changes something must
+    not run twice, so its answer is sent as JSON.
     """
-    answer = await ability.run(context, validate_arguments(ability.input, arguments))
-    payload = _to_payload(answer)
-    text = render(payload, "text")
+    limit = room = context.max_response_bytes
 
-    _check_size(text_size(text), context)
-    if context.structured:
-        _check_size(json_size(payload), context)
+    while True:
+        reply = await _run_for_json(ability, arguments, replace(context, max_response_bytes=room))
+        text = render(reply.payload, "toon")
+        size = text_size(text)
+        if size <= limit:
+            return replace(reply, text=text, format="toon")
 
-    return Reply(payload, text, failed=False, format=_name_text(text))
+        if not ability.read_only:
+            return reply
 
-
-def _name_text(text: str) -> Format:
-    """Return the format of a text: one without contents, a single line, is JSON."""
-    return "text" if "\n" in text else "json"
+        # The minimum step guarantees an end: with too little room, the ability itself is refused.
+        room = min(room * limit // size, room - _LEAST_STEP)
 
 
 def _check_size(size: int, context: Context) -> None:
@@ -153,77 +189,15 @@ def _to_payload(answer: BaseModel | JsonObject) -> JsonObject:
     return answer
 
 
-def _choose_smallest(reply: Reply) -> Reply:
-    """Return a reply in the format in which it takes the fewest bytes; JSON if that is no more."""
-    smallest = reply
-    smallest_size = text_size(reply.text)
-
-    formats: tuple[Format, ...] = ("text", "toon")
-    for name in formats:
-        text = render(reply.payload, name)
-        size = text_size(text)
-        if size < smallest_size:
-            smallest_size = size
-            smallest = replace(reply, text=text, format=name)
-
-    return smallest
-
-
-async def _run_for_toon(ability: Ability, arguments: object, context: Context) -> Reply:
-    """Run an ability until its answer as TOON fits into the bound.
-
-    An answer keeps its bound as JSON, and now and then TOON is longer than that. Then the ability
-    runs again with as much less room as the TOON was too long. One that changes something must not
-    run twice, and its answer is sent as JSON.
-    """
-    limit = room = context.max_response_bytes
-
-    while True:
-        reply = await _run_for_json(ability, arguments, replace(context, max_response_bytes=room))
-        text = render(reply.payload, "toon")
-        size = text_size(text)
-        if size <= limit:
-            return replace(reply, text=text, format="toon")
-
-        if not ability.read_only:
-            return reply
-
-        # The step guarantees an end: with too little room the ability itself is refused.
-        room = min(room * limit // size, room - _LEAST_STEP)
-
-
-def _check_type(ability: Ability, answer: object) -> None:
-    """Raise TypeError or ValueError for an answer that is not of its declared model."""
-    if isinstance(answer, ability.answer):
-        return
-
-    fields = as_object(answer)
-    if fields is None:
-        raise TypeError(f"the answer is neither a {ability.answer.__name__} nor a dict")
-
-    validate_answer(ability.answer, fields)
-
-
-def _check_numbers(answer: BaseModel | JsonObject, encoded: bytes) -> None:
-    """Raise ValueError for NaN and infinities, which are encoded as null."""
-    if b"null" not in encoded:
-        return
-
-    values = answer
-    if isinstance(answer, BaseModel):
-        values = answer.model_dump()
-    json.dumps(values, allow_nan=False, default=str, skipkeys=True)
-
-
 def _bound_fault(fault: Fault, name: str) -> Fault:
-    """Return a fault that can be sent: of the closed set, JSON, and not too large."""
+    """Return a fault that can be sent: a known one, representable as JSON, and not too large."""
     reason = cast(Reason, fault.reason)
     if reason not in FAULTS or FAULTS[reason].code != fault.code:
         return Fault.from_exception(ValueError("it raised a fault that is not in FAULTS"), name)
 
     try:
         is_small = json_size(fault.to_payload()) <= MAX_FAULT_BYTES
-    except TypeError:  # what a plugin says is expected
+    except TypeError:  # a plugin may put any object into ``expected``
         is_small = False
 
     if is_small:
@@ -272,7 +246,10 @@ class AbilityRegistry:
         self._described.clear()  # a description may name the new one
 
     def get(self, name: str) -> Ability | None:
-        """Return the ability of a name, or None. Its description names only others in here."""
+        """Return the ability of a name, or None.
+
+        Its description mentions only other abilities of this registry.
+        """
         if name in self._described:
             return self._described[name]
 
@@ -288,7 +265,7 @@ class AbilityRegistry:
 
     @property
     def names(self) -> list[str]:
-        """The names of the abilities, in order; to know them loads none."""
+        """The names of the abilities, in order. Reading them loads no ability."""
         return list(self._abilities)
 
     def only(self, *names: str, read_only: bool = False) -> "AbilityRegistry":
@@ -308,20 +285,20 @@ class AbilityRegistry:
         return view.select([ability.name for ability in view if ability.read_only])
 
     def select(self, names: Container[str]) -> "AbilityRegistry":
-        """Return a read-only view of the abilities whose names are among these; it may be empty."""
+        """Return a read-only view of the abilities with these names; unknown names are ignored."""
         chosen = [ability for name, ability in self._abilities.items() if name in names]
         return AbilityRegistry(chosen, read_only=True, loops=self._loops)
 
     async def close(self) -> None:
         """End the threads of abilities that are not built in, and cancel the calls on them.
 
-        An open application does this for its own registry. Elsewhere it may be left out: the
+        An open application does this for its own registry. Elsewhere it may be omitted: the
         threads do not keep the process from exiting.
         """
         await self._loops.close()
 
     def explain_unknown(self, name: str) -> Refused:
-        """Return the refusal of a name that no ability has, with the one that it probably means."""
+        """Return the refusal of an unknown name, with the name that was probably meant."""
         suggestion = suggest_ability(name, self._abilities)
         expected = None
         if suggestion is None:
@@ -330,10 +307,10 @@ class AbilityRegistry:
         return Refused("unknown_ability", expected=expected, did_you_mean=suggestion)
 
     async def call(self, name: str, arguments: object, context: Context) -> JsonObject:
-        """Call an ability and return its answer as a JSON-able dict.
+        """Call an ability and return its answer as a dict that JSON can represent.
 
-        If the arguments ask for a format, the answer fits as such: `render` gives the text that a
-        surface sends, within the bound. Raises AbilityError, and nothing else but cancellation.
+        If the arguments request a format, the text by `render` in that format is within the bound.
+        Raises AbilityError, and no other exception but a cancellation.
         """
         reply = await self._run(name, arguments, context)
         return reply.payload
@@ -342,7 +319,7 @@ class AbilityRegistry:
         """Call an ability for a surface.
 
         The reply is in the format that the arguments or the context name. If the call fails as a
-        whole, the reply holds the fault, as JSON.
+        whole, the reply has the fault, as JSON.
         """
         try:
             return await self._run(name, arguments, context)

@@ -1,19 +1,16 @@
-"""The JSON Schemas of abilities, and their declarations for MCP, OpenAI and Anthropic clients.
+"""The JSON Schemas of abilities, their declarations for clients, and the check of arguments.
 
 The schema of arguments has three forms. The brief one is for models, which get it with every call:
-it has what a model needs to make a call. The full one has every bound, for refusals and for people.
-The exact one accepts exactly the arguments that are accepted, for programs.
+it has only the fields and rules that a model needs. The full one has every bound, for refusals and
+for people. The exact one accepts exactly the valid arguments, for programs.
 
-Checking arguments and answers; after a failure, finding out all that is wrong with arguments.
-
-Good arguments cost nothing but pydantic's validation. What is wrong is explained by the ability's
-published schema, so that plugins' abilities teach as the built-in ones do.
+Valid arguments cost only pydantic's validation. Mistakes are explained by the full schema, so that
+refusals by plugins' abilities are as helpful as by built-in ones.
 """
 
 import json
 import math
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from functools import cache
 from typing import Any, Literal, TypeVar, cast
 
@@ -41,254 +38,16 @@ from abilities.declarations.suggestions import suggest_argument, suggest_value
 from abilities.declarations.values import JsonObject, as_object
 from abilities.definition import Ability
 
+Form = Literal["brief", "full", "exact"]
+
 MAX_SCHEMA_BYTES = 64 * 1024
 """A schema as JSON; clients send the schemas of all abilities to their models with every call."""
 
-Form = Literal["brief", "full", "exact"]
-
 _MAX_NODES = 10_000
-"""Objects and arrays of a schema whose references are replaced by what they refer to."""
+"""Objects and arrays of a schema whose references are replaced by their definitions."""
 
-
-def build_input_schema(ability: Ability) -> JsonObject:
-    """Return the JSON Schema of an ability's arguments, as models read it."""
-    return _build_schema(ability.input, "brief")
-
-
-def build_full_schema(ability: Ability) -> JsonObject:
-    """Return the JSON Schema of an ability's arguments with all bounds and descriptions."""
-    return build_arguments_schema(ability.input)
-
-
-def build_arguments_schema(model: type[BaseModel]) -> JsonObject:
-    """Return the JSON Schema of arguments by their model, as `build_full_schema` does."""
-    return _build_schema(model, "full")
-
-
-def build_fault_schema() -> JsonObject:
-    """Return the JSON Schema of a fault."""
-    return _build_schema(Fault, "full")
-
-
-def build_exact_schema(ability: Ability, *, nullable: bool) -> JsonObject:
-    """Return the JSON Schema of exactly the arguments that are accepted, for programs.
-
-    With ``nullable`` it says that null may stand for an optional argument.
-    """
-    schema = _build_schema(ability.input, "exact")
-    if not nullable:
-        return schema
-
-    required = schema.get("required", [])
-    for name, field in schema["properties"].items():
-        if name not in required:
-            schema["properties"][name] = _make_nullable(field)
-
-    return schema
-
-
-def build_output_schema(ability: Ability) -> JsonObject:
-    """Return the JSON Schema of an ability's answer.
-
-    Optional fields are left out of an answer when they have no value; they are never null.
-    """
-    return build_model_schema(ability.answer)
-
-
-def build_model_schema(model: type[BaseModel]) -> JsonObject:
-    """Return the JSON Schema of a model whose values are sent, in plain form."""
-    return _build_schema(model, "full")
-
-
-def check_schemas(ability: Ability) -> None:
-    """Raise ValueError, or whatever building them raises, for schemas that cannot be published."""
-    taken, answered = build_input_schema(ability), build_output_schema(ability)
-    is_sendable = "properties" in taken and answered.get("type") == "object"
-    if taken.get("type") != "object" or not is_sendable:
-        raise ValueError("an ability's input and answer must be models of objects")
-
-    build_exact_schema(ability, nullable=True)
-
-
-def build_annotations(ability: Ability) -> dict[str, bool]:
-    """Return MCP's hints about what a call does; no ability reaches beyond this machine."""
-    return {
-        "readOnlyHint": ability.read_only,
-        "destructiveHint": ability.destructive,
-        "idempotentHint": ability.idempotent,
-        "openWorldHint": False,
-    }
-
-
-def build_declaration(ability: Ability) -> JsonObject:
-    """Return an ability as each client wants it declared: ``mcp``, ``openai``, ``anthropic``."""
-    name = ability.name
-    description = ability.description
-    schema = build_input_schema(ability)
-
-    return {
-        "name": name,
-        "mcp": {
-            "name": name,
-            "title": ability.title,
-            "description": description,
-            "inputSchema": schema,
-            "outputSchema": build_output_schema(ability),
-            "annotations": build_annotations(ability),
-        },
-        "openai": {
-            "type": "function",
-            "function": {"name": name, "description": description, "parameters": schema},
-        },
-        "anthropic": {"name": name, "description": description, "input_schema": schema},
-    }
-
-
-def describe_fully(ability: Ability) -> JsonObject:
-    """Return an ability as MCP declares it, with the full schema of its arguments."""
-    declared: JsonObject = build_declaration(ability)["mcp"]
-    return {**declared, "inputSchema": build_full_schema(ability)}
-
-
-def format_declaration(ability: Ability) -> str:
-    """Return a declaration as the text of its file."""
-    return json.dumps(build_declaration(ability), indent=2, ensure_ascii=False) + "\n"
-
-
-def _make_nullable(field: JsonObject) -> JsonObject:
-    """Return a field's schema that also allows null; its description and default stay outside."""
-    # Clients show the description of the field itself, not that of one of its alternatives.
-    outer = {key: value for key, value in field.items() if key in ("description", "default")}
-    constraints = {key: value for key, value in field.items() if key not in outer}
-
-    return {"anyOf": [constraints, {"type": "null"}], **outer}
-
-
-def _build_schema(model: type[BaseModel], form: Form) -> JsonObject:
-    """Return a schema that the caller may change."""
-    return cast(JsonObject, orjson.loads(_encode_schema(model, form)))
-
-
-@cache
-def _encode_schema(model: type[BaseModel], form: Form) -> bytes:
-    """Return a model's schema as JSON; bytes, because what is cached must not change."""
-    schema = model.model_json_schema()
-    definitions = schema.pop("$defs", {})
-    _check_expansion(schema, definitions)
-
-    # The docstring of a model of arguments says nothing that the ability's description does not.
-    if form == "brief":
-        schema.pop("description", None)
-
-    encoded = orjson.dumps(_simplify(schema, definitions, form))
-    if len(encoded) > MAX_SCHEMA_BYTES:
-        raise ValueError(f"the schema of {model.__name__} is larger than {MAX_SCHEMA_BYTES} bytes")
-
-    return encoded
-
-
-def _check_expansion(schema: JsonObject, definitions: JsonObject) -> None:
-    """Raise ValueError for a schema that would be too large, or endless, without references.
-
-    Each definition is counted once: thirty that refer to the next one twice stand for a billion.
-    """
-    counts: dict[str, float] = {}
-
-    def count(node: object) -> float:
-        if isinstance(node, list):
-            return 1 + sum(count(item) for item in cast(list[object], node))
-
-        fields = as_object(node)
-        if fields is None:
-            return 0
-
-        nodes = 1 + sum(count(value) for value in fields.values())
-        if isinstance(fields.get("$ref"), str):
-            nodes += count_definition(fields["$ref"].rpartition("/")[2])
-        return nodes
-
-    def count_definition(name: str) -> float:
-        if name not in counts:
-            counts[name] = math.inf  # what is met again, while it is counted, refers to itself
-            counts[name] = count(definitions[name])
-
-        return counts[name]
-
-    if count(schema) > _MAX_NODES:
-        raise ValueError("the schema is too large, or refers to itself")
-
-
-def _simplify(node: object, definitions: JsonObject, form: Form, *, is_field: bool = False) -> Any:
-    """Return a part of a schema in plain form.
-
-    References are replaced by what they refer to, because not every client follows them. What tells
-    a model nothing is dropped: generated titles, and null as another way to leave a field out. An
-    item that is null is none of those.
-    """
-    if isinstance(node, list):
-        items = cast(list[object], node)
-        return [_simplify(item, definitions, form) for item in items]
-
-    schema = as_object(node)
-    if schema is None:
-        return node
-
-    schema = _inline_reference(schema, definitions)
-    if is_field:
-        schema = _drop_null(schema)
-    schema = _settle_form(_inline_reference(schema, definitions), form)
-
-    simple: JsonObject = {}
-    for key, value in schema.items():
-        if key == "properties":
-            # These keys are names of fields, and a field may be named "title" too.
-            fields: JsonObject = value
-            simple[key] = {
-                name: _simplify(field, definitions, form, is_field=True)
-                for name, field in fields.items()
-                if form != "brief" or UNOFFERED not in field
-            }
-        elif key != "title" or not isinstance(value, str):
-            simple[key] = _simplify(value, definitions, form)
-
-    return simple
-
-
-def _inline_reference(schema: JsonObject, definitions: JsonObject) -> JsonObject:
-    """Replace a reference by its definition; keys beside the reference override those in it."""
-    while "$ref" in schema:
-        others = dict(schema)
-        name = others.pop("$ref").rpartition("/")[2]
-        schema = {**definitions[name], **others}
-
-    return schema
-
-
-def _settle_form(schema: JsonObject, form: Form) -> JsonObject:
-    """Apply what only some forms of a schema show, or drop it."""
-    settled = dict(schema)
-    exact: JsonObject = settled.pop(EXACT, {})
-    brief: JsonObject = settled.pop(BRIEF, {})
-    unsaid: list[str] = settled.pop(UNSAID, [])
-    settled.pop(UNOFFERED, None)
-
-    if form == "exact":
-        settled.update(exact)
-    elif form == "brief":
-        settled.update(brief)
-        for keyword in (*unsaid, *_find_evident(settled)):
-            settled.pop(keyword, None)
-
-    return settled
-
-
-def _find_evident(schema: JsonObject) -> list[str]:
-    """Return the keywords of a schema that a model takes for granted.
-
-    It sends nothing empty and no fields that are not described, and leaves out a false flag.
-    """
-    return [key for key, value in _EVIDENT.items() if schema.get(key) is value]
-
+_MAX_ERRORS = 200
+"""Errors to look at: a caller with more of them must not keep the server busy."""
 
 _EVIDENT: JsonObject = {
     "additionalProperties": False,
@@ -296,26 +55,10 @@ _EVIDENT: JsonObject = {
     "minLength": 1,
     "minItems": 1,
 }
+"""Keywords that a model takes for granted.
 
-
-def _drop_null(schema: JsonObject) -> JsonObject:
-    """Drop null as an alternative and as a default."""
-    alternatives = [option for option in schema.get("anyOf", []) if option != {"type": "null"}]
-    if len(alternatives) == 1:
-        others = dict(schema)
-        del others["anyOf"]
-        unsaid: list[str] = [*alternatives[0].get(UNSAID, ()), *schema.get(UNSAID, ())]
-        exact: JsonObject = {**alternatives[0].get(EXACT, {}), **schema.get(EXACT, {})}
-        schema = {**alternatives[0], **others, UNSAID: unsaid, EXACT: exact}
-    elif alternatives:
-        schema = {**schema, "anyOf": alternatives}
-
-    if "default" in schema and schema["default"] is None:
-        schema = dict(schema)
-        del schema["default"]
-
-    return schema
-
+It sends no empty values and no undescribed fields, and leaves out a false flag.
+"""
 
 _REASONS: dict[str, Reason] = {
     "missing": "missing_argument",
@@ -340,18 +83,266 @@ _REASONS: dict[str, Reason] = {
     "bool_parsing": "wrong_type",
     "finite_number": "wrong_type",
 }
-"""Reasons by pydantic's types of errors; those that end in ``_type`` are wrong types too."""
-
-_MAX_ERRORS = 200
-"""Errors that are looked at; whoever makes more of them must not keep the server busy."""
+"""Reasons by pydantic's types of errors. A type that ends in ``_type`` is a wrong type too."""
 
 M = TypeVar("M", bound=BaseModel)
 
 
-def validate_arguments(model: type[M], arguments: object) -> M:
-    """Return the arguments as their model; None stands for no arguments.
+def build_input_schema(ability: Ability) -> JsonObject:
+    """Return the JSON Schema of an ability's arguments, as models read it."""
+    return _build_schema(ability.input, "brief")
 
-    Raises Refused for the first argument that is wrong, with all that are in its ``fields``.
+
+def build_full_schema(ability: Ability) -> JsonObject:
+    """Return the JSON Schema of an ability's arguments with all bounds and descriptions."""
+    return build_arguments_schema(ability.input)
+
+
+def build_arguments_schema(model: type[BaseModel]) -> JsonObject:
+    """Return the JSON Schema of arguments by their model, as `build_full_schema` does."""
+    return _build_schema(model, "full")
+
+
+def build_fault_schema() -> JsonObject:
+    """Return the JSON Schema of a fault."""
+    return _build_schema(Fault, "full")
+
+
+def build_exact_schema(ability: Ability, *, nullable: bool) -> JsonObject:
+    """Return the JSON Schema that accepts exactly the valid arguments, for programs.
+
+    With ``nullable`` it also accepts null for an optional argument.
+    """
+    schema = _build_schema(ability.input, "exact")
+    if not nullable:
+        return schema
+
+    required = schema.get("required", [])
+    for name, field in schema["properties"].items():
+        if name in required:
+            continue
+
+        # Clients show the description of the field itself, not that of one of its alternatives.
+        outer = {key: value for key, value in field.items() if key in ("description", "default")}
+        constraints = {key: value for key, value in field.items() if key not in outer}
+        schema["properties"][name] = {"anyOf": [constraints, {"type": "null"}], **outer}
+
+    return schema
+
+
+def build_output_schema(ability: Ability) -> JsonObject:
+    """Return the JSON Schema of an ability's answer.
+
+    An optional field without a value is left out of an answer; it is never null.
+    """
+    return build_model_schema(ability.answer)
+
+
+def build_model_schema(model: type[BaseModel]) -> JsonObject:
+    """Return the JSON Schema of a model of answers."""
+    return _build_schema(model, "full")
+
+
+def check_schemas(ability: Ability) -> None:
+    """Raise ValueError, or an exception of building them, for schemas that cannot be published."""
+    arguments = build_input_schema(ability)
+    answer = build_output_schema(ability)
+    takes_object = arguments.get("type") == "object" and "properties" in arguments
+    if not takes_object or answer.get("type") != "object":
+        raise ValueError("an ability's input and answer must be models of objects")
+
+    build_exact_schema(ability, nullable=True)
+
+
+def build_annotations(ability: Ability) -> dict[str, bool]:
+    """Return MCP's hints about the effects of a call; no ability reaches beyond this machine."""
+    return {
+        "readOnlyHint": ability.read_only,
+        "destructiveHint": ability.destructive,
+        "idempotentHint": ability.idempotent,
+        "openWorldHint": False,
+    }
+
+
+def build_declaration(ability: Ability) -> JsonObject:
+    """Return the declarations of an ability for the clients ``mcp``, ``openai``, ``anthropic``."""
+    name = ability.name
+    description = ability.description
+    schema = build_input_schema(ability)
+
+    return {
+        "name": name,
+        "mcp": {
+            "name": name,
+            "title": ability.title,
+            "description": description,
+            "inputSchema": schema,
+            "outputSchema": build_output_schema(ability),
+            "annotations": build_annotations(ability),
+        },
+        "openai": {
+            "type": "function",
+            "function": {"name": name, "description": description, "parameters": schema},
+        },
+        "anthropic": {"name": name, "description": description, "input_schema": schema},
+    }
+
+
+def describe_fully(ability: Ability) -> JsonObject:
+    """Return the MCP declaration of an ability with the full schema of its arguments."""
+    declared: JsonObject = build_declaration(ability)["mcp"]
+    return {**declared, "inputSchema": build_full_schema(ability)}
+
+
+def format_declaration(ability: Ability) -> str:
+    """Return a declaration as the text of its file."""
+    return json.dumps(build_declaration(ability), indent=2, ensure_ascii=False) + "\n"
+
+
+def _build_schema(model: type[BaseModel], form: Form) -> JsonObject:
+    """Return the schema of a model; the caller may change it."""
+    return cast(JsonObject, orjson.loads(_encode_schema(model, form)))
+
+
+@cache
+def _encode_schema(model: type[BaseModel], form: Form) -> bytes:
+    """Return the schema of a model as JSON: bytes, because a cached value must not change."""
+    schema = model.model_json_schema()
+    definitions = schema.pop("$defs", {})
+    _check_expansion(schema, definitions)
+
+    # The docstring of a model of arguments repeats the ability's description.
+    if form == "brief":
+        schema.pop("description", None)
+
+    encoded = orjson.dumps(_simplify(schema, definitions, form))
+    if len(encoded) > MAX_SCHEMA_BYTES:
+        raise ValueError(f"the schema of {model.__name__} is larger than {MAX_SCHEMA_BYTES} bytes")
+
+    return encoded
+
+
+def _check_expansion(schema: JsonObject, definitions: JsonObject) -> None:
+    """Raise ValueError if a schema would be too large, or endless, without references.
+
+    The size of each definition is computed once. With thirty definitions that refer to the next one
+    twice, a walk over all references would visit a billion nodes.
+    """
+    counts: dict[str, float] = {}
+
+    def count(node: object) -> float:
+        if isinstance(node, list):
+            return 1 + sum(count(item) for item in cast(list[object], node))
+
+        fields = as_object(node)
+        if fields is None:
+            return 0
+
+        nodes = 1 + sum(count(value) for value in fields.values())
+        if isinstance(fields.get("$ref"), str):
+            nodes += count_definition(fields["$ref"].rpartition("/")[2])
+        return nodes
+
+    def count_definition(name: str) -> float:
+        if name not in counts:
+            counts[name] = math.inf  # found if the definition refers to itself
+            counts[name] = count(definitions[name])
+
+        return counts[name]
+
+    if count(schema) > _MAX_NODES:
+        raise ValueError("the schema is too large, or refers to itself")
+
+
+def _simplify(node: object, definitions: JsonObject, form: Form, *, is_field: bool = False) -> Any:
+    """Return a part of a schema in plain form.
+
+    References are replaced by their definitions, because not every client follows them. Keywords
+    without information are dropped: generated titles, and null as another way to leave a field out
+    (but not null as an item of a list).
+    """
+    if isinstance(node, list):
+        items = cast(list[object], node)
+        return [_simplify(item, definitions, form) for item in items]
+
+    schema = as_object(node)
+    if schema is None:
+        return node
+
+    schema = _inline_reference(schema, definitions)
+    if is_field:
+        schema = _drop_null(schema)
+    schema = _apply_form(_inline_reference(schema, definitions), form)
+
+    simple: JsonObject = {}
+    for key, value in schema.items():
+        if key == "properties":
+            # These keys are names of fields, and a field may be named "title" too.
+            fields: JsonObject = value
+            simple[key] = {
+                name: _simplify(field, definitions, form, is_field=True)
+                for name, field in fields.items()
+                if form != "brief" or UNOFFERED not in field
+            }
+        elif key != "title" or not isinstance(value, str):
+            simple[key] = _simplify(value, definitions, form)
+
+    return simple
+
+
+def _inline_reference(schema: JsonObject, definitions: JsonObject) -> JsonObject:
+    """Replace a reference by its definition; keys next to the reference take precedence."""
+    while "$ref" in schema:
+        others = dict(schema)
+        name = others.pop("$ref").rpartition("/")[2]
+        schema = {**definitions[name], **others}
+
+    return schema
+
+
+def _apply_form(schema: JsonObject, form: Form) -> JsonObject:
+    """Apply or drop the keywords of a schema that only some forms have."""
+    applied = dict(schema)
+    exact: JsonObject = applied.pop(EXACT, {})
+    brief: JsonObject = applied.pop(BRIEF, {})
+    unsaid: list[str] = applied.pop(UNSAID, [])
+    applied.pop(UNOFFERED, None)
+
+    if form == "exact":
+        applied.update(exact)
+    elif form == "brief":
+        applied.update(brief)
+        evident = [key for key, value in _EVIDENT.items() if applied.get(key) is value]
+        for keyword in (*unsaid, *evident):
+            applied.pop(keyword, None)
+
+    return applied
+
+
+def _drop_null(schema: JsonObject) -> JsonObject:
+    """Drop null as an alternative and as a default."""
+    alternatives = [option for option in schema.get("anyOf", []) if option != {"type": "null"}]
+    if len(alternatives) == 1:
+        others = dict(schema)
+        del others["anyOf"]
+        (only,) = alternatives
+        unsaid: list[str] = [*only.get(UNSAID, ()), *schema.get(UNSAID, ())]
+        exact: JsonObject = {**only.get(EXACT, {}), **schema.get(EXACT, {})}
+        schema = {**only, **others, UNSAID: unsaid, EXACT: exact}
+    elif alternatives:
+        schema = {**schema, "anyOf": alternatives}
+
+    if "default" in schema and schema["default"] is None:
+        schema = dict(schema)
+        del schema["default"]
+
+    return schema
+
+
+def validate_arguments(model: type[M], arguments: object) -> M:
+    """Return the arguments as their model; None means no arguments.
+
+    Raises Refused for the first wrong argument; its ``fields`` has all of them.
     """
     if arguments is None:
         arguments = {}
@@ -365,36 +356,37 @@ def validate_arguments(model: type[M], arguments: object) -> M:
 
 
 def validate_answer(model: type[M], answer: object) -> M:
-    """Return an answer as its model. Raises ValueError, whose text holds nothing of the answer."""
+    """Return an answer as its model. Raises ValueError, without any content of the answer."""
     try:
         return model.model_validate(answer)
     except ValidationError as error:
-        # What is logged must not hold contents, as the error itself does.
+        # The error itself has contents, which must not be logged.
         places = [mistake["loc"] for mistake in error.errors(include_input=False)[:3]]
 
-    raise ValueError(f"the answer is not what {model.__name__} declares, at {places}")
+    raise ValueError(f"the answer does not match {model.__name__} at {places}")
 
 
-@dataclass(frozen=True, slots=True)
 class _Request:
     """Arguments that their model has refused."""
 
-    model: type[BaseModel]
-    arguments: object
+    def __init__(self, model: type[BaseModel], arguments: object) -> None:
+        self._schema = build_arguments_schema(model)
+        self._given = as_object(arguments) or {}
+        # Further names of arguments; the models of plugins need not have any.
+        self._other_names: dict[str, str] = getattr(model, "other_names", {})
 
     def find_mistakes(self, errors: Sequence[ErrorDetails]) -> list[Mistake]:
         """Return the mistakes behind pydantic's errors, at most one per argument.
 
         Pydantic reports errors in the order of the model's fields, and unknown arguments last.
         """
-        schema = build_arguments_schema(self.model)
         mistakes: dict[str | None, Mistake] = {}
         misnamed: set[str | None] = set()
 
         for error in errors[:_MAX_ERRORS]:
-            place = find_place(schema, error["loc"])
+            place = find_place(self._schema, error["loc"])
             field = self._name_field(error, place)
-            # Unknown arguments whose names are not repeated are one mistake.
+            # All unknown arguments whose names cannot be repeated are one mistake.
             if field in mistakes:
                 continue
 
@@ -405,24 +397,46 @@ class _Request:
             if len(mistakes) == MAX_MISTAKES:
                 break
 
-        return _drop_misnamed(mistakes.values(), misnamed)
+        # An argument under a wrong name is one mistake, so it does not count as missing too.
+        return [
+            mistake
+            for mistake in mistakes.values()
+            if mistake.reason != "missing_argument" or mistake.field not in misnamed
+        ]
 
     def _name_field(self, error: ErrorDetails, place: Place) -> str | None:
-        """Return the field of an error as the caller knows it, None if it cannot be named."""
+        """Return the name of a field as the caller knows it, None if it cannot be named."""
         reason = _find_reason(error)
-
         if reason == "unknown_argument":
             return name_unknown_field(place.field, str(error["loc"][-1])) or None
-        if reason == "repeated_argument":
-            return self._find_repeated_name()
 
-        return self._find_sent_name(place.field) or None
+        if reason == "repeated_argument":
+            # The second of two names of one argument.
+            own_names: set[str] = set()
+            for name in self._given:
+                own_name = self._other_names.get(name, name)
+                if own_name in own_names:
+                    return name
+                own_names.add(own_name)
+
+            return None
+
+        # The caller may have sent the field under another name.
+        for other_name, name in self._other_names.items():
+            is_sent = other_name in self._given and name not in self._given
+            if place.field == name and is_sent:
+                return other_name
+
+        return place.field or None
 
     def _explain(self, error: ErrorDetails, place: Place, field: str | None) -> Mistake:
         reason = _find_reason(error)
-
         if reason == "unknown_argument":
-            return self._explain_unknown(error, place)
+            name = str(error["loc"][-1])
+            offered: JsonObject = place.schema.get("properties", {})
+            suggestion = self._suggest_name(name, offered, is_field=len(error["loc"]) > 1)
+            return explain_unknown(name, offered, suggestion, within=place.field)
+
         if reason == "repeated_argument":
             return Mistake(field=field, reason=reason)
 
@@ -438,62 +452,19 @@ class _Request:
             did_you_mean=did_you_mean,
         )
 
-    def _explain_unknown(self, error: ErrorDetails, place: Place) -> Mistake:
-        """Return the mistake of an unknown argument, or of an unknown field of an item."""
-        name = str(error["loc"][-1])
-        offered: JsonObject = place.schema.get("properties", {})
-        suggestion = self._suggest(name, offered, is_argument=len(error["loc"]) == 1)
-
-        return explain_unknown(name, offered, suggestion, within=place.field)
-
-    def _suggest(self, name: str, offered: Iterable[str], *, is_argument: bool) -> str | None:
-        """Return what an unknown name probably means, other than arguments that were given."""
-        if not is_argument:
+    def _suggest_name(self, name: str, offered: Iterable[str], *, is_field: bool) -> str | None:
+        """Return the name that was probably meant: of an item's field, or of an unused argument."""
+        if is_field:
             return suggest_argument(name, offered)
 
-        other_names = _get_other_names(self.model)
-        given = as_object(self.arguments) or {}
-        given_names = {other_names.get(other, other) for other in given}
-
-        candidates = [other for other in offered if other not in given_names]
-        candidates += [other for other, own in other_names.items() if own not in given_names]
+        sent = {self._other_names.get(other, other) for other in self._given}
+        candidates = [other for other in offered if other not in sent]
+        candidates += [other for other, own in self._other_names.items() if own not in sent]
 
         suggestion = suggest_argument(name, candidates)
         if suggestion is None:
             return None
-        return other_names.get(suggestion, suggestion)
-
-    def _find_repeated_name(self) -> str | None:
-        """Return the second of two names of one argument."""
-        other_names = _get_other_names(self.model)
-        own_names: set[str] = set()
-
-        for name in as_object(self.arguments) or {}:
-            own_name = other_names.get(name, name)
-            if own_name in own_names:
-                return name
-            own_names.add(own_name)
-
-        return None
-
-    def _find_sent_name(self, field: str) -> str:
-        """Return a field under the name by which the caller sent it, if that is a further one."""
-        given = as_object(self.arguments) or {}
-
-        for other_name, name in _get_other_names(self.model).items():
-            if field == name and other_name in given and name not in given:
-                return other_name
-
-        return field
-
-
-def _drop_misnamed(mistakes: Iterable[Mistake], misnamed: set[str | None]) -> list[Mistake]:
-    """Drop missing arguments that were given under a wrong name: that is one mistake, not two."""
-    return [
-        mistake
-        for mistake in mistakes
-        if mistake.reason != "missing_argument" or mistake.field not in misnamed
-    ]
+        return self._other_names.get(suggestion, suggestion)
 
 
 def _find_reason(error: ErrorDetails) -> Reason:
@@ -510,8 +481,8 @@ def _find_reason(error: ErrorDetails) -> Reason:
 
 
 def _build_expected(reason: Reason, schema: JsonObject, error: ErrorDetails) -> JsonObject:
-    """Return the rule that a value breaks, with all bounds, so that one correction is enough."""
-    # The arguments as a whole; what belongs in them is for the schema to tell.
+    """Return the rule that a value violates, with all bounds, so that one correction is enough."""
+    # The arguments as a whole are of a wrong type.
     if not error["loc"] and reason == "wrong_type":
         return {"type": "object"}
 
@@ -522,13 +493,7 @@ def _build_expected(reason: Reason, schema: JsonObject, error: ErrorDetails) -> 
     if error["type"] == "string_unicode":
         expected["format"] = TEXT_FORM
     elif error["type"] == REFUSED:
-        # What a declaration's own check knows, and no schema can say.
+        # A rule of a declaration's own check, which a schema cannot express.
         expected.update(error.get("ctx", {})["expected"])
 
     return expected
-
-
-def _get_other_names(model: type[BaseModel]) -> dict[str, str]:
-    """Return the further names of a model's arguments; plugins' models need not have any."""
-    other_names: dict[str, str] = getattr(model, "other_names", {})
-    return other_names

@@ -1,12 +1,7 @@
 """Settings, from arguments, the environment (``ABILITIES_…``), a TOML file, or defaults.
 
-Where settings come from: arguments, environment variables, and lines of the settings file.
-
-Wrong settings in plain words, each with the place where it was set.
-
-Settings that are several names.
-
-The settings of the memory store: where it is, what it holds, and how long it keeps a history.
+An error about a setting says in plain words what is wrong and where the value was set: in an
+argument, in a variable, or on a line of the file.
 """
 
 import os
@@ -18,7 +13,7 @@ from typing import Any, ClassVar, Literal, Self
 from zoneinfo import ZoneInfo
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
-from pydantic_core import ErrorDetails, InitErrorDetails, PydanticCustomError
+from pydantic_core import InitErrorDetails, PydanticCustomError
 
 from abilities.declarations.fields import Detail, OutputFormat, TimeZone
 from abilities.declarations.memory import Namespace, parse_namespace
@@ -47,17 +42,47 @@ from abilities.helpers.store.opening import (
 )
 from abilities.helpers.tokens import TOKEN_SUFFIXES
 
+Names = tuple[str, ...]
+"""Several names; in the environment one string with commas between them."""
+
+Compat = Literal["kv-memory"]
+"""Systems whose clients can be served."""
+
 HOME = Path("~/.abilities")
-"""Where everything is by default."""
+"""The default place of all files."""
 
 PREFIX = "ABILITIES_"
-"""What the names of all environment variables begin with."""
+"""The prefix of all environment variables."""
 
 FILE_VARIABLE = "ABILITIES_CONFIG"
 """The environment variable that names the settings file."""
 
 _LINKED_SERVICE = re.compile(r"ABILITIES_(SERVICE_(HOST|PORT)|PORT_\d+_)|ABILITIES_PORT=\w+://")
-"""Variables that container platforms set for a service whose name is ``abilities``."""
+"""Variables that container platforms set for a service named ``abilities``."""
+
+_OPTIONS = ("host", "port")
+"""Options of a server that users mistake for settings."""
+
+_DEFAULT = "..."
+"""The name that stands for the default names."""
+
+_COMMA = re.compile(r",(?![^{}]*\})")
+"""A comma between names, but not one in the braces of a pattern."""
+
+_MESSAGES = {
+    "int_parsing": "must be a whole number",
+    "int_type": "must be a whole number",
+    "int_from_float": "must be a whole number",
+    "bool_parsing": "must be true or false",
+    "bool_type": "must be true or false",
+    "string_type": "must be text in quotes",
+    "path_type": "must be a path in quotes",
+    "tuple_type": 'must be a list of names, for example ["recall", "read"]',
+    "greater_than_equal": "must be at least {ge}",
+    "less_than_equal": "must be at most {le}",
+    "literal_error": "must be one of {expected}",
+}
+"""Our messages for pydantic's errors, by their type."""
 
 
 class SettingsFileError(AbilitiesError, ValueError):
@@ -70,9 +95,9 @@ def find_settings_file() -> Path:
 
 
 def read_settings_file() -> dict[str, Any]:
-    """Return what the settings file holds; nothing if there is none, unless a variable names it.
+    """Return the content of the settings file; it is empty if the default file does not exist.
 
-    Raises SettingsFileError.
+    Raises SettingsFileError, also if a file that the variable names does not exist.
     """
     path = find_settings_file()
 
@@ -104,10 +129,10 @@ def read_settings_file() -> dict[str, Any]:
 
 
 def find_origin(name: str, arguments: Collection[str] = ()) -> str | None:
-    """Return where the value of a setting comes from, as people find it; None for a default.
+    """Return the place where a setting was set, for a message; None for a default.
 
     For example "the argument timezone", "ABILITIES_TIMEZONE", or "/home/ada/config.toml, line 3".
-    ``arguments`` names the settings that were passed as arguments, which come first.
+    ``arguments`` has the names of settings that were passed as arguments, which take precedence.
     """
     if name in arguments:
         return f"the argument {name}"
@@ -117,15 +142,15 @@ def find_origin(name: str, arguments: Collection[str] = ()) -> str | None:
         return variable
 
     path = find_settings_file()
-    line = find_line(path.read_text(encoding="utf-8"), name) if path.is_file() else None
-    if line is not None:
-        return f"{path}, line {line}"
+    if not path.is_file():
+        return None
 
-    return None
+    line = find_line(path.read_text(encoding="utf-8"), name)
+    return None if line is None else f"{path}, line {line}"
 
 
 def find_variables() -> dict[str, str]:
-    """Return the variables that could be settings, by the name of the setting in lower case."""
+    """Return the environment variables with our prefix, by the setting's name in lower case."""
     variables: dict[str, str] = {}
     for variable in os.environ:
         if variable.upper().startswith(PREFIX) and variable.upper() != FILE_VARIABLE:
@@ -135,15 +160,15 @@ def find_variables() -> dict[str, str]:
 
 
 def read_variables(settings: Collection[str]) -> dict[str, str]:
-    """Return what the environment says of settings, by their names."""
+    """Return the values of settings in the environment, by their names."""
     variables = find_variables()
     return {name: os.environ[variables[name]] for name in settings if name in variables}
 
 
 def list_unknown_variables(settings: Iterable[str]) -> list[tuple[str, str]]:
-    """Return the variables that look like settings and are none, each with its setting's name.
+    """Return variables with our prefix that are no settings, each with the name after the prefix.
 
-    Those of a container platform are left out: nobody set them by mistake.
+    Variables that a container platform sets are left out, because they are no mistakes.
     """
     known = set(settings)
     unknown: list[tuple[str, str]] = []
@@ -157,7 +182,7 @@ def list_unknown_variables(settings: Iterable[str]) -> list[tuple[str, str]]:
 
 
 def find_line(text: str, name: str) -> int | None:
-    r"""Return the number of the line of a TOML document on which a key or a table begins.
+    r"""Return the number of the line in a TOML document that a key or a table begins on.
 
     >>> find_line('a = 1\n\n"b" = 2\n[c]\n', "b"), find_line("a = 1", "c")
     (3, None)
@@ -166,48 +191,25 @@ def find_line(text: str, name: str) -> int | None:
     lines = text.splitlines(keepends=True)
 
     for number, line in enumerate(lines):
-        # Within a text of several lines it may stand too; what is before is no document then.
-        if key.match(line) and _is_document("".join(lines[:number])):
-            return number + 1
+        if not key.match(line):
+            continue
+
+        # In a text of several lines, the lines before are not a complete document.
+        try:
+            tomllib.loads("".join(lines[:number]))
+        except tomllib.TOMLDecodeError:
+            continue
+
+        return number + 1
 
     return None
 
 
-def _is_document(text: str) -> bool:
-    try:
-        tomllib.loads(text)
-    except tomllib.TOMLDecodeError:
-        return False
-
-    return True
-
-
-_WORDS = {
-    "int_parsing": "must be a whole number",
-    "int_type": "must be a whole number",
-    "int_from_float": "must be a whole number",
-    "bool_parsing": "must be true or false",
-    "bool_type": "must be true or false",
-    "string_type": "must be text in quotes",
-    "path_type": "must be a path in quotes",
-    "tuple_type": 'must be a list of names, for example ["recall", "read"]',
-    "greater_than_equal": "must be at least {ge}",
-    "less_than_equal": "must be at most {le}",
-    "literal_error": "must be one of {expected}",
-}
-"""Our words for pydantic's errors, by their type."""
-
-_OPTIONS = ("host", "port")
-"""Names that people try as settings, and that are options of a server."""
-
-
 class ExplainedSettings(BaseModel):
-    """Settings from arguments, else from the environment, else from the settings file.
+    """A model whose fields come from arguments, else the environment, else the settings file.
 
-    Their ValidationError says in plain words what is wrong and where it was set.
-
-    Each of its errors has the place as ``ctx["place"]`` and the sentence as ``ctx["words"]``. What
-    was set is left out, because a URL may hold a password.
+    Each error of its ValidationError has the place where the value was set as ``ctx["place"]``, and
+    a plain message as ``ctx["words"]``. The value is left out, because a URL may have a password.
     """
 
     def __init__(self, **values: Any) -> None:
@@ -222,16 +224,35 @@ class ExplainedSettings(BaseModel):
 def explain_error(
     error: ValidationError, arguments: Collection[str], known: Collection[str]
 ) -> ValidationError:
-    """Return the same error in plain words, with the place of each wrong setting.
+    """Return the same error with plain messages and the place of each wrong setting.
 
-    ``arguments`` names the settings that were passed, ``known`` those that there are.
+    ``arguments`` has the names of settings that were passed, ``known`` those of all settings.
     """
-    details = [_explain(problem, arguments, known) for problem in error.errors()]
+    details: list[InitErrorDetails] = []
+
+    for problem in error.errors():
+        name = str(problem["loc"][0])
+        kind = problem["type"]
+        if kind == "extra_forbidden" and isinstance(problem["input"], dict):
+            words = "is no setting; settings belong at the top of the file, without a [heading]"
+        elif kind == "extra_forbidden":
+            words = explain_unknown(name, known)
+        elif kind in _MESSAGES:
+            words = _MESSAGES[kind].format(**problem.get("ctx", {}))
+        else:
+            # The message of our own validators, to which pydantic adds a prefix.
+            words = problem["msg"].removeprefix("Value error, ")
+
+        place = find_origin(name, arguments) or "the default"
+        context = {"place": place, "words": words}
+        mistake = PydanticCustomError("wrong_setting", "{words} ({place})", context)
+        details.append(InitErrorDetails(type=mistake, loc=problem["loc"], input=None))
+
     return ValidationError.from_exception_data(error.title, details, hide_input=True)
 
 
 def explain_unknown(name: str, known: Collection[str]) -> str:
-    """Return what to do about the name of a setting that there is not.
+    """Return a message about an unknown setting.
 
     >>> explain_unknown("workspace", ["workspace_dir", "agent_dir"])
     'is no setting; did you mean workspace_dir?'
@@ -246,39 +267,6 @@ def explain_unknown(name: str, known: Collection[str]) -> str:
     return f"is no setting; did you mean {suggestion}?"
 
 
-def _explain(
-    problem: ErrorDetails, arguments: Collection[str], known: Collection[str]
-) -> InitErrorDetails:
-    name = str(problem["loc"][0])
-    place = find_origin(name, arguments) or "the default"
-    context = {"place": place, "words": _word(problem, known)}
-    mistake = PydanticCustomError("wrong_setting", "{words} ({place})", context)
-
-    return InitErrorDetails(type=mistake, loc=problem["loc"], input=None)
-
-
-def _word(problem: ErrorDetails, known: Collection[str]) -> str:
-    if problem["type"] == "extra_forbidden":
-        if isinstance(problem["input"], dict):
-            return "is no setting; settings stand at the top of the file, without a [heading]"
-        return explain_unknown(str(problem["loc"][0]), known)
-
-    words = _WORDS.get(problem["type"])
-    if words is not None:
-        return words.format(**problem.get("ctx", {}))
-
-    # Pydantic puts its own words before those of our validators.
-    return problem["msg"].removeprefix("Value error, ")
-
-
-Names = tuple[str, ...]
-"""Several names; in the environment one string, with commas between them."""
-
-_DEFAULT = "..."
-_COMMA = re.compile(r",(?![^{}]*\})")
-"""A comma between names; not one in the braces of a pattern."""
-
-
 def split_names(text: str) -> tuple[str, ...]:
     """Return the names in a text with commas between them.
 
@@ -290,7 +278,7 @@ def split_names(text: str) -> tuple[str, ...]:
 
 
 def insert_default(names: tuple[str, ...], default: tuple[str, ...]) -> tuple[str, ...]:
-    """Return the names with the default ones, if they hold ``...``, which stands for those.
+    """Return the names; if ``...`` is one of them, it is replaced by the default names.
 
     >>> insert_default(("...", "vendor"), ("node_modules", "venv"))
     ('node_modules', 'venv', 'vendor')
@@ -301,11 +289,23 @@ def insert_default(names: tuple[str, ...], default: tuple[str, ...]) -> tuple[st
     return (*default, *(name for name in names if name != _DEFAULT))
 
 
-_MIB = 2**20
+class Settings(ExplainedSettings):
+    """The settings: what an agent may read, how much of it, and where memories are stored.
 
+    Every field can be set by an argument, by an environment variable such as
+    ``ABILITIES_WORKSPACE_DIR``, or in a TOML file. ``ABILITIES_CONFIG`` names that file; by default
+    it is ``~/.abilities/config.toml``, if it exists.
 
-class StoreSettings(ExplainedSettings):
-    """Where memories are kept, and how long what changes replaced is kept too."""
+    Settings are values: they name directories and files, but do not open them. Raises pydantic's
+    ValidationError for an unknown setting and for a value that is not allowed, with the place where
+    it was set, and ValueError for a settings file that cannot be read or is not TOML.
+    """
+
+    model_config: ClassVar[ConfigDict] = ConfigDict(
+        frozen=True,
+        extra="forbid",
+        validate_default=True,  # default directories become absolute too
+    )
 
     store_url: str = Field(
         default="sqlite:///~/.abilities/memory.db", description="Where memories are stored."
@@ -334,45 +334,6 @@ class StoreSettings(ExplainedSettings):
     allow_purge: bool = Field(
         default=False,
         description="Let callers without a token delete memories together with their history.",
-    )
-
-    @field_validator("store_url")
-    @classmethod
-    def _check_store_url(cls, value: str) -> str:
-        check_store_url(value)
-        return value
-
-    @property
-    def store_path(self) -> Path | None:
-        """The file of the memory store; None if the store is a database on a server."""
-        return store_path(self.store_url)
-
-    @property
-    def history_limits(self) -> HistoryLimits:
-        """How long a namespace keeps its history, and how much of it."""
-        return HistoryLimits(self.history_days, self.history_max_mb * _MIB)
-
-
-Compat = Literal["kv-memory"]
-"""Systems whose clients can be served."""
-
-
-class Settings(StoreSettings):
-    """What an agent may read, how much of it, and where memories are kept.
-
-    Every field can be set by an argument, by an environment variable such as
-    ``ABILITIES_WORKSPACE_DIR``, or in a TOML file. ``ABILITIES_CONFIG`` names that file; by default
-    it is ``~/.abilities/config.toml``, if that exists.
-
-    Settings are values: they name directories and files, and open none of them. Raises pydantic's
-    ValidationError for an unknown setting and for a value that is not allowed, with the place where
-    it was set, and ValueError for a file that cannot be read or is not TOML.
-    """
-
-    model_config: ClassVar[ConfigDict] = ConfigDict(
-        frozen=True,
-        extra="forbid",
-        validate_default=True,  # default directories become absolute too
     )
 
     agent_dir: Path = Field(
@@ -483,6 +444,12 @@ class Settings(StoreSettings):
         description="URLs of the OAuth servers where MCP clients can get a token.",
     )
 
+    @field_validator("store_url")
+    @classmethod
+    def _check_store_url(cls, value: str) -> str:
+        check_store_url(value)
+        return value
+
     @field_validator(
         "deny", "skip", "tools", "disabled", "allowed_hosts", "authorization_servers", mode="before"
     )
@@ -492,8 +459,8 @@ class Settings(StoreSettings):
 
     @model_validator(mode="before")
     @classmethod
-    def _make_room_for_programs(cls, values: object) -> object:
-        """The clients of kv-memory are programs, which take larger answers than models."""
+    def _raise_bound_for_programs(cls, values: object) -> object:
+        """Raise the default bound with ``compat``: the clients of kv-memory are programs."""
         fields = as_object(values)
         if fields is None or not fields.get("compat"):
             return values
@@ -546,6 +513,16 @@ class Settings(StoreSettings):
             ) from None
 
     @property
+    def store_path(self) -> Path | None:
+        """The file of the memory store; None if the store is a database on a server."""
+        return store_path(self.store_url)
+
+    @property
+    def history_limits(self) -> HistoryLimits:
+        """The limits of a namespace's history, by age and by size."""
+        return HistoryLimits(self.history_days, self.history_max_mb * 2**20)
+
+    @property
     def agent_root(self) -> RootPlace:
         """The agent's directory in this namespace; a default one need not exist."""
         path = enter_namespace(self.agent_dir, self.namespace)
@@ -558,8 +535,8 @@ class Settings(StoreSettings):
     def workspace_root(self) -> RootPlace | None:
         """The workspace in this namespace; None if there is none.
 
-        A default one, the current directory, is none if it must not be shared, such as '/' or the
-        home directory: clients start programs there, and nobody asked to share them.
+        The default workspace, the current directory, is left out if it must not be shared, such as
+        '/' or the home directory: clients start programs there, and no user has chosen to share it.
         """
         path = enter_namespace(self.workspace_dir, self.namespace)
         is_default = "workspace_dir" not in self.model_fields_set
@@ -578,19 +555,27 @@ class Settings(StoreSettings):
 
     @property
     def policy(self) -> Policy:
-        """What may be opened beneath the two directories."""
+        """The rules about which files may be opened beneath the two directories."""
+        # No agent may read these files, whatever path leads to them.
+        own_places = [
+            OwnPlace(str(find_settings_file())),
+            OwnPlace(str(self.tokens_file), TOKEN_SUFFIXES),
+        ]
+        if self.store_path is not None:
+            own_places.append(OwnPlace(str(self.store_path), STORE_SUFFIXES))
+
         return Policy(
             build_deny_list(self.deny),
             self.follow_symlinks == "within",
             self.deny_hardlinks,
             self.redact,
-            OwnFiles(self._list_own_places(), is_store_header),
+            OwnFiles(own_places, is_store_header),
             frozenset(self.skip),
         )
 
     @property
     def memory_files(self) -> MemoryFiles:
-        """How the agent's notes are named."""
+        """The names of the files with the agent's notes."""
         layout = MEMORY_LAYOUTS[self.memory_layout]
 
         return MemoryFiles(
@@ -609,14 +594,14 @@ class Settings(StoreSettings):
     def check_roots(self) -> None:
         """Raise ValueError for a directory that must not be shared, or that does not exist.
 
-        A namespace that has no directory of its own yet has no files; only the folder that holds
-        those directories must exist.
+        A namespace without its own directory has no files yet; only the folder above the
+        directories of all namespaces must exist.
         """
         for root in self.roots:
             root.check()
 
     def check_namespaces(self, namespaces: Iterable[str]) -> None:
-        """Raise ValueError if several namespaces would see the same files without shared_files."""
+        """Raise ValueError if several namespaces would share files, unless shared_files is set."""
         directories = (self.agent_dir, self.workspace_dir)
         are_separate = all(PLACEHOLDER in str(directory) for directory in directories)
         if are_separate or self.shared_files:
@@ -633,16 +618,5 @@ class Settings(StoreSettings):
 
         Raises ValueError for a name that cannot be a namespace.
         """
-        # A copy keeps which settings were set, so that the default agent directory stays optional.
+        # A copy records which settings were set, so the default agent directory stays optional.
         return self.model_copy(update={"namespace": parse_namespace(namespace)})
-
-    def _list_own_places(self) -> list[OwnPlace]:
-        """Return the files that no agent may read, whatever leads to them."""
-        places = [
-            OwnPlace(str(find_settings_file())),
-            OwnPlace(str(self.tokens_file), TOKEN_SUFFIXES),
-        ]
-        if self.store_path is not None:
-            places.append(OwnPlace(str(self.store_path), STORE_SUFFIXES))
-
-        return places

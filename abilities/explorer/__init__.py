@@ -1,5 +1,5 @@
-"""The memory explorer: a page that shows people what an agent remembers, and what it would read.
+"""The memory explorer: a page on which people look at an agent's memories, notes and files.
 
-The page itself stands in `static/`. It calls abilities as any other client does; what it needs
-beside them are the internal abilities in `views`.
+The page itself is in `static/`. It calls abilities as any other client does, and in addition the
+internal abilities in `views`.
 """

@@ -1,11 +1,9 @@
-"""The explorer's pages and everything they load: a fixed set of files, open to anyone.
+"""The explorer's routes: its static pages, its internal views, and trial calls of abilities.
 
-They hold no user's data, so no token is needed for them.
-
-The explorer's routes: its pages, its internal views, and calls answered in every format.
+The pages contain no user's data, so they need no token. A trial call returns the reply of an
+ability in every format.
 """
 
-from collections.abc import Awaitable, Callable
 from dataclasses import replace
 from importlib.resources import files
 from importlib.resources.abc import Traversable
@@ -18,7 +16,7 @@ from starlette.responses import Response
 from abilities.adapters.http import get_abilities, parse_body, to_response
 from abilities.declarations.refusals import Fault
 from abilities.declarations.values import JsonObject
-from abilities.explorer.views import ALIKE, MAX_BYTES, VIEWS
+from abilities.explorer.views import EQUIVALENTS, MAX_BYTES, VIEWS
 from abilities.helpers.reply.formats import render
 from abilities.registry import Reply, build_failed_reply
 
@@ -27,8 +25,8 @@ _STRICT_POLICY = (
     "connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
 )
 
-# Swagger UI writes inline styles. They are allowed on its page only, which shows no text that
-# users or agents wrote.
+# Swagger UI writes inline styles. They are allowed only on its page, which shows no text by users
+# or agents.
 _SWAGGER_POLICY = _STRICT_POLICY.replace("style-src 'self'", "style-src 'self' 'unsafe-inline'")
 
 _MEDIA_TYPES = {
@@ -39,10 +37,8 @@ _MEDIA_TYPES = {
 }
 """By file name extension; files with any other extension are not served."""
 
-_PREFIX = "/explorer/"
-
 _PAGE_PATHS = {"index.html": "/", "docs.html": "/docs"}
-"""The files that are not served beneath the prefix."""
+"""The files that are not served at ``/explorer/NAME``."""
 
 
 class StaticPage(NamedTuple):
@@ -54,7 +50,7 @@ class StaticPage(NamedTuple):
 
     @property
     def headers(self) -> dict[str, str]:
-        """What browsers must obey: load from this server only, send no referrer, allow no frame."""
+        """Headers for browsers: load from this server only, send no referrer, allow no frame."""
         return {
             "Content-Security-Policy": self.policy,
             "Referrer-Policy": "no-referrer",
@@ -63,7 +59,7 @@ class StaticPage(NamedTuple):
 
 
 def _load_pages(folder: Traversable, prefix: str) -> dict[str, StaticPage]:
-    """Return the servable files of a folder and of its subfolders, by their paths."""
+    """Return the files of a folder and its subfolders that may be served, by their paths."""
     pages: dict[str, StaticPage] = {}
 
     for entry in folder.iterdir():
@@ -74,44 +70,40 @@ def _load_pages(folder: Traversable, prefix: str) -> dict[str, StaticPage]:
         extension = entry.name.rpartition(".")[2]
         if extension in _MEDIA_TYPES:
             path = _PAGE_PATHS.get(entry.name, prefix + entry.name)
-            pages[path] = _load_page(entry, _MEDIA_TYPES[extension])
+            media_type = f"{_MEDIA_TYPES[extension]}; charset=utf-8"
+            policy = _SWAGGER_POLICY if entry.name == "docs.html" else _STRICT_POLICY
+            pages[path] = StaticPage(entry.read_bytes(), media_type, policy)
 
     return pages
 
 
-def _load_page(file: Traversable, media_type: str) -> StaticPage:
-    policy = _SWAGGER_POLICY if file.name == "docs.html" else _STRICT_POLICY
-    return StaticPage(file.read_bytes(), f"{media_type}; charset=utf-8", policy)
-
-
-PAGES = _load_pages(files("abilities.explorer") / "static", _PREFIX)
+PAGES = _load_pages(files("abilities.explorer") / "static", "/explorer/")
 """Every page by its path."""
 
 
 def add_explorer(app: FastAPI) -> None:
     """Add the pages, ``POST /api/explorer/VIEW`` and ``POST /api/explorer/try/NAME`` to an app."""
-    for path, page in PAGES.items():
-        app.add_api_route(path, _create_endpoint(page), include_in_schema=False)
+    for path in PAGES:
+        app.add_api_route(path, send_page, include_in_schema=False)
 
     app.add_api_route(
-        "/api/explorer/try/{name}", _try_ability, methods=["POST"], include_in_schema=False
+        "/api/explorer/try/{name}", try_ability, methods=["POST"], include_in_schema=False
     )
-    app.add_api_route("/api/explorer/{name}", _read_view, methods=["POST"], include_in_schema=False)
+    app.add_api_route("/api/explorer/{name}", read_view, methods=["POST"], include_in_schema=False)
 
 
-def _create_endpoint(page: StaticPage) -> Callable[[], Awaitable[Response]]:
-    async def send_page() -> Response:
-        return Response(page.body, headers=page.headers, media_type=page.media_type)
+async def send_page(request: Request) -> Response:
+    """Send the page at the address of the request."""
+    page = PAGES[request.scope["path"]]
+    return Response(page.body, headers=page.headers, media_type=page.media_type)
 
-    return send_page
 
-
-async def _read_view(name: str, request: Request) -> Response:
-    """Run one of the internal views, with a larger bound on its answer than models get."""
-    withheld = get_abilities(request).context.disabled
-    names = ALIKE.get(name, ())
-    is_withheld = bool(names) and all(one in withheld for one in names)
-    if name not in VIEWS or is_withheld:
+async def read_view(name: str, request: Request) -> Response:
+    """Call one of the internal views, with a larger bound on its answer than for models."""
+    disabled = set(get_abilities(request).context.disabled)
+    names = EQUIVALENTS.get(name, ())
+    is_disabled = bool(names) and disabled.issuperset(names)
+    if name not in VIEWS or is_disabled:
         return to_response(build_failed_reply(Fault.from_reason("unknown_address")))
 
     try:
@@ -123,11 +115,11 @@ async def _read_view(name: str, request: Request) -> Response:
     return to_response(await VIEWS.reply(name, arguments, context))
 
 
-async def _try_ability(name: str, request: Request) -> Response:
-    """Call an ability once, and return its reply as it would be sent in each format.
+async def try_ability(name: str, request: Request) -> Response:
+    """Call an ability once, and return its reply in every format.
 
     The response is ``{"failed": bool, "json": str, "text": str, "toon": str, "max_bytes": int}``,
-    also if the call fails; ``max_bytes`` is the bound of a reply.
+    even if the call fails; ``max_bytes`` is the bound of a reply.
     """
     try:
         arguments = await _parse_arguments(request)

@@ -1,13 +1,10 @@
-"""Internal abilities that only the explorer's page uses.
+"""Internal abilities that only the explorer's page uses, with their inputs and answers.
 
-They are declared, validated and answered as all abilities are, but stand in a registry of their
-own: no client is ever offered one, and none appears in a published schema.
-
-Inputs and answers of the internal abilities that only the explorer's page uses.
+They are declared, validated and answered like all abilities, but in a separate registry: no client
+is ever offered one, and none appears in a published schema.
 """
 
 from collections.abc import Mapping
-from datetime import date
 from importlib.metadata import version
 from typing import Annotated, Any, Literal
 
@@ -26,13 +23,30 @@ from abilities.declarations.values import JsonObject, Model
 from abilities.decorator import ability
 from abilities.definition import Context
 from abilities.helpers.files.file_walk import FoundFile
-from abilities.helpers.files.lister import Listing
 from abilities.helpers.files.reader import format_modified_at
 from abilities.helpers.memory.helper import DayFile
 from abilities.helpers.memory.records import to_memory_data
 from abilities.helpers.memory.targets import require_name
 from abilities.helpers.memory.versions import TimelineFilter, describe_change, describe_pair
 from abilities.registry import AbilityRegistry
+
+MAX_BYTES = 4_000_000
+"""Maximum size of an answer: unlike a model's context, a page has room for much."""
+
+TIMELINE_CHANGES = 50
+"""Changes on one page of the timeline."""
+
+MAX_HIDDEN = 1_000
+"""Hidden files shown on one page; the workspace is listed this much further than the page."""
+
+EQUIVALENTS: Mapping[str, tuple[str, ...]] = {
+    "memory": (memory_get.name, memory_read_bulk.name),
+    "version": (memory_history.name,),
+    "timeline": (memory_changes.name,),
+    "days": (memory_read_bulk.name,),
+    "files": (file_list.name,),
+}
+"""The abilities that return the same as a view; a view is disabled if all of these are."""
 
 Scope = Literal["read", "write"]
 
@@ -59,7 +73,7 @@ class MemoryViewInput(Arguments):
 
 
 class MemoryViewAnswer(Model):
-    """A memory with its counters, a page of its links, and one of the links to it."""
+    """A memory with its counters, a page of its links, and a page of the links to it."""
 
     memory: Memory = Field(description="The memory; showing it counts no access.")
     backlinks: list[LinkData] = Field(
@@ -76,7 +90,7 @@ class VersionInput(Arguments):
 
 
 class VersionAnswer(Model):
-    """A memory in a version and before it, each with all its links."""
+    """A memory in a version and in the one before it, each with all its links."""
 
     memory: Memory | None = Field(
         default=None, description="The memory in that version; left out if this deleted it."
@@ -87,7 +101,7 @@ class VersionAnswer(Model):
 
 
 class TimelineInput(Arguments):
-    """Which changes to list."""
+    """The changes to list."""
 
     by: str | None = Field(default=None, description="Only changes by this caller.")
     action: Action | Literal["purged"] | None = Field(
@@ -163,25 +177,6 @@ class FilesAnswer(Model):
     skipped: int = Field(default=0, description="Folders and names that could not be listed.")
 
 
-ALIKE: Mapping[str, tuple[str, ...]] = {
-    "memory": (memory_get.name, memory_read_bulk.name),
-    "version": (memory_history.name,),
-    "timeline": (memory_changes.name,),
-    "days": (memory_read_bulk.name,),
-    "files": (file_list.name,),
-}
-"""The abilities that show the same as a view, which is there only if one of them is offered."""
-
-MAX_BYTES = 4_000_000
-"""Size of an answer: what people look at need not fit into a model's context."""
-
-TIMELINE_CHANGES = 50
-"""Changes on one page of the timeline."""
-
-MAX_HIDDEN = 1_000
-"""Hidden files shown on one page; the workspace is listed this much further than the page."""
-
-
 @ability(name="session", description="The caller's namespace and access.", read_only=True)
 async def show_session(context: Context, _: SessionInput) -> SessionAnswer:
     """Return the caller's namespace and scope, and the version that serves the page."""
@@ -197,11 +192,11 @@ async def show_session(context: Context, _: SessionInput) -> SessionAnswer:
     read_only=True,
 )
 async def show_memory(context: Context, arguments: MemoryViewInput) -> MemoryViewAnswer:
-    """Return a memory, a page of its links and one of the links to it; this counts no access."""
+    """Return a memory and a page of the links from and to it; this counts as no access."""
     name = require_name(arguments.explicit_arguments())
     key = name.key
     if key is None:
-        assert name.id is not None, "who gives no key gives an id"
+        assert name.id is not None, "require_name has checked it"
         key = await context.memory.versions.find_key(name.id)
 
     stored, page = await context.memory.inspect(
@@ -222,8 +217,8 @@ async def show_memory(context: Context, arguments: MemoryViewInput) -> MemoryVie
     read_only=True,
 )
 async def show_version(context: Context, arguments: VersionInput) -> VersionAnswer:
-    """Return a memory as it was in a version and before it. Raises Refused: scope, not_found."""
-    # What somebody deleted is for those alone who could restore it.
+    """Return a memory in a version and before it. Raises Refused: scope, not_found."""
+    # A deleted memory is only for callers who could restore it.
     versions = context.memory.versions
     if context.read_only and not await versions.exists(arguments.id):
         raise Refused("scope")
@@ -252,23 +247,14 @@ async def list_days(context: Context, arguments: DaysInput) -> DaysAnswer:
     today = context.memory.today
     year = arguments.year or today.year
 
-    outcomes = await context.memory.list_days(year)
-    days = [_describe_day(day, outcome) for day, outcome in outcomes]
+    days: list[Day] = []
+    for day, outcome in await context.memory.list_days(year):
+        if isinstance(outcome, DayFile):
+            days.append(Day(date=day.isoformat(), size_bytes=outcome.size))
+        else:
+            days.append(Day(date=day.isoformat(), error=Fault.from_exception(outcome)))
 
-    return DaysAnswer(
-        today=today.isoformat(),
-        year=year,
-        days=days,
-    )
-
-
-def _describe_day(day: date, outcome: DayFile | Exception) -> Day:
-    name = day.isoformat()
-
-    if isinstance(outcome, DayFile):
-        return Day(date=name, size_bytes=outcome.size)
-
-    return Day(date=name, error=Fault.from_exception(outcome))
+    return DaysAnswer(today=today.isoformat(), year=year, days=days)
 
 
 @ability(
@@ -281,50 +267,35 @@ async def list_files(context: Context, arguments: FileListInput) -> FilesAnswer:
     request = parse_listing_request(arguments)
     page = await context.lister.list_files(request)
 
-    # A list of both roots does not tell what it hides. The workspace's own list does, and it may
+    # The list of both roots leaves out hidden files; the list of the workspace has them. It may
     # need more entries to get as far as the page.
     longer_request = request._replace(limit=arguments.limit + MAX_HIDDEN)
     workspace = await context.lister.for_root("workspace").list_files(longer_request)
 
-    files = _merge_files(page, _find_hidden(page, workspace))
+    read = {file.position: file for file in page.files}
+    hidden: dict[str, FoundFile] = {}
+    for file in workspace.files:
+        is_on_page = page.after is None or file.position <= page.after
+        shown = read.get(file.position)
+        if is_on_page and (shown is None or shown.source != "workspace"):
+            hidden[file.position] = file
+
+    files: list[RootedFile] = []
+    for position in sorted(read.keys() | hidden.keys()):
+        files.append(_describe_file(read.get(position), hidden.get(position)))
+
     return FilesAnswer(files=files, after=page.after, skipped=page.skipped)
 
 
-def _find_hidden(page: Listing, workspace: Listing) -> dict[str, FoundFile]:
-    """Return the workspace's files within the page that are not read from there, by position."""
-    sources = {file.position: file.source for file in page.files}
-    hidden: dict[str, FoundFile] = {}
-
-    for file in workspace.files:
-        is_on_page = page.after is None or file.position <= page.after
-
-        if is_on_page and sources.get(file.position) != "workspace":
-            hidden[file.position] = file
-
-    return hidden
-
-
-def _merge_files(page: Listing, hidden: dict[str, FoundFile]) -> list[RootedFile]:
-    """Describe the files that are read and those that are hidden, in the order of their paths."""
-    read = {file.position: file for file in page.files}
-    merged: list[RootedFile] = []
-
-    for position in sorted(read.keys() | hidden.keys()):
-        file = _describe_file(read.get(position), hidden.get(position))
-        merged.append(file)
-
-    return merged
-
-
 def _describe_file(read: FoundFile | None, hidden: FoundFile | None) -> RootedFile:
-    """Describe a path by the file that is read, the one that is hidden, or both."""
+    """Describe a path by its file that is read, its file that is hidden, or both."""
     hides: HiddenFile | None = None
     if hidden is not None:
         hides = HiddenFile(
             size_bytes=hidden.stat.st_size, modified_at=format_modified_at(hidden.stat)
         )
 
-    # The agent directory refuses the path, and a refusal never falls back to the workspace.
+    # The agent directory refuses the path, and the workspace never serves a refused path.
     if read is None:
         assert hidden is not None
         return RootedFile(path=hidden.path, hides=hides)
@@ -341,4 +312,4 @@ def _describe_file(read: FoundFile | None, hidden: FoundFile | None) -> RootedFi
 VIEWS = AbilityRegistry(
     [show_session, show_memory, show_version, show_timeline, list_days, list_files], read_only=True
 )
-"""The internal abilities by name, apart from those that clients are offered."""
+"""The internal abilities by name."""

@@ -1,13 +1,8 @@
-"""One ASGI application: the HTTP API, MCP over streamable HTTP and the explorer, behind a guard.
-
-Where OAuth clients get their tokens (RFC 9728).
-
-It is offered only if the settings name authorization servers.
-"""
+"""One ASGI application: the HTTP API, MCP over streamable HTTP and the explorer, behind a guard."""
 
 import asyncio
-from collections.abc import AsyncGenerator, Callable, Sequence
-from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext
+from collections.abc import Callable, Sequence
+from contextlib import AbstractAsyncContextManager, nullcontext
 from functools import cache
 from importlib.metadata import version
 from typing import cast
@@ -39,11 +34,64 @@ from abilities.server.rest import PLAIN, Dialect, add_memories
 from abilities.server.telemetry import Telemetry
 from abilities.settings import Compat, Settings
 
+LOOPBACK = ("127.0.0.1", "::1", "localhost")
+"""The names of addresses that only this machine can reach."""
+
 METADATA = "/.well-known/oauth-protected-resource/mcp"
+"""The address at which OAuth clients find out where to get a token (RFC 9728)."""
+
+_ANY_ADDRESS = ("0.0.0.0", "::")  # noqa: S104 - compared with, not listened on
+_DIALECTS: dict[Compat | None, Dialect] = {None: PLAIN, "kv-memory": KV_MEMORY}
+_HEALTH, _READY = "/healthz", "/readyz"
+_METHOD_NOT_FOUND = -32601  # JSON-RPC's; without the SDK there is no constant to import
+_OK = {"status": "ok"}
+_PROMETHEUS = "text/plain; version=1.0.0; charset=utf-8"
+
+
+def create_app(abilities: Abilities, address: str = LOOPBACK[0]) -> ASGIApp:
+    """Create the application that serves an open `Abilities` at ``address``.
+
+    If other machines can reach it, by the address or by an allowed name, every caller needs a
+    token.
+    """
+    settings = abilities.settings
+    prompts = [prompt.call_name for prompt in PROMPTS]
+    telemetry = Telemetry(
+        [*abilities.registry.names, *prompts, COMPLETION],
+        [ability.name for ability in abilities.registry if not ability.read_only],
+        lambda: abilities.queue_size,
+        lambda: abilities.stuck_threads,
+    )
+    observed = abilities.with_middleware(telemetry.observe)
+
+    app = _create_api(observed, telemetry)
+    add_metadata(app, settings.authorization_servers)
+
+    is_public = is_beyond_loopback(settings, address)
+    # A Host header has brackets around an IPv6 address.
+    names = [f"[{name}]" if ":" in name else name for name in list_host_names(settings, address)]
+
+    return Guard(
+        app,
+        hosts=HostCheck(names, PAGES),
+        callers=Callers(observed, TokenFile(settings.tokens_file), is_public=is_public),
+        open_paths=(_HEALTH, _READY, METADATA, *PAGES),
+        challenge=build_challenge(settings.authorization_servers),
+    )
+
+
+def list_host_names(settings: Settings, address: str) -> list[str]:
+    """Return the names and addresses that the Host header of a request may have, sorted."""
+    return sorted({*LOOPBACK, *settings.allowed_hosts, address} - {*_ANY_ADDRESS})
+
+
+def is_beyond_loopback(settings: Settings, address: str) -> bool:
+    """Return whether other machines can reach a server at ``address``."""
+    return not {address, *settings.allowed_hosts} <= {*LOOPBACK}
 
 
 def add_metadata(app: FastAPI, servers: Sequence[str]) -> None:
-    """Offer the metadata of ``/mcp``, if there are authorization servers to name."""
+    """Add the OAuth metadata of ``/mcp``, if there are authorization servers."""
     if not servers:
         return
 
@@ -81,26 +129,13 @@ def _get_origin(scope: Scope) -> str:
     return f"{scope['scheme']}://{host}"
 
 
-LOOPBACK = ("127.0.0.1", "::1", "localhost")
-"""The names of addresses that only this machine can reach."""
-
-_DIALECTS: dict[Compat | None, Dialect] = {None: PLAIN, "kv-memory": KV_MEMORY}
-_EVERYWHERE = ("0.0.0.0", "::")  # noqa: S104 - compared with, not listened on
-_HEALTH, _READY = "/healthz", "/readyz"
-_NOT_READY = 503
-_NOT_IMPLEMENTED = 501
-_METHOD_NOT_FOUND = -32601  # JSON-RPC's; the SDK that names it is not installed where it is sent
-_OK = {"status": "ok"}
-_PROMETHEUS = "text/plain; version=1.0.0; charset=utf-8"
-
-
 class _Api(FastAPI):
     """The HTTP API; its OpenAPI document says that a token may be needed."""
 
     @override
     def openapi(self) -> JsonObject:
         if self.openapi_schema is None:
-            document = super().openapi()  # kept in openapi_schema, so this happens once
+            document = super().openapi()  # cached in openapi_schema, so this happens once
             components = document.setdefault("components", {})
             components["securitySchemes"] = {"token": {"type": "http", "scheme": "bearer"}}
             document["security"] = [{}, {"token": []}]
@@ -108,124 +143,64 @@ class _Api(FastAPI):
         return super().openapi()
 
 
-def create_app(abilities: Abilities, address: str = LOOPBACK[0]) -> ASGIApp:
-    """Create the application that serves an open `Abilities` at ``address``.
-
-    If callers from other machines can come, by the address or by an allowed name, all callers need
-    a token.
-    """
-    settings = abilities.settings
-    prompts = [prompt.call_name for prompt in PROMPTS]
-    telemetry = Telemetry(
-        [*abilities.registry.names, *prompts, COMPLETION],
-        [ability.name for ability in abilities.registry if not ability.read_only],
-        lambda: abilities.queue_size,
-        lambda: abilities.stuck_threads,
-    )
-    observed = abilities.with_middleware(telemetry.observe)
-
-    app = _create_api(observed, telemetry)
-    add_metadata(app, settings.authorization_servers)
-
-    is_public = is_beyond_loopback(settings, address)
-    names = [_format_host(name) for name in list_host_names(settings, address)]
-
-    return Guard(
-        app,
-        hosts=HostCheck(names, PAGES),
-        callers=Callers(observed, TokenFile(settings.tokens_file), is_public=is_public),
-        open_paths=(_HEALTH, _READY, METADATA, *PAGES),
-        challenge=build_challenge(settings.authorization_servers),
-    )
-
-
-def list_host_names(settings: Settings, address: str) -> list[str]:
-    """Return the names and addresses that requests may address the server by, sorted."""
-    return sorted({*LOOPBACK, *settings.allowed_hosts, address} - {*_EVERYWHERE})
-
-
-def is_beyond_loopback(settings: Settings, address: str) -> bool:
-    """Whether callers from other machines can come."""
-    return not {address, *settings.allowed_hosts} <= {*LOOPBACK}
-
-
-def _format_host(name: str) -> str:
-    """Return a name or address as a Host header has it: IPv6 addresses are in brackets."""
-    return f"[{name}]" if ":" in name else name
-
-
 def _create_api(abilities: Abilities, telemetry: Telemetry) -> FastAPI:
-    """Create all routes, for requests that the guard lets through."""
-    mcp_route, run_mcp = _create_mcp(abilities)
+    """Create all routes, for requests that have passed the guard."""
+    run_mcp: Callable[[], AbstractAsyncContextManager[None]]
+    if is_installed("mcp"):
+        # An optional dependency.
+        from abilities.adapters.mcp import create_server
+        from abilities.server.mcp import create_mcp_route
 
-    @asynccontextmanager
-    async def lifespan(_: FastAPI) -> AsyncGenerator[None]:
-        async with run_mcp():
-            yield
+        server = create_server(abilities)
+        mcp_route = create_mcp_route(server)
+        run_mcp = server.session_manager.run
+    else:
+        mcp_route = Route("/mcp", refuse_mcp, methods=["POST"])
+        run_mcp = nullcontext
 
     app = _Api(
         title="agent-abilities",
         version=version("agent-abilities"),
-        lifespan=lifespan,
+        lifespan=lambda _: run_mcp(),
         openapi_url=None,  # FastAPI would render the document anew for each request
         # FastAPI's pages load their scripts from another host; the explorer has its own at /docs.
         docs_url=None,
         redoc_url=None,
-        # FastAPI's spans hold addresses and with them keys; those of the telemetry hold none.
+        # FastAPI's spans contain addresses and with them keys; those of the telemetry do not.
         telemetry={"tracing": False, "metrics": False, "logs": False},
     )
-    _add_document(app)
-    _add_operations(app, abilities, telemetry)
-    add_ability_routes(app, abilities.registry)
-    add_memories(app, abilities.registry, _DIALECTS[abilities.settings.compat])
-    add_explorer(app)
-
-    app.router.routes.append(mcp_route)
-
-    # Starlette's own responses to these are plain text or have another shape.
-    app.add_exception_handler(404, _answer_not_found)
-    app.add_exception_handler(405, _answer_not_allowed)
-    app.add_exception_handler(Exception, _leave_to_guard)
-    return app
-
-
-def _create_mcp(
-    abilities: Abilities,
-) -> tuple[Route, Callable[[], AbstractAsyncContextManager[None]]]:
-    """Return the route of MCP, and what must run while it is served."""
-    if not is_installed("mcp"):
-        return Route("/mcp", _refuse_mcp, methods=["POST"]), nullcontext
-
-    # An optional dependency.
-    from abilities.adapters.mcp import create_server
-    from abilities.server.mcp import create_mcp_route
-
-    server = create_server(abilities)
-    return create_mcp_route(server), server.session_manager.run
-
-
-async def _refuse_mcp(_: Request) -> Response:
-    """Say how to get MCP on a server whose installation lacks the SDK."""
-    sentence = f"MCP is not installed on this server; its operator can run: {format_install('mcp')}"
-    error = {"code": _METHOD_NOT_FOUND, "message": sentence}
-    answer = {"jsonrpc": "2.0", "id": None, "error": error}
-    return Response(render(answer), _NOT_IMPLEMENTED, media_type="application/json")
-
-
-def _add_document(app: FastAPI) -> None:
-    """Offer the OpenAPI document, which is rendered once, when all routes are there."""
+    # Rendered at the first request, when all routes have been added.
     render_once = cache(lambda: render(app.openapi()).encode())
 
     async def document(_: Request) -> Response:
         return Response(render_once(), media_type="application/json")
 
     app.router.routes.append(Route("/openapi.json", document))
+    add_operations(app, abilities, telemetry)
+    add_ability_routes(app, abilities.registry)
+    add_memories(app, abilities.registry, _DIALECTS[abilities.settings.compat])
+    add_explorer(app)
+    app.router.routes.append(mcp_route)
+
+    # Starlette's own responses to these are plain text or have another shape.
+    app.add_exception_handler(404, _answer_unmatched)
+    app.add_exception_handler(405, _answer_unmatched)
+    app.add_exception_handler(Exception, _leave_to_guard)
+    return app
 
 
-def _add_operations(app: FastAPI, abilities: Abilities, telemetry: Telemetry) -> None:
-    """Offer what operators look after a server with: health, readiness and metrics.
+async def refuse_mcp(_: Request) -> Response:
+    """Explain how to get MCP, on a server that is installed without the SDK."""
+    message = f"MCP is not installed on this server; its operator can run: {format_install('mcp')}"
+    error = {"code": _METHOD_NOT_FOUND, "message": message}
+    answer = {"jsonrpc": "2.0", "id": None, "error": error}
+    return Response(render(answer), 501, media_type="application/json")
 
-    The endpoints have no docstrings: FastAPI would publish them.
+
+def add_operations(app: FastAPI, abilities: Abilities, telemetry: Telemetry) -> None:
+    """Add the addresses for operators: health, readiness and metrics.
+
+    The endpoints have no docstrings, because FastAPI would publish them.
     """
 
     async def health() -> dict[str, str]:
@@ -236,13 +211,13 @@ def _add_operations(app: FastAPI, abilities: Abilities, telemetry: Telemetry) ->
             await abilities.check_ready()
         except Refused as refused:
             fault = Fault.from_refusal(refused)
-            return to_response(build_failed_reply(fault), status=_NOT_READY)
+            return to_response(build_failed_reply(fault), status=503)
 
         return to_response(Reply(_OK, render(_OK), failed=False))
 
     async def metrics(request: Request) -> Response:
         caller: Caller = request.scope["caller"]
-        # The figures of many namespaces take a while to write.
+        # With many namespaces, formatting takes a while.
         text = await asyncio.to_thread(telemetry.metrics.format, caller.metrics_namespace)
         return Response(text, media_type=_PROMETHEUS)
 
@@ -251,13 +226,8 @@ def _add_operations(app: FastAPI, abilities: Abilities, telemetry: Telemetry) ->
     app.add_api_route(METRICS, metrics, include_in_schema=False)
 
 
-async def _answer_not_found(request: Request, _: Exception) -> Response:
-    meant = ADDRESSES.get(request.scope["path"].rstrip("/"))
-    refusal = Refused("unknown_address", did_you_mean=meant)
-    return to_response(build_failed_reply(Fault.from_refusal(refusal)))
-
-
-async def _answer_not_allowed(request: Request, _: Exception) -> Response:
+async def _answer_unmatched(request: Request, _: Exception) -> Response:
+    """Answer a request that matches no route, by its address (404) or by its method (405)."""
     methods: set[str] = set()
 
     for route in cast(list[Route], request.app.router.routes):
@@ -266,11 +236,16 @@ async def _answer_not_allowed(request: Request, _: Exception) -> Response:
         if match != Match.NONE:
             methods.update(route.methods or ())
 
+    if not methods:
+        meant = ADDRESSES.get(request.scope["path"].rstrip("/"))
+        refusal = Refused("unknown_address", did_you_mean=meant)
+        return to_response(build_failed_reply(Fault.from_refusal(refusal)))
+
     response = to_response(build_failed_reply(Fault.from_reason("unknown_address")), status=405)
     response.headers["Allow"] = ", ".join(sorted(methods))
     return response
 
 
 async def _leave_to_guard(_: Request, error: Exception) -> Response:
-    """Pass an unexpected exception on to the guard, which answers everything that fails."""
+    """Pass an unexpected exception on to the guard, which answers every failure."""
     raise error

@@ -1,8 +1,7 @@
-"""Callers: which application a request may use, by its token; the one check for HTTP and MCP.
+"""Callers of the server: who sent a request, by its token, and what they may use.
 
-What the store remembers of tokens: asked and told by a server, without holding up its calls.
-
-Watching a tokens file from a server: a stuck disk must not stop the event loop.
+HTTP and MCP share this check. Neither a stuck disk nor a store that does not answer holds up the
+event loop: the tokens file is read on a thread, and the store is asked in a task.
 """
 
 import asyncio
@@ -21,182 +20,34 @@ from abilities.declarations.values import JsonObject
 from abilities.helpers.tokens import Token, TokenFile, TokenSet
 from abilities.server.headers import Headers, RefusedRequest
 
-RECALL_SECONDS = 10.0
-"""How long a request waits for the store to say whether there ever were tokens.
-
-As long as a call may take; it happens once, and a busy disk can take seconds to open a store.
-"""
-
-RETRY_SECONDS = 5.0
-"""After this time the store is told again of tokens, if it could not write that down."""
-
-_log = logging.getLogger("abilities")
-
-
-class TokenMemory:
-    """Knows whether tokens were ever made, as the store remembers it; asks and tells it once.
-
-    Nothing is forgotten for as long as the process lives.
-    """
-
-    def __init__(self, abilities: Abilities) -> None:
-        self._abilities = abilities
-        self._known: bool | None = None
-        self._asking: asyncio.Task[bool] | None = None
-        self._telling: asyncio.Task[None] | None = None
-
-    async def recall(self) -> bool:
-        """Return whether there ever were tokens.
-
-        Raises RefusedRequest if the store does not say.
-        """
-        if self._known is None:
-            answer = await self._ask()
-            # Tokens may have been seen in the meantime.
-            self._known = self._known or answer
-
-        return self._known
-
-    def remember(self) -> None:
-        """Take note of tokens, and let the store remember them soon."""
-        self._known = True
-
-        if self._telling is None:
-            self._telling = asyncio.create_task(self._tell())
-
-    async def _ask(self) -> bool:
-        """Ask the store; all requests that wait share one question."""
-        asking = self._asking
-        if asking is None or asking.done():
-            asking = asyncio.create_task(self._abilities.has_token_mark())
-            self._asking = asking
-
-        await asyncio.wait([asking], timeout=RECALL_SECONDS)
-        if not asking.done():
-            raise RefusedRequest(503, "unavailable")
-
-        try:
-            return asking.result()
-        except Refused as refusal:
-            fault = Fault.from_refusal(refusal)
-            raise RefusedRequest(get_status(fault.to_payload()), refusal.reason) from refusal
-
-    async def _tell(self) -> None:
-        """Tell the store, again and again until it has written it down."""
-        has_failed = False
-
-        while True:
-            try:
-                await self._abilities.set_token_mark()
-                return
-            except Exception as error:  # whatever it is, callers need a token all the same
-                if not has_failed:
-                    _log.warning(
-                        "the store cannot remember that there are tokens yet: %s",
-                        Fault.from_exception(error).message,
-                    )
-                has_failed = True
-
-            await asyncio.sleep(RETRY_SECONDS)
-
-
-FRESH_SECONDS = 0.5
-"""How old a look at the file may be when a request arrives, so that most requests need none."""
-
-LOOK_SECONDS = 5.0
-"""How long a look may take; after that, requests are refused until it ends.
-
-A busy disk takes a second or two for a small file; what waits this long is stuck.
-"""
-
-
-class _Look(NamedTuple):
-    """A look at the file that has begun; ``finished`` tells those who wait for it."""
-
-    began: float
-    finished: Future[None]
-
-
-class _Seen(NamedTuple):
-    """What the last look saw that has ended."""
-
-    began: float
-    tokens: TokenSet
-
-
-class TokenWatch:
-    """Reads a tokens file on a thread, one look at a time, at most when a request arrives.
-
-    ``load`` looks at the file; what it raises is raised to those who wait for the look. ``clock``
-    returns seconds.
-    """
-
-    def __init__(
-        self, load: Callable[[], TokenSet], clock: Callable[[], float] = time.monotonic
-    ) -> None:
-        self._load = load
-        self._clock = clock
-        self._look: _Look | None = None
-        self._seen: _Seen | None = None  # set on the thread
-
-    async def read_recent(self) -> TokenSet:
-        """Return what the file held at most `FRESH_SECONDS` ago. Raises RefusedRequest(503)."""
-        return await self._read(self._clock() - FRESH_SECONDS)
-
-    async def read_now(self) -> TokenSet:
-        """Return what the file holds at this moment or later. Raises RefusedRequest(503)."""
-        return await self._read(self._clock())
-
-    async def _read(self, since: float) -> TokenSet:
-        """Return what a look saw that began at ``since`` or later."""
-        while True:
-            seen = self._seen
-            if seen is not None and seen.began >= since:
-                return seen.tokens
-
-            look = self._look
-            if look is None or look.finished.done():
-                look = self._begin_look()
-
-            await self._wait(look)
-
-    def _begin_look(self) -> _Look:
-        look = _Look(self._clock(), Future())
-        self._look = look
-
-        # A daemon, so that a disk that never answers does not keep the process from ending.
-        run = threading.Thread(target=self._run, args=(look,), name="abilities-tokens", daemon=True)
-        run.start()
-        return look
-
-    def _run(self, look: _Look) -> None:
-        try:
-            self._seen = _Seen(look.began, self._load())
-            look.finished.set_result(None)
-        except Exception as error:
-            look.finished.set_exception(error)
-
-    async def _wait(self, look: _Look) -> None:
-        """Wait for a look. Raises RefusedRequest(503) if it takes longer than `LOOK_SECONDS`."""
-        seconds = look.began + LOOK_SECONDS - self._clock()
-        if seconds > 0:
-            await asyncio.wait([asyncio.wrap_future(look.finished)], timeout=seconds)
-
-        # An older result would be an answer as well, but a token may have been revoked since.
-        if not look.finished.done():
-            raise RefusedRequest(503, "timeout")
-
-        look.finished.result()
-
-
 METRICS = "/metrics"
 """The only address that a token of scope "metrics" opens."""
 
-
 SURFACE_HEADER = "x-abilities-surface"
-"""The header by which the explorer's page says that a request is its own."""
+"""The header by which the explorer's page marks its own requests."""
+
+FRESH_SECONDS = 0.5
+"""Maximum age of a reading of the tokens file, so that most requests need no new one."""
+
+READ_SECONDS = 5.0
+"""Timeout for reading the tokens file; after that, requests are refused until the reading ends.
+
+A busy disk takes a second or two for a small file; after five seconds it is stuck.
+"""
+
+RECALL_SECONDS = 10.0
+"""Timeout for the store to answer whether there ever were tokens.
+
+It is as long as that of a call: the store is asked once, and a busy disk can take seconds to open
+it.
+"""
+
+RETRY_SECONDS = 5.0
+"""Pause before the store is asked again to remember tokens, after it failed to."""
 
 _EXPLORER = "explorer"
+
+_log = logging.getLogger("abilities")
 
 
 class Caller(NamedTuple):
@@ -208,7 +59,7 @@ class Caller(NamedTuple):
 
     @property
     def name(self) -> str:
-        """What the history and the log call who changed something: the token's label if any."""
+        """The name of the caller in the history and the log: the token's label or the surface."""
         if self.token is not None and self.token.label:
             return self.token.plain_label
 
@@ -216,7 +67,7 @@ class Caller(NamedTuple):
 
     @property
     def metrics_namespace(self) -> str | None:
-        """The only namespace whose metrics the caller may see; None if all, and the process's."""
+        """The only namespace whose metrics the caller may see; None for all of the server's."""
         if self.token is None or self.token.scope == "metrics":
             return None
 
@@ -224,7 +75,7 @@ class Caller(NamedTuple):
 
     @property
     def details(self) -> JsonObject:
-        """What the log says of the caller: never more than is known, and nothing secret."""
+        """The caller's fields in the log: only those that are known, and nothing secret."""
         details: JsonObject = {}
 
         if self.namespace:
@@ -237,14 +88,14 @@ class Caller(NamedTuple):
 
 
 UNKNOWN_CALLER = Caller("")
-"""Who sends a request, before that is known."""
+"""The sender of a request that has not been identified yet."""
 
 current_caller: ContextVar[Caller] = ContextVar("current_caller", default=UNKNOWN_CALLER)
-"""Who sent the request that is being answered; for the log and the metrics."""
+"""The sender of the current request; for the log and the metrics."""
 
 
 def name_surface(path: str, headers: Headers) -> str:
-    """Return what a request is sent to: "mcp", "explorer" or "http"."""
+    """Return the surface that a request is sent to: "mcp", "explorer" or "http"."""
     if path == "/mcp":
         return "mcp"
     if headers.get(SURFACE_HEADER) == [_EXPLORER] or path.startswith("/api/explorer/"):
@@ -254,12 +105,12 @@ def name_surface(path: str, headers: Headers) -> str:
 
 
 class Callers:
-    """Finds who sent a request, and so the `Abilities` that it may use.
+    """Identifies the sender of a request, and finds the `Abilities` that it may use.
 
-    Callers need a token if others than this machine can come (``is_public``), if the settings say
-    so, or, unless they say otherwise, if there is a tokens file or ever was a token. Losing the
-    tokens locks callers out, it does not let everyone in. If no token is needed, everyone is in the
-    namespace of the settings.
+    Callers need a token if other machines can reach the server (``is_public``) or if the settings
+    say so. If the settings say nothing, they need one if there is a tokens file or ever was a
+    token: losing the file locks callers out instead of letting everyone in. If no token is needed,
+    everyone is in the namespace of the settings.
     """
 
     def __init__(self, abilities: Abilities, file: TokenFile, *, is_public: bool) -> None:
@@ -272,19 +123,25 @@ class Callers:
         self._problem = ""  # the last one that was logged
 
     async def identify(self, headers: Headers) -> Caller:
-        """Return who sent a request, by its headers.
+        """Return the sender of a request, by its headers.
 
-        Raises RefusedRequest: 401 if the request needs a valid token; 503 and others if it cannot
-        be told, because the tokens file or the store does not answer.
+        Raises RefusedRequest: 401 if the request needs a valid token; 503 and others if the tokens
+        file or the store does not answer.
         """
         authorization = headers.get("authorization", [])
         tokens = await self._watch.read_recent()
         if tokens.by_id:
             self._memory.remember()
 
-        # A token that was sent is checked in any case, so that nobody uses another's namespace.
+        # A token that was sent is always checked, so that its holder never gets into the
+        # namespace of the settings by mistake.
         is_checked = bool(authorization and (tokens.by_id or tokens.problem))
-        if not is_checked and not await self._is_token_needed(tokens):
+        is_needed: bool | None = True
+        if not is_checked and not self._is_public:
+            is_needed = tokens.is_token_needed(self._abilities.settings.require_tokens)
+        if is_needed is None:
+            is_needed = await self._memory.recall()
+        if not is_needed:
             return Caller(self._abilities.settings.namespace)
 
         token = await self._find_token(tokens, authorization)
@@ -293,63 +150,8 @@ class Callers:
 
         return Caller(token.namespace, token)
 
-    def open_abilities(self, caller: Caller, path: str) -> Abilities | None:
-        """Return what a caller may use at an address; None for metrics alone.
-
-        Raises RefusedRequest(403) for a token that does not open the address.
-        """
-        if caller.token is None:
-            return self._get_view(caller.surface)
-
-        if caller.token.scope == "metrics":
-            if path != METRICS:
-                raise RefusedRequest(403, "scope")
-            return None
-
-        return self._abilities.for_caller(
-            caller.name,
-            namespace=caller.namespace,
-            read_only=caller.token.scope == "read",
-            may_purge=caller.token.scope == "purge",
-            tools=caller.token.tools,
-        )
-
-    def _get_view(self, surface: str) -> Abilities:
-        """Return what callers without a token use, the same object for all of a surface."""
-        if surface not in self._views:
-            self._views[surface] = self._abilities.for_caller(surface)
-
-        return self._views[surface]
-
-    def _load(self) -> TokenSet:
-        """Look at the file; this is called on a thread."""
-        tokens = self._file.load()
-
-        try:
-            self._abilities.settings.check_namespaces(tokens.namespaces)
-        except ValueError as error:
-            tokens = TokenSet({}, problem=str(error))
-
-        # Once, and not for each request that is refused because of it.
-        if tokens.problem and tokens.problem != self._problem:
-            _log.error("every token is refused: %s", tokens.problem)
-
-        self._problem = tokens.problem
-        return tokens
-
-    async def _is_token_needed(self, tokens: TokenSet) -> bool:
-        """Whether callers without a token are refused. Raises RefusedRequest."""
-        if self._is_public:
-            return True
-
-        is_needed = tokens.is_token_needed(self._abilities.settings.require_tokens)
-        if is_needed is None:
-            return await self._memory.recall()
-
-        return is_needed
-
     async def _find_token(self, tokens: TokenSet, authorization: Sequence[str]) -> Token | None:
-        """Return the token that a request carries; None if there is none, or not exactly one."""
+        """Return the token of a request; None unless it sent exactly one that is valid."""
         if len(authorization) != 1:
             return None
 
@@ -364,3 +166,184 @@ class Callers:
         # It may have been made a moment ago.
         tokens = await self._watch.read_now()
         return tokens.find(text.strip())
+
+    def open_abilities(self, caller: Caller, path: str) -> Abilities | None:
+        """Return the abilities that a caller may use at an address; None for metrics alone.
+
+        Callers without a token share one object per surface. Raises RefusedRequest(403) for a token
+        that does not open the address.
+        """
+        if caller.token is None:
+            if caller.surface not in self._views:
+                self._views[caller.surface] = self._abilities.for_caller(caller.surface)
+
+            return self._views[caller.surface]
+
+        if caller.token.scope == "metrics":
+            if path != METRICS:
+                raise RefusedRequest(403, "scope")
+            return None
+
+        return self._abilities.for_caller(
+            caller.name,
+            namespace=caller.namespace,
+            read_only=caller.token.scope == "read",
+            may_purge=caller.token.scope == "purge",
+            tools=caller.token.tools,
+        )
+
+    def _load(self) -> TokenSet:
+        """Read the tokens file; `TokenWatch` calls this on a thread."""
+        tokens = self._file.load()
+
+        try:
+            self._abilities.settings.check_namespaces(tokens.namespaces)
+        except ValueError as error:
+            tokens = TokenSet({}, problem=str(error))
+
+        # Logged once, and not for each request that is refused because of it.
+        if tokens.problem and tokens.problem != self._problem:
+            _log.error("every token is refused: %s", tokens.problem)
+
+        self._problem = tokens.problem
+        return tokens
+
+
+class _Reading(NamedTuple):
+    """A reading of the tokens file; ``finished`` wakes the requests that wait for it."""
+
+    began: float
+    finished: Future[None]
+
+
+class _Snapshot(NamedTuple):
+    """The tokens of a reading that has ended."""
+
+    began: float
+    tokens: TokenSet
+
+
+class TokenWatch:
+    """Reads the tokens file on a thread, when a request needs it, one reading at a time.
+
+    ``load`` reads the file; its exceptions are raised to the requests that wait for the reading.
+    ``clock`` returns seconds.
+    """
+
+    def __init__(
+        self, load: Callable[[], TokenSet], clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        self._load = load
+        self._clock = clock
+        self._reading: _Reading | None = None
+        self._snapshot: _Snapshot | None = None  # set on the thread
+
+    async def read_recent(self) -> TokenSet:
+        """Return tokens that are at most `FRESH_SECONDS` old. Raises RefusedRequest(503)."""
+        return await self._read_since(self._clock() - FRESH_SECONDS)
+
+    async def read_now(self) -> TokenSet:
+        """Return the tokens of this moment or later. Raises RefusedRequest(503)."""
+        return await self._read_since(self._clock())
+
+    async def _read_since(self, since: float) -> TokenSet:
+        """Return the tokens of a reading that began at ``since`` or later.
+
+        Raises RefusedRequest(503) if a reading takes longer than `READ_SECONDS`.
+        """
+        while True:
+            snapshot = self._snapshot
+            if snapshot is not None and snapshot.began >= since:
+                return snapshot.tokens
+
+            reading = self._reading
+            if reading is None or reading.finished.done():
+                reading = _Reading(self._clock(), Future())
+                self._reading = reading
+                # A daemon, because a disk that never answers must not keep the process alive.
+                threading.Thread(
+                    target=self._run, args=(reading,), name="abilities-tokens", daemon=True
+                ).start()
+
+            seconds = reading.began + READ_SECONDS - self._clock()
+            if seconds > 0:
+                await asyncio.wait([asyncio.wrap_future(reading.finished)], timeout=seconds)
+
+            # Older tokens are no substitute: one may have been revoked since.
+            if not reading.finished.done():
+                raise RefusedRequest(503, "timeout")
+
+            reading.finished.result()
+
+    def _run(self, reading: _Reading) -> None:
+        try:
+            self._snapshot = _Snapshot(reading.began, self._load())
+            reading.finished.set_result(None)
+        except Exception as error:
+            reading.finished.set_exception(error)
+
+
+class TokenMemory:
+    """Remembers in the store that tokens were made, so that deleting their file opens nothing.
+
+    The store is asked once, and written to once; the process never forgets.
+    """
+
+    def __init__(self, abilities: Abilities) -> None:
+        self._abilities = abilities
+        self._known: bool | None = None
+        self._asking: asyncio.Task[bool] | None = None
+        self._writing: asyncio.Task[None] | None = None
+
+    async def recall(self) -> bool:
+        """Return whether there ever were tokens.
+
+        Raises RefusedRequest if the store does not answer.
+        """
+        if self._known is not None:
+            return self._known
+
+        # All requests that wait share one question.
+        asking = self._asking
+        if asking is None or asking.done():
+            asking = asyncio.create_task(self._abilities.has_token_mark())
+            self._asking = asking
+
+        await asyncio.wait([asking], timeout=RECALL_SECONDS)
+        if not asking.done():
+            raise RefusedRequest(503, "unavailable")
+
+        try:
+            answer = asking.result()
+        except Refused as refusal:
+            fault = Fault.from_refusal(refusal)
+            raise RefusedRequest(get_status(fault.to_payload()), refusal.reason) from refusal
+
+        # A request may have brought tokens in the meantime.
+        self._known = self._known or answer
+        return self._known
+
+    def remember(self) -> None:
+        """Note that there are tokens, and write it to the store soon."""
+        self._known = True
+
+        if self._writing is None:
+            self._writing = asyncio.create_task(self._write())
+
+    async def _write(self) -> None:
+        """Write to the store, and retry until it has succeeded."""
+        has_failed = False
+
+        while True:
+            try:
+                await self._abilities.set_token_mark()
+                return
+            except Exception as error:  # callers need a token, whatever the store says
+                if not has_failed:
+                    _log.warning(
+                        "the store cannot remember that there are tokens yet: %s",
+                        Fault.from_exception(error).message,
+                    )
+                has_failed = True
+
+            await asyncio.sleep(RETRY_SECONDS)

@@ -1,17 +1,8 @@
-"""The open connections of a server: how many there may be, and which of them give way.
+"""The HTTP server: how many connections it holds, how slow their clients may be, how it stops.
 
-Who gives way if there are too many: the oldest of the owner that has the most.
-
-Timeouts: for requests on their way in, and for answers that are not read; uvicorn has none.
-
-One connection: its requests are answered one after the other, and its client can be slow.
-
-Accepting connections: never more than the process can hold.
-
-asyncio's own servers accept whatever comes. When they run out of descriptors they log an error for
-every place in their backlog, several times a second.
-
-The HTTP server: it accepts what it can hold, and it stops in time.
+Uvicorn parses requests and runs the application. This module adds bounds that it lacks: if there
+are too many connections, some of them give way; a client must send its request and read its answer
+in time; and a shutdown ends in time.
 """
 
 import asyncio
@@ -34,6 +25,51 @@ from abilities.declarations.values import JsonObject
 from abilities.registry import build_failed_reply
 from abilities.server.headers import MAX_HEADERS, MAX_REQUEST_LINE
 
+MAX_CONNECTIONS = 1_024
+"""Connections that may be open, if the limit on open files has room for them."""
+
+MAX_UNREAD = 64 * 2**20
+"""Bytes of answers that may wait for their readers, over all connections."""
+
+RECEIVE_SECONDS = 10.0
+"""Timeout for the headers of a request, and after them for its body.
+
+The time for the headers begins with the connection, or with the first byte of a later request.
+"""
+
+UNREAD_SECONDS = 10.0
+"""Timeout for a client to read more of an answer."""
+
+SEND_BUFFER = 128 * 1024
+"""Bytes of answers that the kernel buffers for a connection."""
+
+BACKLOG = 1_024
+"""Connections that the kernel keeps until they are accepted."""
+
+PAUSE_SECONDS = 0.1
+"""Pause in accepting if no connection can give way, or no descriptor is left."""
+
+STOP_SECONDS = 9.5
+"""Maximum duration of a shutdown, whatever clients, files and the store do."""
+
+_ACCEPTED_AT_ONCE = 16
+"""Connections accepted in one turn of the loop.
+
+There are few, so that a client's first bytes are read before others push its connection out.
+"""
+
+_HEADERS_END = b"\r\n\r\n"
+_LOG_SECONDS = 60.0
+_POLL_SECONDS = 0.1
+
+_RESERVED = 128
+"""Minimum number of open files left for roots, files, the store and its pool."""
+
+_buffer = bytearray(64 * 1024)
+"""The bytes that a connection has just received, copied before another connection reads."""
+
+_log = logging.getLogger("abilities")
+
 Owner = TypeVar("Owner")
 Item = TypeVar("Item")
 
@@ -41,8 +77,8 @@ Item = TypeVar("Item")
 class Crowd(Generic[Owner, Item]):
     """Items of several owners, in the order in which they came.
 
-    If the crowd is bounded by removing what `pick` returns, each owner keeps at least its fair
-    share of the room: an owner with less than that never has the most.
+    If the crowd is kept small by removing the items that `pick` returns, each owner keeps at least
+    its fair share: an owner with less than that never has the most.
     """
 
     def __init__(self) -> None:
@@ -79,34 +115,22 @@ class Crowd(Generic[Owner, Item]):
         return next(iter(items))
 
 
-MAX_CONNECTIONS = 1_024
-"""Connections that may be open, if the limit on open files has room for them."""
-MAX_UNREAD = 64 * 2**20
-"""Bytes of answers that may wait for their readers, over all connections."""
-
-_RESERVED = 128
-"""Open files that are at least left for roots, files, the store and its pool."""
-_LOG_SECONDS = 60.0
-
-_log = logging.getLogger("abilities")
-
-
 class Connection(Protocol):
-    """What the rule needs of a connection. ``owner`` is "" until a request was let through."""
+    """A connection that `Connections` can close."""
 
     owner: str
+    """The caller of the last request that was let through; "" before the first one."""
 
     def abort(self) -> None:
-        """Close the connection at once, whatever is still to be sent."""
+        """Close the connection at once, even if an answer is not sent completely."""
 
 
 class Connections:
-    """The open connections, of which those that wait for their clients give way to new ones.
+    """The open connections. If there are too many, a waiting one gives way to a new one.
 
-    A connection waits for its client if the client has a request to send or an answer to read. It
-    belongs to the caller that it last served. If there are too many, the caller with the most
-    connections that wait loses the one that has waited longest; connections on which nobody has yet
-    shown that they may call belong together.
+    A connection waits if its client has a request to send or an answer to read. It belongs to the
+    caller that it last served; connections without such a caller belong together. The owner of the
+    most waiting connections loses the one that has waited longest.
     """
 
     def __init__(self, capacity: int) -> None:
@@ -118,7 +142,7 @@ class Connections:
         self._last_logged = float("-inf")
 
     def can_accept(self) -> bool:
-        """Whether there is room for one more, or one that would give way."""
+        """Return whether there is room for another connection, or one would give way to it."""
         return len(self._open) < self._capacity or len(self._waiting) > 0
 
     def add(self, connection: Connection) -> None:
@@ -130,27 +154,29 @@ class Connections:
         self._open.add(connection)
 
     def remove(self, connection: Connection) -> None:
-        """Forget a connection that is lost."""
+        """Forget a connection that is closed."""
         self._open.discard(connection)
         self._waiting.remove(connection)
         self.mark_read(connection)
 
     def mark_waiting(self, connection: Connection) -> None:
-        """Note that a connection waits for its client from now on."""
+        """Note that a connection begins to wait for its client."""
         self._waiting.add(connection.owner, connection)
 
     def mark_busy(self, connection: Connection) -> None:
-        """Note that the server itself has something to do for a connection."""
+        """Note that the server itself begins to work for a connection."""
         self._waiting.remove(connection)
 
     def mark_unread(self, connection: Connection, size: int) -> None:
-        """Note that so many bytes of an answer wait; if they are too many, others are aborted."""
+        """Note that ``size`` bytes of an answer wait for the client.
+
+        If over `MAX_UNREAD` bytes wait on all connections together, some of these are aborted.
+        """
         self._sizes[connection] = size
         self._unread.add(connection.owner, connection)
 
-        while self._count_unread() > MAX_UNREAD and len(self._unread) > 1:
-            oldest = self._unread.pick()
-            self._abort(oldest)
+        while sum(self._sizes.values()) > MAX_UNREAD and len(self._unread) > 1:
+            self._abort(self._unread.pick())
 
     def mark_read(self, connection: Connection) -> None:
         """Note that an answer was read."""
@@ -158,24 +184,21 @@ class Connections:
         self._sizes.pop(connection, None)
 
     def log_crowding(self) -> None:
-        """Log that connections have to give way or to wait, once a minute."""
+        """Log that connections have to give way or to wait, at most once a minute."""
         now = time.monotonic()
 
         if now - self._last_logged >= _LOG_SECONDS:
             self._last_logged = now
             _log.warning("too many connections", extra={"connections": len(self._open)})
 
-    def _count_unread(self) -> int:
-        return sum(self._sizes.values())
-
     def _abort(self, connection: Connection) -> None:
-        # Its place is free at once, although the loop closes the socket a moment later.
+        # Its place is free at once, although the loop closes the socket only later.
         self.remove(connection)
         connection.abort()
 
 
 def count_allowed() -> int:
-    """Return how many connections the process may have, by its limit on open files."""
+    """Return the number of connections that the process may have, by its limit on open files."""
     limit, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     if limit == resource.RLIM_INFINITY:
         return MAX_CONNECTIONS
@@ -184,31 +207,19 @@ def count_allowed() -> int:
     return max(1, min(MAX_CONNECTIONS, limit - reserved))
 
 
-RECEIVE_SECONDS = 10.0
-"""How long the headers of a request may take, and after them its body.
-
-The time for the headers begins with the connection, or with the first byte of a later request.
-"""
-UNREAD_SECONDS = 10.0
-"""How long a client may take nothing of an answer."""
-SEND_BUFFER = 128 * 1024
-"""Bytes of answers that the kernel holds for a connection, on top of what its client received."""
-
-
 class TimeoutProtocol(HttpToolsProtocol):
-    """Closes a connection if a request does not arrive in time, or an answer is not read."""
+    """Closes its connection if a request is not sent, or an answer not read, in time."""
 
     _deadline: asyncio.TimerHandle | None = None
     _in_headers = True
-    _received = 0
+    _received = 0  # bytes of the request's current part
     _reading: asyncio.TimerHandle | None = None
-    _unread = 0
 
     @override
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         super().connection_made(cast(asyncio.Transport, transport))
 
-        # Writing is paused as long as the client has not taken all, however little is left.
+        # Writing is paused until the client has taken everything.
         self.transport.set_write_buffer_limits(high=0)
 
         # asyncio does this only for sockets that were created with their protocol's number. Without
@@ -216,8 +227,8 @@ class TimeoutProtocol(HttpToolsProtocol):
         connection = transport.get_extra_info("socket")
         connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
 
-        # The kernel would hold megabytes for a client that reads nothing, each an answer that took
-        # others' time. The kernel doubles the number, so that a usual answer fits in one piece.
+        # By default the kernel buffers megabytes for a client that reads nothing. It doubles this
+        # number, so that a usual answer fits in one piece.
         connection.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, SEND_BUFFER)
 
         self._expect_headers()
@@ -230,19 +241,21 @@ class TimeoutProtocol(HttpToolsProtocol):
         self._received += len(data)
         super().data_received(data)
 
-        # The parser takes headers of any length; the guard sees them only when they are complete.
+        # The parser accepts headers of any length, and the guard sees only complete ones.
         is_waiting = self._deadline is not None
         if is_waiting and self._in_headers and self._received > MAX_HEADERS:
             self.transport.close()
 
     @override
     def on_headers_complete(self) -> None:
-        self._expect_body()  # also if the request is refused by its headers
+        # The body gets a timeout even if the headers are refused.
+        self._in_headers = False
+        self._restart_deadline()
         super().on_headers_complete()
 
     @override
     def on_message_complete(self) -> None:
-        self._cancel_deadline()  # how long the answer takes is not the client's fault
+        self._cancel_deadline()  # the time for the answer is the server's own
         super().on_message_complete()
 
     @override
@@ -262,15 +275,16 @@ class TimeoutProtocol(HttpToolsProtocol):
         super().connection_lost(exc)
 
     def _expect_reading(self) -> None:
-        self._unread = self.transport.get_write_buffer_size()
-        self._reading = self.loop.call_later(UNREAD_SECONDS, self._check_reading)
+        unread = self.transport.get_write_buffer_size()
 
-    def _check_reading(self) -> None:
-        """Abort the connection if nothing of the answer was taken; closing it would wait for it."""
-        if self.transport.get_write_buffer_size() >= self._unread:
-            self.transport.abort()
-        else:
-            self._expect_reading()
+        def check() -> None:
+            # Closing the connection would wait until the client reads, so it is aborted.
+            if self.transport.get_write_buffer_size() >= unread:
+                self.transport.abort()
+            else:
+                self._expect_reading()
+
+        self._reading = self.loop.call_later(UNREAD_SECONDS, check)
 
     def _cancel_reading(self) -> None:
         if self._reading is not None:
@@ -279,15 +293,10 @@ class TimeoutProtocol(HttpToolsProtocol):
 
     def _expect_headers(self) -> None:
         self._in_headers = True
-        self._received = 0
-        self._restart_deadline()
-
-    def _expect_body(self) -> None:
-        self._in_headers = False
-        self._received = 0
         self._restart_deadline()
 
     def _restart_deadline(self) -> None:
+        self._received = 0
         self._cancel_deadline()
         self._deadline = self.loop.call_later(RECEIVE_SECONDS, self.transport.close)
 
@@ -297,18 +306,11 @@ class TimeoutProtocol(HttpToolsProtocol):
             self._deadline = None
 
 
-_HEADERS_END = b"\r\n\r\n"
-_READ_BYTES = 64 * 1024
-
-_buffer = bytearray(_READ_BYTES)
-"""What a connection has just received; it is copied before another connection reads."""
-
-
 class HttpConnection(TimeoutProtocol, asyncio.BufferedProtocol):
-    """An HTTP connection that begins a request only when the answer before it was taken.
+    """An HTTP connection that begins a request only when the previous answer has been read.
 
-    Requests that a client sends meanwhile stay in the kernel, but for what was read together with
-    the current one: uvicorn would parse all of them, and read on after each answer.
+    Pipelined requests stay in the kernel, except for bytes that arrived together with the current
+    request. Uvicorn would parse all of them, and read more after each answer.
 
     ``owner`` is the caller of the last request that was let through.
     """
@@ -328,7 +330,7 @@ class HttpConnection(TimeoutProtocol, asyncio.BufferedProtocol):
         self._is_holding = False
 
     def abort(self) -> None:
-        """Close the connection at once, whatever is still to be sent."""
+        """Close the connection at once, even if an answer is not sent completely."""
         self.transport.abort()
 
     @override
@@ -375,9 +377,9 @@ class HttpConnection(TimeoutProtocol, asyncio.BufferedProtocol):
         self._feed()
 
     def _feed(self) -> None:
-        """Parse what was received, up to the end of one request."""
+        """Parse the received bytes, up to the end of one request."""
         while self._held and not self._is_busy() and not self.transport.is_closing():
-            # A piece with one end of headers begins one request.
+            # A piece with a single end of headers begins a single request.
             head, end, rest = self._held.partition(_HEADERS_END)
             self._held = rest
             self.data_received(head + end)
@@ -393,7 +395,7 @@ class HttpConnection(TimeoutProtocol, asyncio.BufferedProtocol):
             self.flow.resume_reading()
 
     def _is_busy(self) -> bool:
-        """Whether a request has arrived that is not answered, or its answer is not taken."""
+        """Return whether a request is not answered yet, or its answer is not read yet."""
         if self.flow.write_paused:
             return True
 
@@ -401,7 +403,7 @@ class HttpConnection(TimeoutProtocol, asyncio.BufferedProtocol):
         return bool(cycle) and not cycle.response_complete and not cycle.more_body
 
     def _refuse_line(self) -> None:
-        """Refuse a request whose first line is too long, before the rest of it has come."""
+        """Refuse a request with a first line that is too long, before the rest has arrived."""
         response = to_response(build_failed_reply(Fault.from_reason("malformed_request")))
         head = b"HTTP/1.1 414 URI Too Long\r\nconnection: close\r\n"
 
@@ -412,20 +414,12 @@ class HttpConnection(TimeoutProtocol, asyncio.BufferedProtocol):
         self.transport.close()
 
 
-BACKLOG = 1_024
-"""Connections that the kernel keeps until they are accepted."""
-PAUSE_SECONDS = 0.1
-"""How long nothing is accepted if no connection can give way, or no descriptor is left."""
-
-_AT_ONCE = 16
-"""Connections accepted in one turn of the loop.
-
-There are few, so that a client's first bytes are read before others push its connection out.
-"""
-
-
 class Acceptor:
-    """Accepts the connections of listening sockets, as long as there is room for them."""
+    """Accepts the connections of listening sockets, as long as there is room for them.
+
+    asyncio's own servers accept without limit. When they run out of descriptors, they log an error
+    for every place in their backlog, several times a second.
+    """
 
     def __init__(
         self,
@@ -441,14 +435,14 @@ class Acceptor:
         self._has_ended = False
 
     def start(self) -> None:
-        """Accept connections from now on."""
+        """Begin to accept connections."""
         for listener in self._listeners:
             listener.setblocking(False)
             listener.listen(BACKLOG)
             self._resume(listener)
 
     def stop(self) -> None:
-        """Accept no more connections; the sockets stay open."""
+        """Stop accepting connections; the sockets stay open."""
         self._has_ended = True
 
         for listener in self._listeners:
@@ -464,7 +458,7 @@ class Acceptor:
         self._loop.call_later(PAUSE_SECONDS, self._resume, listener)
 
     def _accept(self, listener: socket.socket) -> None:
-        for _ in range(_AT_ONCE):
+        for _ in range(_ACCEPTED_AT_ONCE):
             if not self._connections.can_accept():
                 self._pause(listener)
                 return
@@ -477,16 +471,13 @@ class Acceptor:
                 self._pause(listener)  # no descriptor or no memory
                 return
 
-            self._open(client)
+            client.setblocking(False)
+            protocol = self._create_protocol()
+            self._connections.add(protocol)
 
-    def _open(self, client: socket.socket) -> None:
-        client.setblocking(False)
-        protocol = self._create_protocol()
-        self._connections.add(protocol)
-
-        task = self._loop.create_task(self._connect(client, protocol))
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
+            task = self._loop.create_task(self._connect(client, protocol))
+            self._tasks.add(task)
+            task.add_done_callback(self._tasks.discard)
 
     async def _connect(self, client: socket.socket, protocol: HttpConnection) -> None:
         try:
@@ -496,20 +487,14 @@ class Acceptor:
             client.close()
 
 
-STOP_SECONDS = 9.5
-"""How long stopping takes at most, whatever clients, files and the store do."""
-
-_POLL_SECONDS = 0.1
-
-
 class GracefulServer(uvicorn.Server):
-    """A server that finishes the calls it has begun, and begins no others for long.
+    """A server that bounds its connections, and that finishes the calls it has begun when it stops.
+
+    Call ``serve(sockets=[...])`` with sockets to listen on.
 
     Uvicorn asks each connection once to end after its current response. A connection that was
-    accepted just before, whose protocol asyncio makes a moment later, is never asked. Its client
-    could go on calling until the time to drain is over, and would see its last call cut off.
-
-    It is served by sockets that listen: ``serve(sockets=[...])``.
+    accepted just before, and gets its protocol only afterwards, would never be asked: its client
+    could continue to call until the shutdown times out, and its last call would be cut off.
     """
 
     _acceptor: Acceptor
@@ -521,7 +506,7 @@ class GracefulServer(uvicorn.Server):
         def create_protocol() -> HttpConnection:
             return HttpConnection(connections, self.config, self.server_state, self.lifespan.state)
 
-        # Uvicorn itself is left without a socket, so that asyncio accepts nothing.
+        # Uvicorn itself gets no socket, so that asyncio accepts nothing.
         await super().startup(sockets=[])
         self._acceptor = Acceptor(sockets or [], connections, create_protocol)
         self._acceptor.start()
@@ -529,8 +514,16 @@ class GracefulServer(uvicorn.Server):
     @override
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         self._acceptor.stop()
-        ending = asyncio.create_task(self._end_connections())
 
+        async def end_connections() -> None:
+            """Ask all connections to end, again and again; asking one twice has no effect."""
+            while True:
+                for connection in list(self.server_state.connections):
+                    connection.shutdown()
+
+                await asyncio.sleep(_POLL_SECONDS)
+
+        ending = asyncio.create_task(end_connections())
         try:
             async with asyncio.timeout(STOP_SECONDS):
                 await super().shutdown(sockets)
@@ -538,11 +531,3 @@ class GracefulServer(uvicorn.Server):
             _log.error("stopped before all calls had ended")
         finally:
             ending.cancel()
-
-    async def _end_connections(self) -> None:
-        """Ask all connections to end, again and again; asking twice changes nothing."""
-        while True:
-            for connection in list(self.server_state.connections):
-                connection.shutdown()
-
-            await asyncio.sleep(_POLL_SECONDS)

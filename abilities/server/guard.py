@@ -1,26 +1,18 @@
-"""The guard before everything that is served: who may call, how much, how long, how many at once.
+"""The guard before the application: who may call, how much, how long, and how many at once.
 
-It is plain ASGI, so that it also stands before the framework's own error handling: whatever happens
-behind it, its caller gets a response in JSON.
-
-Request bodies: how large, how slow and how many at the same time they may be.
-
-Which pages may make a browser send requests here, and what it may do with the answers.
-
-This protects a server without tokens from the pages of other sites, DNS rebinding included.
-
-Fair shares of a limited number of places.
-
-The rule knows nothing of requests and reads no clock of its own.
+The guard is plain ASGI, so that it is outside of the framework's own error handling: whatever
+happens behind it, the caller gets a response in JSON. The module also has its rules: how large and
+how slow request bodies may be (`BodyReader`), which web pages may send requests (`HostCheck`), and
+how callers share a limited number of places (`Shares`).
 """
 
 import asyncio
 import logging
+import math
 import re
 import time
 from collections import Counter
-from collections.abc import Callable, Container, Generator, Hashable, Iterable
-from contextlib import contextmanager
+from collections.abc import Callable, Container, Hashable, Iterable
 
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
@@ -39,15 +31,43 @@ from abilities.server.headers import (
 )
 from abilities.server.telemetry import begin_request, request_id
 
+MAX_CALLS = 64
+"""Calls that may be answered at the same time."""
+
 MAX_BODY = 256 * 1024
 """Bytes of one request body."""
+
 MAX_ARRIVING = 256
-"""Bodies that may be on their way at the same time; together they take at most 64 MiB."""
+"""Bodies that may arrive at the same time; together they take at most 64 MiB."""
+
 BODY_SECONDS = 10.0
-"""How long one body may take to arrive."""
+"""Timeout for one body to arrive."""
+
+MEMORY_SECONDS = 1.0
+"""How long a caller counts after it was last seen, and how long a refusal makes callers share."""
+
+ISOLATION = {
+    b"x-content-type-options": b"nosniff",
+    b"cache-control": b"no-store",
+    b"content-security-policy": b"default-src 'none'; frame-ancestors 'none'",
+    b"cross-origin-resource-policy": b"same-origin",
+    b"x-frame-options": b"DENY",
+}
+"""Headers by which browsers let no other page load, embed or keep a response."""
 
 _WITHOUT_BODY = ("GET", "HEAD", "OPTIONS", "DELETE")
 _LENGTH = re.compile("[0-9]{1,12}")
+_NETLOC = re.compile(r"(\[[0-9A-Fa-f:.]+\]|[^:/@?#\[\]\s]+)(?::[0-9]{1,5})?")
+
+_OWN_SITES = ("same-origin", "none")
+"""Values of Sec-Fetch-Site (https://www.w3.org/TR/fetch-metadata/) for requests of our own pages,
+and for an address that a person typed. "same-site" is not enough: every port of localhost is one
+site."""
+
+_EVERYONE = "everyone"
+"""The owner of connections that need no token; no token has such an id."""
+
+_log = logging.getLogger("abilities")
 
 
 def check_body_length(headers: Headers) -> None:
@@ -61,8 +81,8 @@ def check_body_length(headers: Headers) -> None:
 def check_no_body(method: str, headers: Headers) -> None:
     """Raise RefusedRequest if a request announces a body, although its path takes none.
 
-    The status is 405 for a method that may have one: the address is meant for another, and the
-    client probably means another address, as MCP clients do that leave out /mcp.
+    The status is 405 for a method that may have a body. Such a client probably means another
+    address, such as an MCP client that leaves out /mcp.
     """
     if headers.get("content-length", ["0"]) != ["0"] or "transfer-encoding" in headers:
         if method not in _WITHOUT_BODY:
@@ -74,27 +94,32 @@ def check_no_body(method: str, headers: Headers) -> None:
 class BodyReader:
     """Reads whole request bodies within their limits.
 
-    Bodies on their way do not count as calls. If too many arrive, the oldest of the caller that
-    sends the most gives way, so that nobody keeps others out by sending slowly.
+    Bodies that are still arriving do not count as calls. If there are too many, the oldest one of
+    the caller with the most is dropped, so that a slow sender does not keep others out.
     """
 
     def __init__(self) -> None:
         self._arriving = Crowd[Hashable, asyncio.Timeout]()
 
     async def read(self, method: str, receive: Receive, caller: Hashable) -> bytes | None:
-        """Return the body of a caller's request, or None if its sender went away.
+        """Return the body of a caller's request, or None if the client has disconnected.
 
-        A method that has no body gets an empty one, and nothing is received. Raises
-        RefusedRequest: 408 for a slow body, 413 for a large one, 429 for one that gives way.
+        A method without a body gets an empty one, and nothing is received. Raises
+        RefusedRequest: 408 for a slow body, 413 for a large one, 429 for one that is dropped.
         """
         if method in _WITHOUT_BODY:
             return b""
 
-        timeout = asyncio.timeout(BODY_SECONDS)
+        if len(self._arriving) >= MAX_ARRIVING:
+            # The oldest body of the caller with the most times out at once.
+            oldest = self._arriving.pick()
+            self._arriving.remove(oldest)
+            if not oldest.expired():
+                oldest.reschedule(asyncio.get_running_loop().time())
 
+        timeout = asyncio.timeout(BODY_SECONDS)
         try:
             async with timeout:
-                self._make_room()
                 self._arriving.add(caller, timeout)
                 return await _receive_body(receive)
         except TimeoutError:
@@ -104,17 +129,6 @@ class BodyReader:
             raise RefusedRequest(408, "malformed_request") from None
         finally:
             self._arriving.remove(timeout)
-
-    def _make_room(self) -> None:
-        """Let the oldest body of the caller with the most give way if there are too many."""
-        if len(self._arriving) < MAX_ARRIVING:
-            return
-
-        timeout = self._arriving.pick()
-        self._arriving.remove(timeout)
-
-        if not timeout.expired():
-            timeout.reschedule(asyncio.get_running_loop().time())
 
 
 async def _receive_body(receive: Receive) -> bytes | None:
@@ -135,7 +149,7 @@ async def _receive_body(receive: Receive) -> bytes | None:
 
 
 def replay_body(body: bytes, receive: Receive) -> Receive:
-    """Return a ``receive`` that gives the body once, and after that what the connection says."""
+    """Return a ``receive`` that gives the body once, and then the messages of the connection."""
     is_pending = True
 
     async def replay() -> Message:
@@ -150,30 +164,14 @@ def replay_body(body: bytes, receive: Receive) -> Receive:
     return replay
 
 
-_NETLOC = re.compile(r"(\[[0-9A-Fa-f:.]+\]|[^:/@?#\[\]\s]+)(?::[0-9]{1,5})?")
-
-
-ISOLATION = {
-    b"x-content-type-options": b"nosniff",
-    b"cache-control": b"no-store",
-    b"content-security-policy": b"default-src 'none'; frame-ancestors 'none'",
-    b"cross-origin-resource-policy": b"same-origin",
-    b"x-frame-options": b"DENY",
-}
-"""What browsers must obey: let no other page load, embed or keep an answer."""
-
-_OWN_SITES = ("same-origin", "none")
-"""Who lets a browser send a request (https://www.w3.org/TR/fetch-metadata/): our own pages, or a
-person who typed the address. "same-site" is not enough: every port of localhost is one site."""
-
-
 class HostCheck:
-    """Lets requests pass whose Host and Origin headers name an allowed host, on any port.
+    """Lets a request pass if its Host and Origin headers name an allowed host, on any port.
 
-    A web page of another site can make a browser connect to this machine. It can neither forge
-    the Origin header nor send a Host header that is not its own name. It also sends requests
-    without an Origin, for images, scripts and forms for example; of those, browsers tell in
-    Sec-Fetch-Site where they come from. ``pages`` may be reached by a link from anywhere.
+    This protects a server without tokens from the pages of other sites, including DNS rebinding.
+    Such a page can make a browser connect to this machine, but it can neither forge the Origin
+    header nor send a Host header other than its own name. For some requests, such as those for
+    images, scripts and forms, a browser sends no Origin; Sec-Fetch-Site then says which site they
+    come from. ``pages`` may be reached by a link from anywhere.
     """
 
     def __init__(self, names: Iterable[str], pages: Container[str] = ()) -> None:
@@ -193,18 +191,16 @@ class HostCheck:
             if scheme.lower() not in ("http", "https") or parse_host(netloc) not in self._names:
                 raise RefusedRequest(403, "foreign_origin")
 
-        for site in headers.get("sec-fetch-site", []):
-            if site not in _OWN_SITES and not self._is_visit(scope, headers):
-                raise RefusedRequest(403, "foreign_origin")
-
-    def _is_visit(self, scope: Scope, headers: Headers) -> bool:
-        """Whether a browser goes to one of our pages, in a tab of its own."""
-        return (
+        # A browser opens one of our pages in a tab, for example by a link.
+        is_visit = (
             scope["method"] == "GET"
             and scope["path"] in self._pages
             and headers.get("sec-fetch-mode") == ["navigate"]
             and headers.get("sec-fetch-dest") == ["document"]
         )
+        for site in headers.get("sec-fetch-site", []):
+            if site not in _OWN_SITES and not is_visit:
+                raise RefusedRequest(403, "foreign_origin")
 
 
 def parse_host(netloc: str) -> str | None:
@@ -219,22 +215,18 @@ def parse_host(netloc: str) -> str | None:
     return match[1].lower() if match else None
 
 
-MEMORY_SECONDS = 1.0
-"""How long a caller counts after it was last seen, and how long a refusal makes callers share."""
-
-
 class Shares:
-    """A limited number of places, which callers share only while somebody has to go without.
+    """A limited number of places, which callers share only while one of them is refused.
 
-    One caller may hold all places. From a refusal on, each caller may hold its share, ``size``
-    divided by the number of callers, rounded up, until a second has passed without another refusal.
-    The callers are those that held a place or were refused one within the last second.
+    One caller may hold all places. After a refusal, each caller may hold its share: ``size``
+    divided by the number of callers, rounded up. This lasts until a second has passed without
+    another refusal. A caller counts if it held a place, or was refused one, within the last second.
 
-    Who holds more than its share keeps it: nothing that has begun is stopped. So that others do not
-    wait for its end, a caller who is known gets its share even if all places are taken; together
-    callers hold twice ``size`` at most.
+    A caller with more than its share keeps its places, because nothing that has begun is stopped.
+    So that others need not wait, a known caller gets its share even if all places are taken;
+    together callers hold at most twice ``size``.
 
-    For one thread: there is no lock. ``clock`` returns seconds and never goes back.
+    Not thread-safe: there is no lock. ``clock`` returns seconds and never goes back.
     """
 
     def __init__(self, size: int, clock: Callable[[], float]) -> None:
@@ -246,11 +238,22 @@ class Shares:
         self._last_refusal = float("-inf")
 
     def take(self, caller: Hashable, *, is_known: bool) -> bool:
-        """Take a place for a caller, and return True; return False if it has to come again."""
+        """Take a place for a caller and return True; return False if the caller is refused."""
         now = self._clock()
         self._note(caller, now)
 
-        if not self._has_room(caller, now, is_known=is_known):
+        held = self._held[caller]
+        is_within_share = held < math.ceil(self._size / len(self._seen))
+        is_sharing = now - self._last_refusal < MEMORY_SECONDS
+
+        if self._total >= self._size:
+            has_room = is_known and is_within_share and self._total < 2 * self._size
+        elif is_sharing:
+            has_room = is_within_share
+        else:
+            has_room = is_within_share or held < self._size
+
+        if not has_room:
             self._last_refusal = now
             return False
 
@@ -264,21 +267,11 @@ class Shares:
         self._total -= 1
         self._note(caller, self._clock())
 
-    def _has_room(self, caller: Hashable, now: float, *, is_known: bool) -> bool:
-        held = self._held[caller]
-        is_within_share = held < -(-self._size // len(self._seen))
-
-        if self._total >= self._size:
-            return is_known and is_within_share and self._total < 2 * self._size
-
-        is_sharing = now - self._last_refusal < MEMORY_SECONDS
-        return is_within_share or (not is_sharing and held < self._size)
-
     def _note(self, caller: Hashable, now: float) -> None:
-        """Note that a caller was seen, and forget those that were not for a second.
+        """Note that a caller was seen, and forget callers that were not seen for a second.
 
-        The dictionary is in the order in which callers were last seen. Whoever holds a place is
-        never forgotten.
+        The dictionary is in the order in which callers were last seen. A caller that holds a place
+        is never forgotten.
         """
         self._seen.pop(caller, None)
         self._seen[caller] = now
@@ -296,26 +289,16 @@ class Shares:
                 del self._held[oldest]
 
 
-MAX_CALLS = 64
-"""Calls that may be answered at the same time."""
-
-_EVERYONE = "everyone"
-"""The owner of connections that need no token; no token has such an id."""
-
-_log = logging.getLogger("abilities")
-
-
 class Guard:
-    """An ASGI application that stands before another and lets only acceptable requests through.
+    """An ASGI application that passes only acceptable requests on to another.
 
     It refuses foreign hosts and origins, callers without a token if one is needed, large or slow
     bodies, and too many calls at the same time. A request that passes has its `Caller` in
-    ``scope["caller"]``, and what that may use in ``scope["abilities"]``.
+    ``scope["caller"]``, and the caller's `Abilities` in ``scope["abilities"]``.
 
     Requests for ``open_paths`` need no token, may have no body, and are answered even if too many
-    calls are running. A caller is a token; as long as none is needed, a connection.
-    ``challenge`` returns, for a request's scope, the WWW-Authenticate header of a caller without a
-    token.
+    calls are running. Calls are counted by token; if no token is needed, by connection.
+    ``challenge`` returns the WWW-Authenticate header for a request without a token, by its scope.
     """
 
     def __init__(
@@ -335,7 +318,7 @@ class Guard:
         self._calls = Shares(MAX_CALLS, time.monotonic)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer a request, or hand it on (ASGI)."""
+        """Answer a request, or pass it on (ASGI)."""
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
@@ -349,8 +332,8 @@ class Guard:
         except RefusedRequest as refusal:
             await self._refuse(refusal, scope, receive, response.send)
         except asyncio.CancelledError:
-            # Most likely the server stops, and its time to finish calls is over. The caller is
-            # answered all the same, but the task stays cancelled.
+            # Most likely the server stops and does not wait any longer. The caller still gets an
+            # answer, but the task stays cancelled.
             error = TimeoutError("the call was cancelled before it ended")
             await _answer_failure(error, scope, receive, response)
             raise
@@ -360,36 +343,39 @@ class Guard:
             await _answer_failure(error, scope, receive, response)
 
     async def _handle(self, scope: Scope, headers: Headers, receive: Receive, send: Send) -> None:
-        """Check a request, read its body and have it answered. Raises RefusedRequest."""
-        self._check(scope, headers)
+        """Check a request, read its body and pass it on. Raises RefusedRequest."""
+        check_header_size(scope)
+        self._hosts.check(scope, headers)
+        check_body_length(headers)
 
         if self._is_open(scope):
             check_no_body(scope["method"], headers)
             await self._app(scope, replay_body(b"", receive), send)
             return
 
-        # The token comes last, so that pages of other sites cannot even try out tokens.
+        # The token is checked last, so that pages of other sites cannot even try out tokens.
         sender = await self._identify_sender(scope, headers)
         body = await self._bodies.read(scope["method"], receive, sender)
 
         if body is None:
-            return  # nobody is left to answer
+            return  # the client has disconnected
 
         # Refusals take turns too: a caller can pipeline thousands of requests that are refused.
         await take_turn()
-        with self._take_place(sender):
-            await self._app(scope, replay_body(body, receive), send)
 
-    def _check(self, scope: Scope, headers: Headers) -> None:
-        """Check all that the headers tell, before anything else of a request is looked at."""
-        check_header_size(scope)
-        self._hosts.check(scope, headers)
-        check_body_length(headers)
+        is_known = current_caller.get().token is not None
+        if not self._calls.take(sender, is_known=is_known):
+            raise RefusedRequest(429, "overloaded")
+
+        try:
+            await self._app(scope, replay_body(body, receive), send)
+        finally:
+            self._calls.give_back(sender)
 
     async def _identify_sender(self, scope: Scope, headers: Headers) -> Hashable:
-        """Put the caller, and what it may use, into the scope; return what stands for it.
+        """Put the caller and its abilities into the scope, and return the owner of its calls.
 
-        That is a token or, if there is none, a connection. Raises RefusedRequest.
+        The owner is the id of a token or, without a token, a connection. Raises RefusedRequest.
         """
         surface = name_surface(scope["path"], headers)
         caller = (await self._callers.identify(headers))._replace(surface=surface)
@@ -404,18 +390,6 @@ class Guard:
 
         turn_owner.set(token or str(id(connection)))
         return token or connection
-
-    @contextmanager
-    def _take_place(self, sender: Hashable) -> Generator[None]:
-        """Hold one of a caller's places for a ``with`` block. Raises RefusedRequest(429)."""
-        is_known = current_caller.get().token is not None
-        if not self._calls.take(sender, is_known=is_known):
-            raise RefusedRequest(429, "overloaded")
-
-        try:
-            yield
-        finally:
-            self._calls.give_back(sender)
 
     def _is_open(self, scope: Scope) -> bool:
         return scope["path"] in self._open_paths
@@ -446,7 +420,7 @@ class Guard:
 
 
 class _ResponseSender:
-    """Sends a response: adds the headers that each one has, and knows whether it has started."""
+    """Sends a response with the headers that every response has, and knows if it has started."""
 
     def __init__(self, send: Send, request_id: str) -> None:
         self.has_started = False
@@ -460,7 +434,7 @@ class _ResponseSender:
             headers = list(message.get("headers", ()))
             present = {name for name, _ in headers}
 
-            # A page brings a policy of its own.
+            # A page has its own policy.
             missing = [header for header in self._headers.items() if header[0] not in present]
             message["headers"] = [*headers, *missing]
 
@@ -470,7 +444,7 @@ class _ResponseSender:
 async def _answer_failure(
     error: Exception, scope: Scope, receive: Receive, response: _ResponseSender
 ) -> None:
-    """Answer a request that failed unexpectedly, unless its response has started already."""
+    """Answer a request that failed unexpectedly, unless its response has already started."""
     if response.has_started:
         return
 

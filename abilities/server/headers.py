@@ -1,7 +1,4 @@
-"""Request headers: their values by name, and how large they may be.
-
-A request that is turned away before any ability sees it.
-"""
+"""Request headers: their values by name, their maximum size, and the refusal of a request."""
 
 from starlette.types import Scope
 
@@ -9,6 +6,7 @@ from abilities.declarations.refusals import Reason, Refused
 
 MAX_HEADERS = 16 * 1024
 """Bytes of all request headers together, as they are sent."""
+
 MAX_REQUEST_LINE = 8 * 1024
 """Bytes of the path and query of a request."""
 
@@ -21,8 +19,8 @@ Headers = dict[str, list[str]]
 def trim_headers(scope: Scope) -> None:
     """Remove the whitespace around each header value of a request (ASGI scope).
 
-    Header values exclude surrounding whitespace (RFC 9110, 5.5); the HTTP parser keeps what
-    follows a value.
+    Surrounding whitespace is not part of a value (RFC 9110, section 5.5), but the HTTP parser keeps
+    it at the end.
     """
     scope["headers"] = [(name, value.strip(b" \t")) for name, value in scope["headers"]]
 
@@ -35,7 +33,7 @@ def read_headers(scope: Scope) -> Headers:
     """
     headers: Headers = {}
 
-    # Every byte is valid Latin-1, so that no header makes this fail.
+    # Every byte is valid Latin-1, so no header makes this fail.
     for name, value in scope["headers"]:
         headers.setdefault(name.decode("latin-1").lower(), []).append(value.decode("latin-1"))
 
@@ -43,20 +41,18 @@ def read_headers(scope: Scope) -> Headers:
 
 
 def check_header_size(scope: Scope) -> None:
-    """Raise RefusedRequest, 414 for a long path and query, 431 for headers that are too large."""
+    """Raise RefusedRequest: 414 for a long path and query, 431 for headers that are too large."""
     line = len(scope.get("raw_path") or b"") + len(scope.get("query_string") or b"")
-
     if line > MAX_REQUEST_LINE:
         raise RefusedRequest(414, "malformed_request")
 
     size = sum(len(name) + len(value) + _SEPARATORS for name, value in scope["headers"])
-
     if size > MAX_HEADERS:
         raise RefusedRequest(431, "malformed_request")
 
 
 class RefusedRequest(Refused):
-    """A request is turned away; ``status`` is the HTTP status of the response."""
+    """The server rejects a whole request; ``status`` is the HTTP status of the response."""
 
     def __init__(self, status: int, reason: Reason) -> None:
         super().__init__(reason)

@@ -1,8 +1,8 @@
-"""Memories as kv-memory, the previous system, answered them: ``compat = "kv-memory"``.
+"""Responses in the shape of kv-memory, the previous system: ``compat = "kv-memory"``.
 
-Two addresses speak its dialect, ``GET /api/memories/KEY`` and ``GET /api/memories/KEY/bulk``. The
-abilities behind them run as always; this module puts their payloads into the previous wrapper and
-names. Scores are 0 to 100 there. Its HTTP API knew JSON alone, so the bodies are always JSON.
+Two addresses have this shape, ``GET /api/memories/KEY`` and ``GET /api/memories/KEY/bulk``. The
+abilities behind them run as always; this module translates their payloads into the previous
+wrapper and field names. There, scores are 0 to 100, and bodies are always JSON.
 """
 
 from collections.abc import Iterable, Mapping
@@ -32,32 +32,49 @@ _HIGHEST_SCORE = 100
 
 async def call_ability(abilities: Abilities, name: str, arguments: JsonObject) -> Response:
     """Call `memory_get` or `bulk_read_memory`, and answer as the previous system did."""
-    # The previous names are taken from full answers, whatever the settings say.
+    # Only full answers have all fields to translate, whatever the settings say.
     arguments = {**arguments, "detail": "full"}
 
-    # As text an answer may hold more than its bound allows as JSON.
+    # As text, an answer may contain more than its bound allows as JSON.
     if arguments.get("output_format") == "text":
         arguments["output_format"] = "json"
 
     reply = await abilities.reply(name, arguments)
+    payload = reply.payload
     if reply.failed:
-        return _to_failed_response(reply.payload["error"])
+        return _to_failed_response(payload["error"])
 
+    memory = abilities.context.memory
     try:
-        body = await _build_body(abilities, reply.payload)
+        if "targetMemory" in payload:
+            data = translate_walk(payload)
+            entries = [data["targetMemory"], *data["associatedMemories"]]
+            keys = [entry["key"] for entry in entries]
+            links_by_key = await memory.read_links(keys)
+            links = [links_by_key.get(key, []) for key in keys]
+        else:
+            data = translate_memory(payload)
+            entries = [data]
+            links = [payload["data"].get("links", [])]
+
+        linked_keys = {link["key"] for link in chain.from_iterable(links)}
+        summaries = await memory.read_summaries(sorted(linked_keys))
     except Refused as error:
         return refuse(Fault.from_exception(error))
 
+    body: JsonObject = {"success": True, "data": data}
+    room = abilities.settings.max_response_bytes - json_size(body)
+    add_links(entries, links, summaries, room)
     return _to_response(body, 200)
 
 
 def refuse(fault: Fault) -> Response:
-    """Return the response to a request that failed before any ability was called."""
+    """Return the response to a request that fails before any ability is called."""
     return _to_failed_response(fault.to_payload())
 
 
 def describe_responses(ability: Ability) -> JsonObject:
-    """Return what OpenAPI says about the responses of an address."""
+    """Return the responses of an address for OpenAPI."""
     return {
         "200": _describe("The answer.", _ANSWERS[ability.name]),
         "default": _describe("The call failed as a whole.", KvFailure),
@@ -67,33 +84,10 @@ def describe_responses(ability: Ability) -> JsonObject:
 KV_MEMORY = Dialect(call_ability, refuse, describe_responses)
 
 
-async def _build_body(abilities: Abilities, payload: JsonObject) -> JsonObject:
-    """Return the body for a payload. Raises Refused if the links cannot be read."""
-    memory = abilities.context.memory
-
-    if "targetMemory" in payload:
-        data = translate_walk(payload)
-        entries = [data["targetMemory"], *data["associatedMemories"]]
-        keys = [entry["key"] for entry in entries]
-        links = await memory.read_links(keys)
-    else:
-        data = translate_memory(payload)
-        entries, keys = [data], [payload["key"]]
-        links = {payload["key"]: payload["data"].get("links", [])}
-
-    linked_keys = {link["key"] for link in chain.from_iterable(links.values())}
-    summaries = await memory.read_summaries(sorted(linked_keys))
-
-    body: JsonObject = {"success": True, "data": data}
-    room = abilities.settings.max_response_bytes - json_size(body)
-    add_links(entries, [links.get(key, ()) for key in keys], summaries, room)
-    return body
-
-
 def translate_memory(record: JsonObject) -> JsonObject:
-    """Return a memory's record in the previous names, without links; a failed one has no text.
+    """Return a memory's record with the previous names, without links; a failed one has no text.
 
-    ``linksTotal`` is how many links it has.
+    ``linksTotal`` is the number of its links.
     """
     found = record.get("data", {})
     memory: JsonObject = {
@@ -103,7 +97,7 @@ def translate_memory(record: JsonObject) -> JsonObject:
         "linksTotal": found.get("links_total", 0),
     }
 
-    # Nothing is lost in silence: these are ours, and there only if something is not whole.
+    # The previous system had no such fields. They are there only if something is incomplete.
     for name in ("truncation", "error"):
         if name in record:
             memory[name] = record[name]
@@ -112,7 +106,7 @@ def translate_memory(record: JsonObject) -> JsonObject:
 
 
 def translate_walk(payload: JsonObject) -> JsonObject:
-    """Return a walk in the previous names, without links."""
+    """Return a walk with the previous names, without links."""
     associated: list[JsonObject] = []
     for record in payload["associatedMemories"]:
         associated.append(
@@ -145,11 +139,11 @@ def add_links(
     summaries: Mapping[str, str],
     room: int,
 ) -> None:
-    """Add to each memory its links, the first memory's best ones first, while they fit.
+    """Add to each memory its links while they fit, beginning with the best of the first memory.
 
-    ``links`` are those of each memory, as its record shows them, best first. ``room`` is how many
-    bytes all of them may take as JSON. A memory without some of its links keeps its ``linksTotal``,
-    which is ours; one with all of them has none.
+    ``links`` has a list for each memory, as in its record, best first. ``room`` is the number of
+    bytes that all of them may take as JSON. ``linksTotal`` is removed from a memory that gets all
+    its links: the previous system had no such field.
     """
     for memory, own in zip(memories, links, strict=True):
         for link in own:
@@ -159,12 +153,13 @@ def add_links(
                 break
 
             memory["links"].append(translated)
+
         if memory["linksTotal"] == len(memory["links"]):
             del memory["linksTotal"]
 
 
 def translate_link(link: JsonObject, summaries: Mapping[str, str]) -> JsonObject:
-    """Return a link in the previous names, with the summary of the memory that it leads to."""
+    """Return a link with the previous names, and the summary of the memory that it leads to."""
     return {
         "key": link["key"],
         "type": link.get("type", "association"),
@@ -175,27 +170,23 @@ def translate_link(link: JsonObject, summaries: Mapping[str, str]) -> JsonObject
 
 
 def translate_fault(fault: JsonObject) -> JsonObject:
-    """Return the previous body for a fault; wrong limits are a list, as its validator had it."""
+    """Return the previous body for a fault; wrong limits are a list, as in its validator."""
     message: object = fault["message"]
 
     if fault["reason"] == "not_found":
-        message = "memory not found"  # what clients compare
+        message = "memory not found"  # clients compare it
     elif fault.get("field") not in (None, "key"):
-        message = [_build_issue(mistake) for mistake in _list_mistakes(fault)]
+        # A fault with a single mistake has its fields itself.
+        only = {name: fault[name] for name in Mistake.model_fields if name in fault}
+        issues: list[JsonObject] = []
+        for mistake in fault.get("fields") or [only]:
+            text = describe_mistake(Mistake.model_validate(mistake))
+            if not text:
+                text = FAULTS[mistake["reason"]].message
+            issues.append({"code": "custom", "path": [mistake["field"]], "message": text})
+        message = issues
 
     return {"success": False, "message": message}
-
-
-def _list_mistakes(fault: JsonObject) -> list[JsonObject]:
-    """Return all wrong arguments; a fault of one is its own list."""
-    only = {name: fault[name] for name in Mistake.model_fields if name in fault}
-    return fault.get("fields") or [only]
-
-
-def _build_issue(mistake: JsonObject) -> JsonObject:
-    """Return one wrong argument as the previous validator listed it."""
-    message = describe_mistake(Mistake.model_validate(mistake)) or FAULTS[mistake["reason"]].message
-    return {"code": "custom", "path": [mistake["field"]], "message": message}
 
 
 def _to_failed_response(fault: JsonObject) -> Response:

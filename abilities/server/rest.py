@@ -1,7 +1,7 @@
-"""Memories at addresses of their own: the abilities about them as REST clients expect them."""
+"""A REST API for memories: addresses such as ``/api/memories/KEY`` that call abilities."""
 
 import re
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable
 from typing import NamedTuple
 from urllib.parse import unquote
 
@@ -46,9 +46,9 @@ _TAG = re.compile(r'"v([0-9]{1,16})"', re.ASCII)
 class _Operation(NamedTuple):
     """An address that calls an ability.
 
-    ``name`` is part of the operation's id in OpenAPI. Placeholders in ``path`` name arguments. The
-    others are in the body if the method has one, else in the query, in which those in ``lists`` may
-    be repeated.
+    ``name`` is part of the operation's id in OpenAPI. Placeholders in ``path`` are arguments. Other
+    arguments are in the body if the method has one, else in the query. In a query, the arguments
+    in ``lists`` may be repeated.
     """
 
     name: str
@@ -58,10 +58,11 @@ class _Operation(NamedTuple):
     lists: tuple[str, ...] = ()
 
     @property
-    def settled(self) -> list[str]:
-        """The arguments that the path settles: a key leaves no choice of an id.
+    def determined(self) -> list[str]:
+        """The arguments that the path determines.
 
-        An id leaves the choice of a key, which is then the memory's new one.
+        A key in the path rules out an id as an argument. An id in the path does not rule out a key,
+        which is then the memory's new one.
         """
         names: tuple[str, ...] = ()
         if "{key}" in self.path:
@@ -77,7 +78,11 @@ class _Operation(NamedTuple):
 
 
 class Dialect(NamedTuple):
-    """How calls are answered at an address: by a call, by a refusal before it, and in OpenAPI."""
+    """The shape of the responses at an address.
+
+    ``call`` calls an ability by its name, ``refuse`` answers a request that fails before any call,
+    and ``describe_responses`` describes both for OpenAPI.
+    """
 
     call: Callable[[Abilities, str, JsonObject], Awaitable[Response]]
     refuse: Callable[[Fault], Response]
@@ -89,7 +94,7 @@ def _refuse(fault: Fault) -> Response:
 
 
 PLAIN = Dialect(call_ability, _refuse, describe_responses)
-"""Answers as every surface gives them."""
+"""Responses as on every other surface."""
 
 _OPERATIONS = (
     _Operation("query", "GET", "/api/memories", query_memories, lists=("tags",)),
@@ -106,7 +111,7 @@ _READS = (
     _Operation("walk", "GET", "/api/memories/{key}/bulk", bulk_read_memory),
     _Operation("read", "GET", "/api/memories/{key}", memory_get),
 )
-"""The addresses that another dialect may answer."""
+"""The addresses that may have another dialect."""
 
 
 class _RawRoute(APIRoute):
@@ -120,10 +125,10 @@ class _RawRoute(APIRoute):
 
 
 def add_memories(app: FastAPI, registry: AbilityRegistry, reads: Dialect) -> None:
-    """Offer ``/api/stats`` and ``/api/memories``, and below it KEY, KEY/bulk and by-id/ID.
+    """Add ``/api/stats`` and ``/api/memories``, and below it KEY, KEY/bulk and by-id/ID.
 
-    ``reads`` is the dialect of KEY and KEY/bulk. An address whose ability is not in the registry
-    does not exist.
+    ``reads`` is the dialect of KEY and KEY/bulk. An address is left out if its ability is not in
+    the registry.
     """
     dialects = [(operation, PLAIN) for operation in _OPERATIONS]
     dialects += [(operation, reads) for operation in _READS]
@@ -149,94 +154,73 @@ def _create_endpoint(
 ) -> Callable[[Request], Awaitable[Response]]:
     name = operation.ability.name
 
-    # The endpoints have no docstrings: FastAPI would publish them.
-    async def call_by_body(request: Request) -> Response:
-        if name not in get_abilities(request).registry:
+    # The endpoint has no docstring, because FastAPI would publish it.
+    async def endpoint(request: Request) -> Response:
+        abilities = get_abilities(request)
+        if name not in abilities.registry:
             return _refuse(Fault.from_reason("unknown_address"))
 
         try:
-            given = {**_read_path(request, operation), **_read_condition(request, operation)}
+            given = _read_given(request, operation)
         except Refused as refusal:
             return dialect.refuse(Fault.from_refusal(refusal))
 
-        return await call_with_body(name, request, given)
+        if operation.has_body:
+            return await call_with_body(name, request, given)
 
-    async def call_by_address(request: Request) -> Response:
-        if name not in get_abilities(request).registry:
-            return _refuse(Fault.from_reason("unknown_address"))
+        values: dict[str, list[str]] = {}
+        for parameter, value in request.query_params.multi_items():
+            values.setdefault(parameter, []).append(value)
 
-        in_query = _read_query(request, operation.lists)
-        try:
-            given = {**_read_path(request, operation), **_read_condition(request, operation)}
-        except Refused as refusal:
-            return dialect.refuse(Fault.from_refusal(refusal))
+        in_query: JsonObject = {}
+        for parameter, sent in values.items():
+            is_list = parameter in operation.lists or len(sent) > 1
+            in_query[parameter] = sent if is_list else sent[0]
 
         repeated = find_repetition(in_query, given)
         if repeated is not None:
             return dialect.refuse(Fault.from_refusal(repeated))
 
-        return await dialect.call(get_abilities(request), name, {**in_query, **given})
+        return await dialect.call(abilities, name, {**in_query, **given})
 
-    return call_by_body if operation.has_body else call_by_address
-
-
-def _read_query(request: Request, lists: Sequence[str]) -> JsonObject:
-    """Return the query parameters; one that is repeated, or one of ``lists``, has a list."""
-    values: dict[str, list[str]] = {}
-    for name, value in request.query_params.multi_items():
-        values.setdefault(name, []).append(value)
-
-    parameters: JsonObject = {}
-    for name, given in values.items():
-        is_list = name in lists or len(given) > 1
-        parameters[name] = given if is_list else given[0]
-
-    return parameters
+    return endpoint
 
 
-def _read_path(request: Request, operation: _Operation) -> JsonObject:
-    """Return the arguments that the path settles; one that it leaves no choice of is None.
+def _read_given(request: Request, operation: _Operation) -> JsonObject:
+    """Return the arguments in the path and in the header If-Match.
 
-    A key is percent-decoded; an id has no such characters.
+    An argument that the path rules out is None. Raises Refused: version_conflict.
     """
-    arguments: JsonObject = {**dict.fromkeys(operation.settled), **request.path_params}
-
+    arguments: JsonObject = {**dict.fromkeys(operation.determined), **request.path_params}
     if "key" in arguments:
-        # Bytes that are not UTF-8 become surrogates, which no key may contain.
+        # Bytes other than UTF-8 become surrogates, which a key may not contain. An id needs no
+        # decoding.
         arguments["key"] = unquote(arguments["key"], errors="surrogateescape")
 
-    return arguments
-
-
-def _read_condition(request: Request, operation: _Operation) -> JsonObject:
-    """Return the argument that the header If-Match stands for, if the ability has it.
-
-    Any other tag than one of ours is that of no version (RFC 9110, section 13.1.1). Raises Refused:
-    version_conflict.
-    """
     sent = request.headers.get("if-match", "*").strip()
     if sent == "*" or "if_version" not in operation.ability.input.model_fields:
-        return {}
+        return arguments
 
+    # A tag in a form that we never send matches no version (RFC 9110, section 13.1.1).
     match = _TAG.fullmatch(sent)
     if match is None:
         raise Refused("version_conflict")
 
-    return {"if_version": int(match[1])}
+    return {**arguments, "if_version": int(match[1])}
 
 
 def _describe(operation: _Operation, ability: Ability, dialect: Dialect) -> JsonObject:
-    """Return what OpenAPI says about an operation, with the ability's arguments in their places."""
+    """Return the OpenAPI description of an operation, with each argument in its place."""
     has_body = operation.has_body
     schema = schemas.build_exact_schema(ability, nullable=has_body)
     fields: JsonObject = schema["properties"]
     required: list[str] = schema.get("required", [])
 
     in_path = [name for name in fields if f"{{{name}}}" in operation.path]
-    others = [name for name in fields if name not in operation.settled]
+    others = [name for name in fields if name not in operation.determined]
     in_query = [] if has_body else others
 
-    # No part of an address can be left out, or be null.
+    # No part of an address can be left out or null.
     plain: JsonObject = schemas.build_exact_schema(ability, nullable=False)["properties"]
     parameters = [_describe_parameter("path", name, plain[name], True) for name in in_path]
     for name in in_query:

@@ -371,7 +371,7 @@ async def test_a_look_serves_requests_for_half_a_second() -> None:
 async def test_a_stuck_look_refuses_at_once_and_never_stops_the_loop(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(callers, "LOOK_SECONDS", 0.1)
+    monkeypatch.setattr(callers, "READ_SECONDS", 0.1)
     clock, looks, stuck = Clock(), list[TokenSet](), threading.Event()
 
     def load() -> TokenSet:

@@ -497,7 +497,7 @@ async def test_prompts_and_completions_are_logged_as_calls(
 async def test_what_takes_too_long_ends_with_a_fault(
     roots: Settings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(prompts, "_COMPLETION_SECONDS", 0.01)
+    monkeypatch.setattr(prompts, "_PROMPT_SECONDS", 0.01)
     monkeypatch.setattr(prompts, "_COMPLETION_SECONDS", 0.01)
 
     async with Abilities.open(roots) as abilities:
