@@ -1,4 +1,4 @@
-"""One thin module per surface.
+"""One thin module per surface or framework.
 
-Each is imported by its path, so that its dependencies stay optional.
+Each is imported by its own path, so that its dependencies stay optional.
 """

@@ -13,7 +13,7 @@ with Needs("agent_framework"):
     from agent_framework import FunctionInvocationContext, FunctionTool, MiddlewareFailure
 
 _PLACE = "pass function_invocation_kwargs={'namespace': …} to agent.run()"
-"""Where a run names its namespace."""
+"""How a run names its namespace."""
 
 
 def load_tools(
@@ -25,10 +25,10 @@ def load_tools(
 ) -> list[FunctionTool]:
     """Return the abilities as tools for an ``Agent``.
 
-    The arguments, and what is raised for them, are those of `load_functions`.
+    Arguments and exceptions are those of `load_functions`.
 
     The namespace of a run is ``agent.run(..., function_invocation_kwargs={"namespace": name})``, by
-    default that of the settings; one that cannot be a namespace ends the run with
+    default that of the settings. If it is not a valid namespace, the run ends with
     MiddlewareFailure. A tool's result is the text of the answer, or of the fault if the call failed
     as a whole.
     """
@@ -44,7 +44,7 @@ def load_tools(
 
 
 class AgentFrameworkTool(FunctionTool):
-    """One ability as a tool of the framework; its arguments are validated by the ability alone."""
+    """One ability as a tool of the framework. Only the ability itself validates the arguments."""
 
     def __init__(self, function: Function) -> None:
         super().__init__(
@@ -56,12 +56,12 @@ class AgentFrameworkTool(FunctionTool):
         self._function = function
 
     async def _call(self, context: FunctionInvocationContext, **_: object) -> str:
-        """Answer a call, whose arguments the context has too, whatever their names are."""
+        """Answer a call. Its arguments are taken from the context, so that any name is possible."""
         try:
             namespace = find_namespace(context.kwargs)
             reply = await self._function.call(context.arguments, namespace=namespace)
         except ValueError as error:
-            # The framework would hide any other exception from the application.
+            # Any other exception would not reach the application.
             raise MiddlewareFailure(str(error)) from error
 
         # An exception for a fault would reach the model without its text.
@@ -69,5 +69,5 @@ class AgentFrameworkTool(FunctionTool):
 
     @override
     def _prepare_arguments(self, arguments: BaseModel | Mapping[str, object] | None) -> JsonObject:
-        # The framework's own checks answer only that something is wrong with the arguments.
+        # The framework's own checks would say only that the arguments are wrong.
         return self._arguments_as_mapping(arguments) or {}

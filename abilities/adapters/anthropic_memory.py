@@ -1,6 +1,6 @@
 """Anthropic's memory tool (`memory_20250818`) over memories: a file is a memory.
 
-The six commands, and what they answer, are those of the tool's documentation:
+The six commands and their answers follow the tool's documentation:
 https://platform.claude.com/docs/en/agents-and-tools/tool-use/memory-tool
 """
 
@@ -28,9 +28,13 @@ with Needs("anthropic_memory"):
 _ROOT = "/memories"
 _PLACE = "pass namespace=… to the tool"
 _CALLER = "anthropic"
+
 _DEPTH = 2
+"""Levels of a folder that are listed."""
+
 _SNIPPET_LINES = 2
-_NUMBER_WIDTH = 6
+"""Lines before and after a replacement that are shown."""
+
 
 T = TypeVar("T")
 
@@ -38,8 +42,8 @@ T = TypeVar("T")
 class AsyncMemoryTool(BetaAsyncAbstractMemoryTool):
     """The tool for `AsyncAnthropic`.
 
-    ``source`` is an open application, or settings (by default those of the environment);
-    ``namespace`` is whose memories they are, by default that of the settings; with
+    ``source`` is an open application, or settings (by default those of the environment).
+    ``namespace`` is the owner of the memories, by default that of the settings. With
     ``require_namespace`` a missing one raises ValueError.
     """
 
@@ -113,13 +117,13 @@ class MemoryTool(BetaAbstractMemoryTool):
 
     @override
     def str_replace(self, command: BetaMemoryTool20250818StrReplaceCommand) -> str:
-        work = self._commands.replace(command.path, command.old_str, command.new_str)
-        return self._run(work)
+        replacing = self._commands.replace(command.path, command.old_str, command.new_str)
+        return self._run(replacing)
 
     @override
     def insert(self, command: BetaMemoryTool20250818InsertCommand) -> str:
-        work = self._commands.insert(command.path, command.insert_line, command.insert_text)
-        return self._run(work)
+        inserting = self._commands.insert(command.path, command.insert_line, command.insert_text)
+        return self._run(inserting)
 
     @override
     def delete(self, command: BetaMemoryTool20250818DeleteCommand) -> str:
@@ -131,7 +135,7 @@ class MemoryTool(BetaAbstractMemoryTool):
 
 
 class _MemoryCommands:
-    """The commands, each with the text that a model reads. All raise ToolError if they fail."""
+    """The commands, which return the text for a model. All raise ToolError if they fail."""
 
     def __init__(self, files: MemoryFolder) -> None:
         self._files = files
@@ -161,7 +165,12 @@ class _MemoryCommands:
 
     async def replace(self, path: str, old: str, new: str) -> str:
         before = await self._read(path)
-        places = _find_lines(before.text, old)
+        places: list[int] = []
+        position = before.text.find(old) if old else -1
+        while position >= 0:
+            places.append(before.text.count("\n", 0, position) + 1)
+            position = before.text.find(old, position + 1)
+
         if not places:
             raise ToolError(
                 f"No replacement was performed, old_str `{old}` did not appear verbatim in {path}."
@@ -212,7 +221,10 @@ class _MemoryCommands:
         return f"Successfully renamed {old} to {new}"
 
     async def _list(self, path: str) -> FolderListing:
-        """Return what is at and beneath a path; only the root may be empty."""
+        """Return the files at and beneath a path. Raises ToolError unless there are some.
+
+        The root may be empty.
+        """
         listing = await self._files.list_files(path)
         if not listing.files and path.rstrip("/") != _ROOT:
             raise ToolError(f"The path {path} does not exist. Please provide a valid path.")
@@ -233,11 +245,11 @@ class _MemoryCommands:
 
 
 class _Conflict(Exception):
-    """The file is not the one that was read."""
+    """The file has another version than the one that was read."""
 
 
 async def _explain(work: Awaitable[T]) -> T:
-    """Await a call of the files; a refusal becomes a sentence for the model."""
+    """Await a call of the files. Raises ToolError for a refusal, and _Conflict for a conflict."""
     try:
         return await work
     except ValueError as error:
@@ -257,34 +269,28 @@ def _is_file(listing: FolderListing, path: str) -> bool:
     return any(file.path == path for file in listing.files)
 
 
-def _find_lines(text: str, part: str) -> list[int]:
-    """Return the line of each place at which a part stands in a text."""
-    lines: list[int] = []
-    place = text.find(part) if part else -1
-    while place >= 0:
-        lines.append(text.count("\n", 0, place) + 1)
-        place = text.find(part, place + 1)
-
-    return lines
-
-
 def _number(lines: list[str], first: int) -> str:
-    numbered = [f"{first + index:>{_NUMBER_WIDTH}}\t{line}" for index, line in enumerate(lines)]
+    numbered = [f"{first + index:>6}\t{line}" for index, line in enumerate(lines)]
     return "\n".join(numbered)
 
 
 def _format_folder(path: str, listing: FolderListing) -> str:
-    """Return what is in a folder, two levels deep, with sizes."""
+    """Return the list of a folder's files and folders, two levels deep, with sizes."""
     sizes: dict[str, int] = {path: 0}
     for file in listing.files:
         parts = file.path.removeprefix(f"{path}/").split("/")
         for depth in range(1, min(len(parts), _DEPTH) + 1):
             name = f"{path}/{'/'.join(parts[:depth])}"
-            name += "/" if depth < len(parts) else ""
+            if depth < len(parts):
+                name += "/"
             sizes[name] = sizes.get(name, 0) + file.size
         sizes[path] += file.size
 
-    lines = [f"{_format_size(size)}\t{name}" for name, size in sizes.items()]
+    lines: list[str] = []
+    for name, size in sizes.items():
+        shown = f"{size}" if size < 1_024 else f"{size / 1_024:.1f}K"
+        lines.append(f"{shown}\t{name}")
+
     if not listing.is_complete:
         lines.append("There are more, which are not listed.")
 
@@ -292,7 +298,3 @@ def _format_folder(path: str, listing: FolderListing) -> str:
         f"Here're the files and directories up to {_DEPTH} levels deep in {path}, "
         "excluding hidden items and node_modules:\n" + "\n".join(lines)
     )
-
-
-def _format_size(size: int) -> str:
-    return f"{size}" if size < 1_024 else f"{size / 1_024:.1f}K"

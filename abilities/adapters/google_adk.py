@@ -13,7 +13,7 @@ with Needs("google_adk"):
     from google.genai import types
 
 _PLACE = "set 'namespace' in the state of the session"
-"""Where a run names its namespace."""
+"""How a run names its namespace."""
 
 
 def load_tools(
@@ -25,10 +25,10 @@ def load_tools(
 ) -> list[BaseTool]:
     """Return the abilities as tools for an ``LlmAgent``.
 
-    The arguments, and what is raised for them, are those of `load_functions`.
+    Arguments and exceptions are those of `load_functions`.
 
     The namespace of a run is ``namespace`` in the state of its session, by default that of the
-    settings; one that cannot be a namespace ends the run with ValueError. The model gets
+    settings. If it is not a valid namespace, the run ends with ValueError. The model gets
     ``{"result": text}``, or ``{"error": text}`` if the call failed as a whole.
     """
     functions = load_functions(
@@ -43,7 +43,7 @@ def load_tools(
 
 
 class AdkTool(BaseTool):
-    """One ability as an ADK tool; its arguments are validated by the ability alone."""
+    """One ability as an ADK tool. Only the ability itself validates the arguments."""
 
     def __init__(self, function: Function) -> None:
         super().__init__(name=function.name, description=function.description)
@@ -51,7 +51,7 @@ class AdkTool(BaseTool):
 
     @override
     def _get_declaration(self) -> types.FunctionDeclaration:
-        # The field "parameters" is of another kind of schema, which cannot say everything.
+        # The field "parameters" is a subset of JSON Schema, which cannot express everything.
         return types.FunctionDeclaration(
             name=self.name,
             description=self.description,

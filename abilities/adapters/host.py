@@ -1,6 +1,7 @@
-"""The application behind the tools of a framework, opened once and called from any event loop.
+"""Abilities as plain functions, and the `Host` that runs their calls for a framework.
 
-Abilities as plain functions, for any framework that takes a name, a schema and a call.
+A host opens an application once and can be used from any event loop and any thread. A framework
+that takes a name, a schema and a function to call can use `load_functions` directly.
 """
 
 import asyncio
@@ -14,7 +15,7 @@ from typing import Any, TypeVar, cast
 
 from pydantic import BaseModel
 
-from abilities.adapters.http import parse_document
+from abilities.adapters.documents import parse_document
 from abilities.application import Abilities, Opening
 from abilities.declarations.memory import parse_namespace
 from abilities.declarations.values import JsonObject
@@ -28,26 +29,52 @@ T = TypeVar("T")
 Work = Coroutine[Any, Any, T]
 
 Source = Abilities | Opening | Settings | Sequence[Ability] | None
-"""The application behind tools: open, or to be opened at the first call.
+"""The application behind tools: open, or opened at the first call.
 
-`Abilities.open` returns the latter; settings, or abilities of one's own beside the settings of the
-environment, or nothing stand for it.
+An `Opening` is the result of `Abilities.open`. Settings, a sequence of abilities, or None (the
+settings of the environment) are arguments for it.
 """
+
+_UNNAMED = object()
+
+_background = LoopThread("abilities-adapters", "the adapters")
+"""The background loop of this process. It starts when it is first needed."""
+
+
+def _submit_to_background(work: Work[T]) -> Future[T]:
+    """Run a coroutine on the background loop. May be called from any thread."""
+    return asyncio.run_coroutine_threadsafe(work, _background.start())
+
+
+def _forget_background_loop() -> None:
+    """Let a forked process start its own loop, because it has no threads of its parent."""
+    global _background
+    _background = LoopThread("abilities-adapters", "the adapters")
+
+
+os.register_at_fork(after_in_child=_forget_background_loop)
 
 
 class Host:
-    """Calls abilities for a framework, whose name the history, logs and metrics show as ``caller``.
+    """Calls abilities for a framework.
 
-    What was not open before stays open, on one background loop, as long as this object, or until
-    the process ends. Raises ValueError for settings with a root that must not be shared or does not
-    exist.
-
-    With ``required`` each call must name a namespace. It is a phrase that says where to name one,
-    for the error that is raised otherwise.
+    ``caller`` is the framework's name in the history, logs and metrics. If the application was not
+    open, it is opened at the first call, and stays open on a background loop until the process
+    ends. With ``required`` each call must name a namespace. The phrase says how, and is part of
+    the error for a call without one. Raises ValueError if a root in the settings must not be
+    shared or does not exist.
     """
 
     def __init__(self, source: Source, caller: str, *, required: str | None = None) -> None:
-        self._source = _prepare(source)
+        if source is None or isinstance(source, Settings):
+            source = Abilities.open(source)
+        elif isinstance(source, Sequence):
+            source = Abilities.open(abilities=source)
+
+        if isinstance(source, Opening):
+            source.settings.check_roots()
+
+        self._source: Abilities | Opening = source
         self._caller = caller
         self._required = required
         self._lock = threading.Lock()
@@ -57,10 +84,10 @@ class Host:
         self._stack = AsyncExitStack()
 
     def build_registry(self) -> AbilityRegistry:
-        """Return the abilities that are offered, without opening what is not open.
+        """Return the registry of the abilities that are offered, without opening the application.
 
-        Raises ValueError for tools in the settings that do not exist, and as `Abilities.open` for
-        abilities of one's own.
+        Raises ValueError for tools in the settings that do not exist, and as `Abilities.open` does
+        for abilities in the source.
         """
         if isinstance(self._source, Abilities):
             return self._source.registry
@@ -68,25 +95,30 @@ class Host:
         return self._source.build_registry()
 
     async def call(self, name: str, arguments: object, namespace: str | int | None = None) -> Reply:
-        """Call an ability for a model; may be awaited on any event loop.
+        """Call an ability for a model. May be awaited on any event loop.
 
-        Without a namespace it is that of the settings, unless one is required. Raises ValueError
-        for one that is missing or cannot be a namespace, and for settings from which no application
-        can be opened.
+        The default namespace is that of the settings, unless one is required. Raises ValueError if
+        a required namespace is missing, if the namespace is not valid, and if the application
+        cannot be opened with its settings.
         """
         abilities = await self.get_view(namespace)
         return await abilities.reply(name, arguments, for_model=True)
 
     async def get_view(self, namespace: str | int | None = None) -> Abilities:
-        """Return the application as the framework sees it; raises ValueError as `call` does."""
+        """Return the application as the framework sees it. Raises ValueError as `call` does."""
         if self._required is not None:
             check_namespace(namespace, self._required)
+
+        # A forked process has no threads of its parent, so it needs an application of its own.
         if self._process != os.getpid():
-            self._begin_anew()
+            self._process = os.getpid()
+            self._lock = threading.Lock()
+            self._opening = None
+            self._view = None
 
         abilities = self._view
         if abilities is None:
-            opened = await self._get_abilities()
+            opened = await self._open()
             abilities = self._view = opened.for_caller(self._caller)
 
         if namespace is not None:
@@ -95,70 +127,59 @@ class Host:
         return abilities
 
     def call_sync(self, name: str, arguments: object, namespace: str | int | None = None) -> Reply:
-        """Call an ability as `call` does, from a thread that may wait for the reply."""
+        """Call an ability as `call` does, from a thread that may block."""
         return self.run_sync(self.call(name, arguments, namespace))
 
     async def run(self, work: Work[T]) -> T:
-        """Run a coroutine on the background loop; may be awaited on any event loop."""
+        """Run a coroutine on the background loop. May be awaited on any event loop."""
         return await asyncio.wrap_future(_submit_to_background(work))
 
     def run_sync(self, work: Work[T]) -> T:
-        """Run a coroutine on the background loop, from a thread that may wait for its result."""
+        """Run a coroutine on the background loop, from a thread that may block."""
         return _submit_to_background(work).result()
 
-    def _begin_anew(self) -> None:
-        """Forget what a forked process has of its parent's application: none of its threads."""
-        self._process = os.getpid()
-        self._lock = threading.Lock()
-        self._opening = None
-        self._view = None
-
-    async def _get_abilities(self) -> Abilities:
-        """Return the open application; the first call opens it."""
+    async def _open(self) -> Abilities:
+        """Return the open application. The first call opens it."""
         if isinstance(self._source, Abilities):
             return self._source
 
-        # A thread lock, because tools may run on several loops; it is never held while waiting.
+        # A thread lock, because tools may run on several loops. It is never held while waiting.
         with self._lock:
-            if self._opening is None or _has_failed(self._opening):
-                # Never closed: the application lasts as long as this, or the process.
+            opening = self._opening
+            has_failed = (
+                opening is not None
+                and opening.done()
+                and (opening.cancelled() or opening.exception() is not None)
+            )
+
+            # After a failure the next call tries again: the cause may be repaired by then.
+            if opening is None or has_failed:
+                # The stack is never closed: the application lives as long as the process.
                 self._stack = AsyncExitStack()
                 entering = self._stack.enter_async_context(self._source)
-                self._opening = _submit_to_background(entering)
+                opening = self._opening = _submit_to_background(entering)
 
-        if self._opening.done():
-            return self._opening.result()
+        if opening.done():
+            return opening.result()
 
-        # A caller that is cancelled must not cancel the opening, for which others wait too.
-        return await asyncio.shield(asyncio.wrap_future(self._opening))
-
-
-def _prepare(source: Source) -> Abilities | Opening:
-    """Return an application that is open, or can be opened."""
-    if source is None or isinstance(source, Settings):
-        source = Abilities.open(source)
-    elif isinstance(source, Sequence):
-        source = Abilities.open(abilities=source)
-
-    if isinstance(source, Opening):
-        source.settings.check_roots()
-    return source
+        # If a caller is canceled, the opening goes on, because other callers may wait for it.
+        return await asyncio.shield(asyncio.wrap_future(opening))
 
 
 def check_namespace(namespace: str | int | None, place: str) -> None:
-    """Raise ValueError if a namespace is missing; ``place`` says where to name one.
+    """Raise ValueError if a namespace is missing. ``place`` says how to name one.
 
-    Without a namespace, the memories of all users would be in that of the settings.
+    Without this check, the memories of all users would be in the namespace of the settings.
     """
     if namespace is None:
         raise ValueError(f"no namespace was given, and require_namespace is set: {place}")
 
 
 def find_namespace(context: object) -> str | None:
-    """Return the namespace that the context of a run names; None if it names none.
+    """Return the namespace that the context of a run names, or None if it names none.
 
-    A mapping names it by its key ``namespace``, any other object by its attribute of that name.
-    Raises ValueError for one that cannot be a namespace.
+    It is the key ``namespace`` of a mapping, or the attribute ``namespace`` of any other object.
+    Raises ValueError if its value is not a valid namespace.
 
     >>> find_namespace({"namespace": 42}), find_namespace({}), find_namespace(None)
     ('42', None, None)
@@ -170,42 +191,17 @@ def find_namespace(context: object) -> str | None:
     else:
         named = getattr(context, "namespace", _UNNAMED)
 
-    # A name that is given and empty is not left out: it must not open another's memories.
+    # An empty name counts as given and is refused: it must not open the memories of others.
     return None if named is _UNNAMED else parse_namespace(named)
-
-
-def _has_failed(opening: Future[Abilities]) -> bool:
-    """Return whether an application could not be opened; what was wrong may be mended since."""
-    return opening.done() and (opening.cancelled() or opening.exception() is not None)
-
-
-_UNNAMED = object()
-
-_background = LoopThread("abilities-adapters", "the adapters")
-"""The process's one background loop, which starts when first needed."""
-
-
-def _submit_to_background(work: Work[T]) -> Future[T]:
-    """Run a coroutine on the background loop; may be called from any thread."""
-    return asyncio.run_coroutine_threadsafe(work, _background.start())
-
-
-def _forget_background_loop() -> None:
-    """Let a forked process start a loop of its own: it has no thread of its parent's."""
-    global _background
-    _background = LoopThread("abilities-adapters", "the adapters")
-
-
-os.register_at_fork(after_in_child=_forget_background_loop)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Function:
     """One ability as a function.
 
-    ``schema`` is the JSON Schema of its arguments in the form for models, a dict of its own, and
-    ``model`` is their pydantic model, for frameworks that take no schema. A function that is
-    ``read_only`` changes nothing.
+    ``schema`` is the JSON Schema of its arguments in the form for models, as a new dict. ``model``
+    is their pydantic model, for frameworks that take no schema. A ``read_only`` function changes
+    nothing.
     """
 
     name: str
@@ -217,7 +213,7 @@ class Function:
 
     @classmethod
     def from_ability(cls, ability: Ability, host: Host) -> "Function":
-        """Create the function of an ability; ``host`` runs its calls."""
+        """Create the function of an ability, whose calls a host runs."""
         return cls(
             ability.name,
             ability.description,
@@ -235,9 +231,9 @@ class Function:
     ) -> Reply:
         """Call the ability on any event loop.
 
-        ``arguments`` are a mapping or its JSON; whatever is wrong with them is told in the reply.
-        Without a namespace it is that of the settings. If the call failed as a whole, the reply is
-        ``failed`` and its text is the fault. Raises ValueError for what cannot be a namespace.
+        ``arguments`` are a mapping, or a JSON object as a string. The default namespace is that of
+        the settings. If the arguments are invalid or the call fails as a whole, the reply is
+        ``failed`` and its text is the fault. Raises ValueError if the namespace is not valid.
         """
         return await self._host.call(self.name, _read_arguments(arguments), namespace)
 
@@ -262,24 +258,26 @@ def load_functions(
 ) -> list[Function]:
     """Return the abilities as functions, for sync and async code on any event loop.
 
-    ``source`` is an open application, or what `Abilities.open` returns, settings (by default those
-    of the environment) or abilities of one's own, from which one is opened at the first call; it
-    stays open, on one background loop, until the process ends.
-    ``only`` names the functions to load, ``read_only`` leaves out those that change something.
-    With ``require_namespace`` a call that names no namespace raises ValueError instead of using
-    that of the settings; ``place`` says where to name one. ``caller`` is who the history, logs and
-    metrics say made the calls.
+    ``source`` is an open application, the result of `Abilities.open`, settings (by default those of
+    the environment) or your own abilities. An application that is not open yet is opened at the
+    first call, and stays open on a background loop until the process ends.
 
-    Raises KeyError for a name in ``only`` that is not offered, ValueError for a root that must not
-    be shared or does not exist, and for tools in the settings that do not exist.
+    ``only`` names the functions to load. ``read_only`` leaves out functions that change something.
+    With ``require_namespace`` a call without a namespace raises ValueError instead of using that of
+    the settings; ``place`` says how to name one. ``caller`` is the name of the calls' author in the
+    history, logs and metrics.
+
+    Raises KeyError if a name in ``only`` is not offered, and ValueError if a root must not be
+    shared or does not exist, or if the settings name tools that do not exist.
     """
-    host = Host(source, caller, required=place if require_namespace else None)
+    required = place if require_namespace else None
+    host = Host(source, caller, required=required)
     chosen = host.build_registry().only(*(only or ()), read_only=read_only)
     return [Function.from_ability(ability, host) for ability in chosen]
 
 
 def _read_arguments(arguments: Mapping[str, Any] | str | None) -> object:
-    """Return arguments as a dict if they can be one; the call refuses anything else."""
+    """Return arguments as a dict if possible. The call refuses any other value."""
     if isinstance(arguments, Mapping):
         return dict(arguments)
 

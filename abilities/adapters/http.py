@@ -1,114 +1,26 @@
-"""Abilities over HTTP: a route per ability, whose payload is that of every surface.
+"""HTTP routes for the abilities.
 
-JSON as requests bring it, read so strictly that no two readers can take it for different values.
-
-The standard library's parser, because faster ones do not report duplicate fields.
+Each ability has one POST route. Its response body is the same payload that every other surface
+returns.
 """
 
-import json
-import re
-import sys
 from collections.abc import Mapping
 from functools import lru_cache
-from typing import Any
 
 from fastapi import FastAPI
 from starlette.requests import Request
 from starlette.responses import Response
 
 from abilities import schemas
+from abilities.adapters.documents import is_json, parse_document
 from abilities.application import Abilities
-from abilities.declarations.limits import MAX_METADATA_DEPTH
 from abilities.declarations.refusals import Fault, Refused
 from abilities.declarations.values import JsonObject, as_object, json_bytes
 from abilities.definition import Ability
 from abilities.registry import AbilityRegistry, Reply, build_failed_reply
 
-MAX_DEPTH = MAX_METADATA_DEPTH + 1
-"""How deep the JSON of a call's arguments may be nested: metadata is one of them."""
-
-_JSON = "application/json"
-
-# A string matches as a whole, so that the brackets in it do not count. The closing quote is
-# optional: without it, the search would start again at every quote of a string that never ends.
-_STRINGS_AND_BRACKETS = re.compile(r'"(?:[^"\\]+|\\.)*"?|[\[\]{}]', re.DOTALL)
-
-
-def is_json(content_type: str | None) -> bool:
-    """Return whether a Content-Type header names JSON, with or without parameters."""
-    media_type, _, _ = (content_type or "").partition(";")
-    return media_type.strip().lower() == _JSON
-
-
-def parse_document(body: bytes, max_depth: int = MAX_DEPTH) -> object:
-    """Return the value of a JSON document.
-
-    Integers with more digits than Python converts (4,300) become infinite. Raises ValueError for
-    anything that is not JSON, including NaN, invalid UTF-8 and lone surrogates, for two fields of
-    the same name, and for nesting deeper than ``max_depth``.
-    """
-    text = body.decode()
-    _check_depth(text, max_depth)
-
-    value: object = json.loads(
-        text,
-        object_pairs_hook=_refuse_duplicates,
-        parse_constant=_refuse_constant,
-        parse_int=_parse_integer,
-    )
-
-    # Only an escape can bring a lone surrogate; UTF-8 has none.
-    if "\\u" in text:
-        json.dumps(value, ensure_ascii=False).encode()
-
-    return value
-
-
-def _check_depth(text: str, max_depth: int) -> None:
-    """Raise ValueError for JSON that is nested too deep; the parser would raise RecursionError."""
-    # Few brackets cannot be nested deep. Counting them is much faster than the loop below.
-    if text.count("[") + text.count("{") <= max_depth:
-        return
-
-    depth = 0
-
-    for match in _STRINGS_AND_BRACKETS.finditer(text):
-        token = match[0]
-
-        if token in ("[", "{"):
-            depth += 1
-            if depth > max_depth:
-                raise ValueError("the JSON is nested too deep")
-        elif token in ("]", "}"):
-            depth -= 1
-
-
-def _refuse_duplicates(pairs: list[tuple[str, Any]]) -> JsonObject:
-    """Return the fields of an object. Raises ValueError if two have the same name."""
-    fields = dict(pairs)
-
-    if len(fields) != len(pairs):
-        raise ValueError("two fields have the same name")
-
-    return fields
-
-
-def _refuse_constant(name: str) -> float:
-    """Raise ValueError for NaN and infinities, which Python's parser takes but JSON has not."""
-    raise ValueError(f"{name} is not JSON")
-
-
-def _parse_integer(digits: str) -> int | float:
-    limit = sys.get_int_max_str_digits()
-
-    if limit and len(digits) > limit:
-        return float(digits)
-
-    return int(digits)
-
-
 RETRY_SECONDS = 1
-"""When to try again, for callers of a busy server (the Retry-After header)."""
+"""Value of the Retry-After header when the server is busy."""
 
 STATUS = {
     "INVALID_INPUT": 400,
@@ -119,13 +31,16 @@ STATUS = {
     "CORRUPTED_DATA": 500,
     "INTERNAL_ERROR": 500,
 }
-"""The status of a call that failed as a whole, by the code of its fault."""
+"""HTTP status of a call that failed as a whole, by the code of its fault."""
 
 _REASON_STATUS = {"key_taken": 409, "version_conflict": 412}
-"""The status of reasons that have one of their own."""
+"""Statuses of single reasons, which take precedence over the code's."""
+
+_JSON = "application/json"
 
 _MEDIA_TYPES = {"text": "text/plain", "toon": "text/toon"}
-"""The media types of the formats that a reply may be in instead of JSON."""
+"""Media types of the reply formats other than JSON."""
+
 _ERROR: JsonObject = {
     "description": "The call failed as a whole.",
     "content": {
@@ -140,19 +55,35 @@ _ERROR: JsonObject = {
 }
 
 
+def parse_body(content_type: str | None, body: bytes) -> JsonObject:
+    """Parse a request's body as a JSON object.
+
+    Raises ValueError if the media type is another one, if `parse_document` refuses the body, or if
+    the value is not an object.
+    """
+    if not is_json(content_type):
+        raise ValueError("the media type is not application/json")
+
+    arguments = as_object(parse_document(body))
+    if arguments is None:
+        raise ValueError("the body is not a JSON object")
+    return arguments
+
+
 def get_abilities(request: Request) -> Abilities:
-    """Return the application that the request's caller may use; the guard has put it there."""
+    """Return the application that the caller may use, which the guard put into the scope."""
     abilities: Abilities = request.scope["abilities"]
     return abilities
 
 
 def add_ability_routes(app: FastAPI, registry: AbilityRegistry) -> None:
-    """Offer the abilities of a registry.
+    """Add the routes of a registry's abilities to an app.
 
-    ``GET /api/abilities`` lists them; ``POST /api/abilities/NAME`` takes the arguments as JSON.
+    ``GET /api/abilities`` lists them. ``POST /api/abilities/NAME`` calls one, with the arguments as
+    a JSON object in the body.
     """
 
-    # Many callers have one of few lists: a profile, with or without the abilities that write.
+    # Cached because there are few distinct lists: one for each profile, and its read-only part.
     @lru_cache(maxsize=100)
     def describe(names: tuple[str, ...]) -> bytes:
         chosen = [ability for ability in registry if ability.name in names]
@@ -177,7 +108,7 @@ def add_ability_routes(app: FastAPI, registry: AbilityRegistry) -> None:
 
 
 def _add_ability_route(app: FastAPI, ability: Ability) -> None:
-    """Add a route for one ability alone, so that OpenAPI has its schemas."""
+    """Add the route of one ability, which OpenAPI describes with the schemas of that ability."""
 
     async def call(request: Request) -> Response:
         offered = get_abilities(request).registry
@@ -201,13 +132,13 @@ def _add_ability_route(app: FastAPI, ability: Ability) -> None:
 
 
 def refuse_unknown(name: str, registry: AbilityRegistry) -> Response:
-    """Return the response to a call of an ability that a registry does not have."""
+    """Return the 404 response to a call of an ability that is not in a registry."""
     fault = Fault.from_refusal(registry.explain_unknown(name))
     return to_response(build_failed_reply(fault), status=404)
 
 
 def describe_responses(ability: Ability) -> JsonObject:
-    """Return what OpenAPI says about the responses of a route that calls an ability."""
+    """Return the OpenAPI description of the responses of a route that calls an ability."""
     content: JsonObject = {_JSON: {"schema": schemas.build_output_schema(ability)}}
     if "output_format" in ability.input.model_fields:
         for media_type in _MEDIA_TYPES.values():
@@ -217,14 +148,14 @@ def describe_responses(ability: Ability) -> JsonObject:
 
 
 def describe_body(schema: JsonObject) -> JsonObject:
-    """Return what OpenAPI says about a request's body, given the schema of its JSON."""
+    """Return the OpenAPI description of a request body with this JSON schema."""
     return {"required": True, "content": {_JSON: {"schema": schema}}}
 
 
 async def call_with_body(name: str, request: Request, given: Mapping[str, object]) -> Response:
-    """Call an ability with the arguments in a request's body and those given in other places.
+    """Call an ability with the arguments of a request's body and those ``given`` elsewhere.
 
-    A body that repeats one of these is refused.
+    The call is refused if the body repeats a given argument.
     """
     try:
         body = parse_body(request.headers.get("content-type"), await request.body())
@@ -239,7 +170,7 @@ async def call_with_body(name: str, request: Request, given: Mapping[str, object
 
 
 def find_repetition(arguments: JsonObject, given: Mapping[str, object]) -> Refused | None:
-    """Return the refusal of arguments that repeat one given elsewhere; None if they do not."""
+    """Return a refusal if arguments repeat one that was given elsewhere, or else None."""
     for name in given:
         if name in arguments:
             return Refused("repeated_argument", name)
@@ -248,7 +179,7 @@ def find_repetition(arguments: JsonObject, given: Mapping[str, object]) -> Refus
 
 
 async def call_ability(abilities: Abilities, name: str, arguments: JsonObject) -> Response:
-    """Call an ability and return its reply as a response, in the requested format."""
+    """Call an ability and return its reply as a response in the requested format."""
     reply = await abilities.reply(name, arguments)
 
     if reply.format == "json":
@@ -258,7 +189,7 @@ async def call_ability(abilities: Abilities, name: str, arguments: JsonObject) -
 
 
 def to_response(reply: Reply, *, status: int | None = None, media: str = _JSON) -> Response:
-    """Return a reply as a response; its status follows from its fault, if none is given."""
+    """Return a reply as a response. Without a ``status``, it follows from the reply's fault."""
     if status is None:
         status = get_status(reply.payload["error"]) if reply.failed else 200
 
@@ -274,7 +205,7 @@ def to_response(reply: Reply, *, status: int | None = None, media: str = _JSON) 
 
 
 def find_version(payload: JsonObject) -> int | None:
-    """Return the version of the one memory that a payload is about, or None."""
+    """Return the version of the memory in a payload, or None if it is not about one memory."""
     for holder in (payload, payload.get("memory"), payload.get("data")):
         fields = as_object(holder) or {}
         if isinstance(fields.get("version"), int):
@@ -284,19 +215,5 @@ def find_version(payload: JsonObject) -> int | None:
 
 
 def get_status(fault: JsonObject) -> int:
-    """Return the status of a call that failed as a whole, by its fault as JSON."""
+    """Return the HTTP status for a fault in its JSON form."""
     return _REASON_STATUS.get(fault["reason"], STATUS[fault["code"]])
-
-
-def parse_body(content_type: str | None, body: bytes) -> JsonObject:
-    """Return the JSON object in a request's body.
-
-    Raises ValueError for anything else: another media type, and what `parse_document` refuses.
-    """
-    if not is_json(content_type):
-        raise ValueError("the media type is not application/json")
-
-    arguments = as_object(parse_document(body))
-    if arguments is None:
-        raise ValueError("the body is not a JSON object")
-    return arguments

@@ -1,7 +1,8 @@
-"""Abilities as LangChain tools: `load_tools`, and `AbilitiesToolkit` to hold them."""
+"""Abilities as tools of LangChain: `load_tools`, and `AbilitiesToolkit` for them."""
 
 import sys
 from collections.abc import Sequence
+from contextlib import suppress
 
 from langchain_core.runnables import RunnableConfig
 from langchain_core.tools import BaseTool, BaseToolkit, ToolException
@@ -13,7 +14,7 @@ from abilities.declarations.values import JsonObject
 from abilities.registry import Reply
 
 _PLACE = "pass context={'namespace': …} or config={'configurable': {'namespace': …}} to the run"
-"""Where a run names its namespace."""
+"""How a run names its namespace."""
 
 
 def load_tools(
@@ -25,15 +26,15 @@ def load_tools(
 ) -> list[BaseTool]:
     """Return the abilities as LangChain tools, for sync and async code on any event loop.
 
-    The arguments, and what is raised for them, are those of `load_functions`.
+    Arguments and exceptions are those of `load_functions`.
 
     The namespace of a call is the key or attribute ``namespace`` of the run's ``context``, or
-    ``config["configurable"]["namespace"]``, by default that of the settings. One that cannot be a
-    namespace, two that differ, and one that is missing although ``require_namespace`` is set are
-    the application's mistake: the call raises ValueError instead of answering the model. A tool's
-    content is the answer in the format that the
-    call or the settings name, its artifact the payload. A call that failed as a whole becomes a
-    tool message with status "error".
+    ``config["configurable"]["namespace"]``, by default that of the settings. The call raises
+    ValueError, instead of answering the model, if a namespace is not valid, if both are given and
+    differ, or if none is given although ``require_namespace`` is set.
+
+    A tool's content is the answer in the format that the call or the settings name. Its artifact is
+    the payload. A call that failed as a whole becomes a tool message with status "error".
     """
     functions = load_functions(
         source,
@@ -74,9 +75,8 @@ class AbilitiesToolkit(BaseToolkit):
 class AbilityTool(BaseTool):
     """One ability as a LangChain tool.
 
-    The schema of its arguments is a plain dict: with a model, LangChain would add defaults that
-    nobody gave, and drop arguments that it does not know. The registry validates them, as for every
-    other surface.
+    The schema of its arguments is a plain dict. With a pydantic model, LangChain would add default
+    values and drop unknown arguments. The registry validates the arguments, as for every surface.
     """
 
     _function: Function = PrivateAttr()
@@ -116,33 +116,28 @@ class AbilityTool(BaseTool):
 
 
 def _find_namespace(config: RunnableConfig) -> str | None:
-    """Return the namespace that a run names. Raises ValueError for two that differ."""
+    """Return the namespace that a run names in its config or its context.
+
+    Raises ValueError if the two differ.
+    """
     configured = find_namespace(config.get("configurable"))
-    passed = find_namespace(_find_context())
+    passed = None
+
+    # LangChain's core works without LangGraph. A run of a graph has imported it already.
+    if "langgraph" in sys.modules:
+        from langgraph.runtime import get_runtime
+
+        with suppress(RuntimeError):  # outside of any run
+            passed = find_namespace(getattr(get_runtime(), "context", None))
+
     if None not in (configured, passed) and configured != passed:
         raise ValueError("the context of the run and config['configurable'] name two namespaces")
 
     return passed if configured is None else configured
 
 
-def _find_context() -> object:
-    """Return the ``context`` that LangGraph passes to a run; None outside of a graph."""
-    # Whoever runs a graph has imported it; LangChain's core alone works without.
-    if "langgraph" not in sys.modules:
-        return None
-
-    from langgraph.runtime import get_runtime
-
-    try:
-        runtime = get_runtime()
-    except RuntimeError:  # outside of any run
-        return None
-
-    return getattr(runtime, "context", None)
-
-
 def _to_content_and_artifact(reply: Reply) -> tuple[str, JsonObject]:
-    """Return the two parts of a tool message. Raises ToolException if the call failed."""
+    """Return both parts of a tool message. Raises ToolException if the call failed as a whole."""
     if reply.failed:
         raise ToolException(reply.text)
 

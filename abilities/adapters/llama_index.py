@@ -16,12 +16,12 @@ with Needs("llama_index"):
     from llama_index.core.workflow import Context
 
 _CONTEXT = "abilities:context"
-"""The keyword under which agents pass their context; no argument of a model can have its name."""
+"""The keyword by which agents pass their context. No argument of an ability has such a name."""
 
 _UNNAMED: JsonObject = {}
 
 _PLACE = "set 'namespace' in the store of the Context of the run"
-"""Where a run names its namespace."""
+"""How a run names its namespace."""
 
 
 def load_tools(
@@ -33,12 +33,13 @@ def load_tools(
 ) -> list[FunctionTool]:
     """Return the abilities as tools for agents and workflows, for sync and async code.
 
-    The arguments, and what is raised for them, are those of `load_functions`.
+    Arguments and exceptions are those of `load_functions`.
 
     The namespace of an agent's run is the value ``namespace`` in the store of its ``Context``, by
-    default that of the settings, as for synchronous calls, which have no context. A tool's output
-    has the text of the answer as its content and the payload as its ``raw_output``. A call that
-    failed as a whole has ``is_error``.
+    default that of the settings. Synchronous calls have no context, and use that of the settings.
+
+    A tool's output has the text of the answer as its content, and the payload as its
+    ``raw_output``. If the call failed as a whole, ``is_error`` is set.
     """
     functions = load_functions(
         source,
@@ -67,7 +68,14 @@ class LlamaIndexTool(FunctionTool):
 
     @override
     async def acall(self, *args: object, **arguments: Any) -> ToolOutput:
-        namespace = await _find_namespace(arguments.pop(_CONTEXT, None))
+        context: Context[Any] | None = arguments.pop(_CONTEXT, None)
+        namespace = None
+
+        if context is not None:
+            named = await context.store.get("namespace", default=_UNNAMED)
+            if named is not _UNNAMED:
+                namespace = find_namespace({"namespace": named})
+
         reply = await self._function.call(arguments, namespace=namespace)
         return self._to_output(arguments, reply)
 
@@ -82,7 +90,7 @@ class LlamaIndexTool(FunctionTool):
 
 
 class _Metadata(ToolMetadata):
-    """What a model reads of a tool: its schema as it is, not one that is made from a model."""
+    """The description of a tool, with the ability's own schema instead of one made from a model."""
 
     def __init__(self, function: Function) -> None:
         super().__init__(function.description, function.name, function.model)
@@ -90,12 +98,4 @@ class _Metadata(ToolMetadata):
 
     @override
     def get_parameters_dict(self) -> JsonObject:
-        return deepcopy(self._schema)  # clients of models change what they get
-
-
-async def _find_namespace(context: Context[Any] | None) -> str | None:
-    if context is None:
-        return None
-
-    named = await context.store.get("namespace", default=_UNNAMED)
-    return None if named is _UNNAMED else find_namespace({"namespace": named})
+        return deepcopy(self._schema)  # clients of models change it

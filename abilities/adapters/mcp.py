@@ -1,11 +1,11 @@
-"""Abilities over MCP: each one is a tool of a server on the official SDK's low-level API.
+"""The MCP server, on the low-level API of the official SDK.
 
-An ability that names a resource can be read at its URIs too, as JSON. Beside tools and resources
-there are prompts, and completions of their arguments.
+Each ability is a tool. An ability with a resource can also be read as JSON at the URIs of that
+resource. The server has prompts too, and completes the arguments of prompts and resources.
 """
 
 from importlib.metadata import version
-from typing import Any, NamedTuple
+from typing import Any
 from urllib.parse import unquote
 
 import mcp_types as types
@@ -17,10 +17,8 @@ from abilities.adapters.tools import describe_tool
 from abilities.application import Abilities
 from abilities.declarations.refusals import Fault
 from abilities.declarations.values import JsonObject
-from abilities.definition import Ability
 from abilities.prompts import (
     Asked,
-    Prompt,
     build_instructions,
     complete,
     fill_prompt,
@@ -36,13 +34,13 @@ _Context = ServerRequestContext[Any]
 
 
 def create_server(abilities: Abilities) -> Server[Any]:
-    """Create an MCP server for an open application, for every protocol revision of the SDK.
+    """Create an MCP server for an open application, with every protocol revision of the SDK.
 
     Over HTTP, the scope of each request must hold the ``abilities`` of its caller.
     """
     handlers = _Handlers(abilities)
 
-    # The high-level API derives schemas from functions; ours are given.
+    # The high-level API would derive schemas from functions, but these exist already.
     server: Server[Any] = Server(
         _SERVER_NAME,
         version=version(_SERVER_NAME),
@@ -61,7 +59,7 @@ def create_server(abilities: Abilities) -> Server[Any]:
 
 
 class _Handlers:
-    """What the server does for each kind of request."""
+    """The handlers of the server, one for each kind of request."""
 
     def __init__(self, abilities: Abilities) -> None:
         self._abilities = abilities.for_caller("mcp")
@@ -73,7 +71,13 @@ class _Handlers:
             self._tools[ability.name] = types.Tool.model_validate(tool)
 
             if ability.resource is not None:
-                self._templates[ability.name] = _describe_template(ability)
+                self._templates[ability.name] = types.ResourceTemplate(
+                    name=ability.name,
+                    title=ability.title,
+                    description=ability.description,
+                    uri_template=ability.resource,
+                    mime_type=_JSON_TYPE,
+                )
 
     async def list_tools(
         self, context: _Context, params: types.PaginatedRequestParams | None
@@ -88,14 +92,19 @@ class _Handlers:
         """Call an ability. Raises MCPError: INVALID_PARAMS for an unknown tool."""
         abilities = self._get_abilities(context)
         if params.name not in abilities.registry:
-            raise _explain_unknown_tool(abilities, params.name)
+            refusal = abilities.registry.explain_unknown(params.name)
+            message = "Unknown tool."
+            if refusal.did_you_mean is not None:
+                message = f"Unknown tool; did you mean '{refusal.did_you_mean}'?"
+
+            raise _build_error(Fault.from_refusal(refusal).to_payload(), message)
 
         structured = abilities.settings.structured
         reply = await abilities.reply(
             params.name, params.arguments, for_model=True, structured=structured
         )
 
-        # The payload travels once by default: many clients give both forms to the model.
+        # By default the payload is sent once, because many clients give both forms to the model.
         has_structured = structured and not reply.failed
         return types.CallToolResult(
             content=[types.TextContent(type="text", text=reply.text)],
@@ -106,23 +115,23 @@ class _Handlers:
     async def list_resources(
         self, context: _Context, params: types.PaginatedRequestParams | None
     ) -> types.ListResourcesResult:
-        """List nothing: there may be millions of memories, which are found by queries."""
+        """Return an empty list: there may be millions of memories, which queries find."""
         return types.ListResourcesResult(resources=[])
 
     async def list_resource_templates(
         self, context: _Context, params: types.PaginatedRequestParams | None
     ) -> types.ListResourceTemplatesResult:
-        """List the URIs by which abilities can be read."""
+        """List the URI templates of the abilities that can be read."""
         registry = self._get_abilities(context).registry
-        templates = [self._templates[name] for name in self._templates if name in registry]
+        templates = [template for name, template in self._templates.items() if name in registry]
         return types.ListResourceTemplatesResult(resource_templates=templates)
 
     async def read_resource(
         self, context: _Context, params: types.ReadResourceRequestParams
     ) -> types.ReadResourceResult:
-        """Call the ability that a URI stands for.
+        """Call the ability that a URI names.
 
-        Raises MCPError: INVALID_PARAMS for an unknown URI, and for a call that failed.
+        Raises MCPError: INVALID_PARAMS if the URI is unknown or the call failed.
         """
         abilities = self._get_abilities(context)
         call = _parse_uri(params.uri, abilities.registry)
@@ -130,7 +139,8 @@ class _Handlers:
             fault = Fault.from_reason("unknown_address").to_payload()
             raise _build_error({"uri": params.uri, **fault}, "Unknown resource.")
 
-        reply = await abilities.reply(call.name, call.arguments)
+        name, arguments = call
+        reply = await abilities.reply(name, arguments)
         if reply.failed:
             fault = reply.payload["error"]
             raise _build_error({"uri": params.uri, **fault}, fault["message"])
@@ -142,13 +152,29 @@ class _Handlers:
         self, context: _Context, params: types.PaginatedRequestParams | None
     ) -> types.ListPromptsResult:
         """List the prompts that the caller may use."""
-        prompts = list_prompts(self._get_abilities(context))
-        return types.ListPromptsResult(prompts=[_describe_prompt(prompt) for prompt in prompts])
+        prompts: list[types.Prompt] = []
+
+        for prompt in list_prompts(self._get_abilities(context)):
+            arguments = [
+                types.PromptArgument(
+                    name=name, description=field.description, required=field.is_required()
+                )
+                for name, field in prompt.input.model_fields.items()
+            ]
+            described = types.Prompt(
+                name=prompt.name,
+                title=prompt.title,
+                description=prompt.description,
+                arguments=arguments,
+            )
+            prompts.append(described)
+
+        return types.ListPromptsResult(prompts=prompts)
 
     async def get_prompt(
         self, context: _Context, params: types.GetPromptRequestParams
     ) -> types.GetPromptResult:
-        """Fill a prompt. Raises MCPError: INVALID_PARAMS for an unknown one or wrong arguments."""
+        """Fill a prompt. Raises MCPError: INVALID_PARAMS for an unknown name or wrong arguments."""
         abilities = self._get_abilities(context)
         reply = await fill_prompt(abilities, params.name, params.arguments)
         _check_reply(reply)
@@ -162,7 +188,7 @@ class _Handlers:
     async def complete(
         self, context: _Context, params: types.CompleteRequestParams
     ) -> types.CompleteResult:
-        """Complete an argument. Raises MCPError: INVALID_PARAMS for one that is not offered."""
+        """Complete an argument. Raises MCPError: INVALID_PARAMS if it is not offered."""
         argument = params.argument
         if isinstance(params.ref, types.PromptReference):
             asked = Asked("prompt", params.ref.name, argument.name, argument.value)
@@ -174,9 +200,10 @@ class _Handlers:
         return types.CompleteResult(completion=types.Completion.model_validate(reply.payload))
 
     async def instruct(self, ctx: _Context, call_next: CallNext) -> HandlerResult:
-        """Answer a request as a middleware of the server, which has one text for all callers.
+        """Put the caller's own instructions into the result of a handshake, as a middleware.
 
-        Instructions must speak of no ability that the caller is not offered.
+        The SDK has one text for all callers, but instructions must not mention an ability that the
+        caller is not offered.
         """
         result = await call_next(ctx)
         if isinstance(result, dict) and ctx.method in ("initialize", "server/discover"):
@@ -185,7 +212,7 @@ class _Handlers:
         return result
 
     def _get_abilities(self, context: _Context) -> Abilities:
-        """Return the caller's application: over HTTP that in the scope, else the server's own."""
+        """Return the caller's application: from the scope over HTTP, or else the server's own."""
         if context.request is None:
             return self._abilities
 
@@ -198,38 +225,6 @@ def _describe_server(abilities: Abilities) -> str:
     return build_instructions(list_offered(abilities))
 
 
-def _describe_template(ability: Ability) -> types.ResourceTemplate:
-    """Return the template of the URIs by which an ability can be read; it must have one."""
-    assert ability.resource is not None
-    return types.ResourceTemplate(
-        name=ability.name,
-        title=ability.title,
-        description=ability.description,
-        uri_template=ability.resource,
-        mime_type=_JSON_TYPE,
-    )
-
-
-def _describe_prompt(prompt: Prompt) -> types.Prompt:
-    arguments = [
-        types.PromptArgument(name=name, description=field.description, required=field.is_required())
-        for name, field in prompt.input.model_fields.items()
-    ]
-    return types.Prompt(
-        name=prompt.name, title=prompt.title, description=prompt.description, arguments=arguments
-    )
-
-
-def _explain_unknown_tool(abilities: Abilities, name: str) -> MCPError:
-    """Return the error for a name that no tool has, with the one that it probably means."""
-    refusal = abilities.registry.explain_unknown(name)
-    message = "Unknown tool."
-    if refusal.did_you_mean is not None:
-        message = f"Unknown tool; did you mean '{refusal.did_you_mean}'?"
-
-    return _build_error(Fault.from_refusal(refusal).to_payload(), message)
-
-
 def _check_reply(reply: Reply) -> None:
     """Raise MCPError for a reply that has failed."""
     if reply.failed:
@@ -238,19 +233,12 @@ def _check_reply(reply: Reply) -> None:
 
 
 def _build_error(data: JsonObject, message: str) -> MCPError:
-    """Return the error of a request that holds a wrong name or URI; its data has the fault."""
+    """Return the error for a request with a wrong name or URI. Its data has the fault."""
     return MCPError(code=types.INVALID_PARAMS, message=message, data=data)
 
 
-class _ResourceCall(NamedTuple):
-    """The call that a URI stands for: the ability's name and its one argument."""
-
-    name: str
-    arguments: dict[str, str]
-
-
-def _parse_uri(uri: str, registry: AbilityRegistry) -> _ResourceCall | None:
-    """Return the call that a URI stands for, None if no ability has such a resource.
+def _parse_uri(uri: str, registry: AbilityRegistry) -> tuple[str, JsonObject] | None:
+    """Return the name and arguments of the call at a URI, or None if no resource matches.
 
     For example, ``memory://two%20words`` calls the ability whose resource is
     ``memory://{key}``, with the key "two words".
@@ -261,6 +249,6 @@ def _parse_uri(uri: str, registry: AbilityRegistry) -> _ResourceCall | None:
         if scheme and uri.startswith(scheme):
             # Bytes that are not UTF-8 become surrogates, which no argument may contain.
             value = unquote(uri.removeprefix(scheme), errors="surrogateescape")
-            return _ResourceCall(ability.name, {placeholder.removesuffix("}"): value})
+            return ability.name, {placeholder.removesuffix("}"): value}
 
     return None

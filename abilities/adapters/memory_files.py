@@ -1,7 +1,7 @@
 """Memories as the files of a folder, for frameworks whose agents keep their memory in files.
 
-The file ``/memories/people/ada.md`` is the memory with the key ``people/ada.md``, so that what an
-agent writes is found by every ability, has a history, and can be undone.
+The file ``/memories/people/ada.md`` is the memory with the key ``people/ada.md``. So every ability
+finds the files of an agent, and each change of a file is in the history and can be undone.
 """
 
 from collections.abc import Sequence
@@ -20,34 +20,34 @@ from abilities.declarations.values import JsonObject
 from abilities.errors import AbilityError
 
 MAX_FILES = 5_000
-"""Files that a list looks at; a folder with more of them is not listed to its end."""
+"""Maximum number of files that a list looks at."""
 
 MAX_SEARCHED = 500
-"""Memories that a search reads to find the lines of its text."""
+"""Maximum number of memories that a search looks at."""
 
 NEW_TYPE = "core"
-"""The type of a memory that a file becomes; one that is there keeps its type."""
+"""The type of memories for new files. An existing memory keeps its type."""
 
 _NEW: JsonObject = {"op": "store", "type": NEW_TYPE}
 _REPLACED: JsonObject = {"op": "update", "archived": False}
 
 
 class VersionedText(NamedTuple):
-    """What a file holds, and the version to change it on condition."""
+    """The text of a file, and its version for conditional changes."""
 
     text: str
     version: int
 
 
 class MemoryFile(NamedTuple):
-    """A file in a list; ``size`` is in bytes, of a long one those of its beginning."""
+    """A file in a list. ``size`` is in bytes; of a long file only the first part counts."""
 
     path: str
     size: int
 
 
 class FolderListing(NamedTuple):
-    """Files by their paths; ``is_complete`` unless there were more than may be looked at."""
+    """Files in the order of their paths. ``is_complete`` is False if a limit left some out."""
 
     files: list[MemoryFile]
     is_complete: bool
@@ -56,8 +56,9 @@ class FolderListing(NamedTuple):
 class MemoryFolder:
     """The memories of a namespace as files beneath ``root``.
 
-    ``source`` is as `load_tools` takes it; a wrong namespace raises ValueError. Methods raise
-    AbilityError if a call is refused, and ValueError for a path or a text that can be no memory's.
+    ``source`` is an argument as for `load_functions`. Raises ValueError if the namespace is not
+    valid. Methods raise AbilityError if a call is refused, and ValueError if a path or a text
+    cannot be that of a memory.
     """
 
     def __init__(
@@ -80,17 +81,13 @@ class MemoryFolder:
 
         return key
 
-    def _refuse_root(self, path: str) -> None:
-        if f"{path.rstrip('/')}/" == self._root:
-            raise ValueError("the folder of all memories cannot be deleted or renamed")
-
     async def call(self, name: str, arguments: JsonObject) -> JsonObject:
         """Call an ability in the namespace of these files."""
         view = await self.host.get_view(self._namespace)
         return await view.call(name, arguments)
 
     async def read(self, path: str) -> VersionedText:
-        """Return a whole file; an archived memory is none."""
+        """Return a whole file. An archived memory counts as missing."""
         request: JsonObject = {"key": self.find_key(path)}
         texts: list[str] = []
 
@@ -106,23 +103,23 @@ class MemoryFolder:
             request = answer["next_request"]
 
     async def write(self, path: str, text: str, *, if_version: int | None = None) -> None:
-        """Create or replace a file; version 0 means that it must be new, or archived."""
+        """Create or replace a file. With version 0, it must be new or archived."""
         (reason,) = await self.write_many([(path, text)], if_version=if_version)
         if reason == "version_conflict" and if_version == 0:
-            archived = await self._find_archived(self.find_key(path))
-            if archived is not None:
-                (reason,) = await self.write_many([(path, text)], if_version=archived)
+            memory = (await self.call("memory_get", {"key": self.find_key(path)}))["data"]
+            if memory.get("archived"):
+                (reason,) = await self.write_many([(path, text)], if_version=memory["version"])
         if reason is not None:
             raise AbilityError(Fault.from_reason(reason))
 
     async def write_many(
         self, files: Sequence[tuple[str, str]], *, if_version: int | None = None
     ) -> list[Reason | None]:
-        """Create or replace files, and return the reason why each was not written, or None."""
+        """Create or replace files, and return for each the reason of its failure, or None."""
         writes: list[JsonObject] = []
         for path, text in files:
             if not text:
-                raise ValueError("a memory holds at least one character")
+                raise ValueError("a memory has at least one character")
             write: JsonObject = {"key": self.find_key(path), "content": text}
             if if_version is not None:
                 write["if_version"] = if_version
@@ -153,7 +150,7 @@ class MemoryFolder:
             if size is not None:
                 found[prefix] = size
             if len(prefix) >= MAX_KEY_CHARS:
-                request = None  # there is no room for a name beneath it
+                request = None  # keys beneath it would be too long
             else:
                 request = {"prefix": f"{prefix}/", "limit": MAX_LISTED_MEMORIES}
 
@@ -165,13 +162,16 @@ class MemoryFolder:
                     found[memory["key"]] = memory.get("size", 0)
             request = answer.get("next_request")
 
-        files = [
-            MemoryFile(self._root + key, found[key]) for key in found if not _is_part(key, found)
-        ]
+        files: list[MemoryFile] = []
+        for key, size in found.items():
+            first = _find_first_part(key)
+            if first == key or first not in found:  # further parts of a file are no files
+                files.append(MemoryFile(self._root + key, size))
+
         return FolderListing(files, request is None)
 
     async def delete(self, path: str) -> int:
-        """Delete a file, or all files beneath a folder, and return how many there were."""
+        """Delete a file, or all files beneath a folder, and return their number."""
         self._refuse_root(path)
         count = 0
 
@@ -188,7 +188,7 @@ class MemoryFolder:
                 return count
 
     async def rename(self, old: str, new: str) -> int:
-        """Rename a file, or all files beneath a folder, and return how many there were."""
+        """Rename a file, or all files beneath a folder, and return their number."""
         old, new = old.rstrip("/"), new.rstrip("/")
         self._refuse_root(old)
         self.find_key(new)
@@ -206,8 +206,8 @@ class MemoryFolder:
         return len(operations)
 
     async def find_holding(self, text: str) -> FolderListing:
-        """Return the files that may hold a text, whatever its case."""
-        # A long content is cut between words, so that the whole text may be in none of its parts.
+        """Return the files that may contain a text, ignoring case."""
+        # The parts of a long content end between words, so they may not contain the whole text.
         word = max(text.split(), key=len, default=text)
         request: JsonObject | None = {"search": word, "limit": MAX_QUERY_MEMORIES}
         keys: set[str] = set()
@@ -220,28 +220,25 @@ class MemoryFolder:
                     keys.add(key)
             request = answer.get("next_request")
 
-        names = await self._find_names(keys)
-        files = [MemoryFile(self._root + key, 0) for key in sorted(names)]
-        return FolderListing(files, request is None)
-
-    async def _find_names(self, keys: set[str]) -> set[str]:
-        """Return the keys of the contents that memories belong to."""
+        # A part of a long content belongs to the file of the first part.
         names: set[str] = set()
         for key in keys:
             first = _find_first_part(key)
-            is_part = first in names or first in keys or await self._find_size(first) is not None
-            names.add(first if is_part else key)
+            if first in names or first in keys or await self._find_size(first) is not None:
+                names.add(first)
+            else:
+                names.add(key)
 
-        return names
+        files = [MemoryFile(self._root + key, 0) for key in sorted(names)]
+        return FolderListing(files, request is None)
 
-    async def _find_archived(self, key: str) -> int | None:
-        """Return the version of an archived memory; None if it is not archived."""
-        memory = (await self.call("memory_get", {"key": key}))["data"]
-        return int(memory["version"]) if memory.get("archived") else None
+    def _refuse_root(self, path: str) -> None:
+        if f"{path.rstrip('/')}/" == self._root:
+            raise ValueError("the folder of all memories cannot be deleted or renamed")
 
     async def _find_size(self, key: str) -> int | None:
-        """Return the size of a memory in bytes; None if there is none with that key."""
-        # Of all keys that begin so, the key itself comes first.
+        """Return the size of a memory in bytes, or None if there is no memory with that key."""
+        # The key itself comes first among the keys with this prefix.
         answer = await self.call("memory_list", {"prefix": key, "limit": 1})
         for memory in answer["memories"]:
             if memory["key"] == key:
@@ -250,7 +247,7 @@ class MemoryFolder:
         return None
 
     async def _change_all(self, operations: list[JsonObject]) -> None:
-        """Make changes, in transactions of as many as a call takes; raise what fails first."""
+        """Make changes, in as few transactions as possible. Raises AbilityError if one fails."""
         for begin in range(0, len(operations), MAX_OPERATIONS):
             batch = operations[begin : begin + MAX_OPERATIONS]
             for reason in await self._change(batch, atomic=True):
@@ -260,7 +257,7 @@ class MemoryFolder:
     async def _change(
         self, operations: list[JsonObject], *, atomic: bool = False
     ) -> list[Reason | None]:
-        """Make changes, and return the reason why each failed, or None."""
+        """Make changes, and return for each the reason of its failure, or None."""
         request = {"operations": operations, "atomic": atomic, "detail": "concise"}
         answer = await self.call("remember", request)
         return [record.get("reason") for record in answer["results"]]
@@ -273,15 +270,10 @@ def _is_path(key: str) -> bool:
 
 
 def _find_first_part(key: str) -> str:
-    """Return the key of the first part of a long content, of which a memory may be one part.
+    """Return the key of the first part of a long content, if a key is that of a further part.
 
-    The parts of ``notes`` are ``notes#2``, ``notes#3`` and so on.
+    >>> _find_first_part("notes#2"), _find_first_part("notes")
+    ('notes', 'notes')
     """
     first, _, number = key.rpartition("#")
     return first if first and number.isdecimal() else key
-
-
-def _is_part(key: str, keys: dict[str, int]) -> bool:
-    """Return whether a memory is a further part of another one in a list."""
-    first = _find_first_part(key)
-    return first != key and first in keys

@@ -1,8 +1,8 @@
-"""JSON-RPC 2.0 messages as MCP has them: read strictly, and refused in sentences of our own.
+"""JSON-RPC 2.0 messages of MCP: a strict parser, and formatters for answers and errors.
 
-The SDK's errors hold texts of its own and of its libraries, and parts of what was sent. Callers get
-the same codes with one fixed sentence each. Only errors with a fault as their data stay as they
-are, because those are this package's.
+Error texts of the SDK and its libraries may quote parts of the request, so callers never get them.
+They get the SDK's error code with one fixed sentence. Only an error whose data is a fault of this
+package is passed on unchanged.
 """
 
 import json
@@ -23,16 +23,16 @@ from mcp_types import (
     JSONRPCRequest,
 )
 
-from abilities.adapters.http import MAX_DEPTH, parse_document
+from abilities.adapters.documents import MAX_DEPTH, parse_document
 from abilities.declarations.refusals import FAULTS, AbilitiesError
 from abilities.declarations.values import JsonObject, as_object
 
 RequestId = int | str
 
 MAX_ID = 1_024
-"""Characters of a request's id, in digits if it is an integer."""
+"""Maximum length of a request's id, in characters, or in digits if it is an integer."""
 
-# The message and its params stand around a call's arguments.
+# A call's arguments are nested in the params, and these in the message.
 _MAX_DEPTH = MAX_DEPTH + 2
 _ID_BOUND: int = 10**MAX_ID
 
@@ -51,11 +51,11 @@ _SENTENCES: Final = {
     ),
     UNSUPPORTED_PROTOCOL_VERSION: "This protocol version is not served here.",
 }
-"""What callers read of an error that has no fault, by its code."""
+"""Messages of the errors without a fault, by their codes."""
 
 
 class InvalidMessage(AbilitiesError):
-    """A text is no message; ``answer`` says so in JSON."""
+    """A text that is not a valid message. ``answer`` is the JSON to reply with."""
 
     def __init__(
         self, code: int, request_id: RequestId | None = None, sentence: str | None = None
@@ -66,9 +66,10 @@ class InvalidMessage(AbilitiesError):
 
 
 def parse_message(text: bytes) -> JSONRPCRequest | JSONRPCNotification | None:
-    """Return the message in a text; None for an answer, because this server asks for nothing.
+    """Parse a message. An answer gives None, because this server sends no requests.
 
-    Raises InvalidMessage for all else. Ids are strings and integers of at most `MAX_ID` characters.
+    Raises InvalidMessage for any other text. An id must be a string or an integer of at most
+    `MAX_ID` characters.
     """
     try:
         value = parse_document(text, _MAX_DEPTH)
@@ -79,11 +80,7 @@ def parse_message(text: bytes) -> JSONRPCRequest | JSONRPCNotification | None:
         sentence = "Invalid request: batches are not served; send one message at a time."
         raise InvalidMessage(INVALID_REQUEST, sentence=sentence)
 
-    return _build_message(as_object(value) or {})
-
-
-def _build_message(message: JsonObject) -> JSONRPCRequest | JSONRPCNotification | None:
-    """Return the message that an object holds, as `parse_message` does. Raises InvalidMessage."""
+    message = as_object(value) or {}
     request_id: object = message.get("id")
     method: object = message.get("method")
     params = as_object(message.get("params"))
@@ -102,7 +99,7 @@ def _build_message(message: JsonObject) -> JSONRPCRequest | JSONRPCNotification 
     if not is_message or not isinstance(method, str):
         raise InvalidMessage(INVALID_REQUEST, known_id)
 
-    # What is not given must not be set: it would be sent on as null.
+    # Absent params must stay unset, or the SDK would see null.
     fields: dict[str, Any] = {"jsonrpc": "2.0", "method": method}
     if params is not None:
         fields["params"] = params
@@ -122,7 +119,7 @@ def is_id(value: object) -> TypeGuard[RequestId]:
     if isinstance(value, str):
         return len(value) <= MAX_ID
 
-    # True is an integer to Python, but none to JSON.
+    # In Python True is an integer, in JSON it is not.
     if isinstance(value, bool) or not isinstance(value, int):
         return False
 
@@ -130,8 +127,8 @@ def is_id(value: object) -> TypeGuard[RequestId]:
 
 
 def format_answer(request_id: RequestId | None, kind: str, content: object) -> bytes:
-    """Return an answer as JSON: its ``kind`` is "result" or "error"."""
-    # orjson knows no integers of more than 64 bits, but as ids they are allowed.
+    """Return an answer as JSON. Its ``kind`` is "result" or "error"."""
+    # orjson does not support integers of more than 64 bits, which are allowed as ids.
     shown_id = json.dumps(request_id, ensure_ascii=False).encode()
     shown_content = orjson.dumps(content)
 
@@ -139,23 +136,22 @@ def format_answer(request_id: RequestId | None, kind: str, content: object) -> b
 
 
 def format_error(request_id: RequestId | None, error: JsonObject) -> bytes:
-    """Return the answer to a request that failed, in this package's words."""
-    return format_answer(request_id, "error", _describe_error(error))
+    """Return the answer to a failed request as JSON.
 
-
-def _describe_error(error: JsonObject) -> JsonObject:
-    """Return what a caller may learn of an error of the SDK: its code and our sentence for it."""
+    An error of the SDK keeps its code and gets the fixed sentence for it. An error whose data is a
+    fault is sent as it is.
+    """
     data = as_object(error.get("data")) or {}
     if data.get("reason") in FAULTS:
-        return error
+        return format_answer(request_id, "error", error)
 
     code: int = error["code"]
     if code not in _SENTENCES:
         code = INTERNAL_ERROR
 
     described: JsonObject = {"code": code, "message": _SENTENCES[code]}
-    # By this, the protocol lets a client choose another version.
+    # The data lists the supported versions, from which a client chooses another one.
     if code == UNSUPPORTED_PROTOCOL_VERSION and data:
         described["data"] = data
 
-    return described
+    return format_answer(request_id, "error", described)

@@ -13,7 +13,7 @@ with Needs("openai_agents"):
     from agents.tracing import get_current_span
 
 _PLACE = "give Runner.run() a context with a key or attribute 'namespace'"
-"""Where a run names its namespace."""
+"""How a run names its namespace."""
 
 
 def load_tools(
@@ -25,12 +25,13 @@ def load_tools(
 ) -> list[Tool]:
     """Return the abilities as tools for ``Agent(tools=…)``, on any event loop.
 
-    The arguments, and what is raised for them, are those of `load_functions`.
+    Arguments and exceptions are those of `load_functions`.
 
     The namespace of a run is the key or the attribute ``namespace`` of its ``context``, by default
-    that of the settings; one that cannot be a namespace ends the run with an error. A tool's output
-    is the text of the answer. A call that failed as a whole has the fault as its output, and an
-    error in its span of the trace.
+    that of the settings. If it is not a valid namespace, the run ends with an error.
+
+    A tool's output is the text of the answer. If the call failed as a whole, it is the text of the
+    fault, and the span of the trace has an error.
     """
     functions = load_functions(
         source,
@@ -40,31 +41,27 @@ def load_tools(
         caller="openai-agents",
         place=_PLACE,
     )
-    return [_build_tool(function) for function in functions]
-
-
-def _build_tool(function: Function) -> Tool:
-    return FunctionTool(
-        name=function.name,
-        description=function.description,
-        params_json_schema=function.schema,
-        on_invoke_tool=partial(_invoke, function),
-        strict_json_schema=False,  # strict schemas have no optional arguments
-    )
+    return [
+        FunctionTool(
+            name=function.name,
+            description=function.description,
+            params_json_schema=function.schema,
+            on_invoke_tool=partial(_invoke, function),
+            strict_json_schema=False,  # strict schemas have no optional arguments
+        )
+        for function in functions
+    ]
 
 
 async def _invoke(function: Function, context: ToolContext[Any], arguments: str) -> str:
-    """Call a function with arguments as JSON; return what the model gets."""
+    """Call a function with arguments as JSON, and return the text for the model."""
     namespace = find_namespace(context.context)
     reply = await function.call(arguments, namespace=namespace)
-    if reply.failed:
-        _mark_span(function, reply.payload["error"]["code"])
+    span = get_current_span()
+
+    # The trace gets the code only, because the fault may quote arguments.
+    if reply.failed and span is not None:
+        code = reply.payload["error"]["code"]
+        span.set_error({"message": code, "data": {"tool_name": function.name}})
 
     return reply.text
-
-
-def _mark_span(function: Function, code: str) -> None:
-    """Tell in the trace that a call failed, without the model's arguments."""
-    span = get_current_span()
-    if span is not None:
-        span.set_error({"message": code, "data": {"tool_name": function.name}})

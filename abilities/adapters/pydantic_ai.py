@@ -13,10 +13,10 @@ with Needs("pydantic_ai"):
     from pydantic_ai import RunContext, Tool, ToolFailed, ToolReturn
 
 _OBJECT = SchemaValidator(core_schema.dict_schema())
-"""Without it, arguments that are no object end the run instead of being told to the model."""
+"""Any object is valid. Without this, arguments that are no object would end the run."""
 
 _PLACE = "give agent.run() deps with a key or attribute 'namespace'"
-"""Where a run names its namespace."""
+"""How a run names its namespace."""
 
 
 def load_tools(
@@ -28,12 +28,13 @@ def load_tools(
 ) -> list[Tool[Any]]:
     """Return the abilities as tools for ``Agent(tools=…)`` or a ``FunctionToolset``.
 
-    The arguments, and what is raised for them, are those of `load_functions`.
+    Arguments and exceptions are those of `load_functions`.
 
     The namespace of a run is the key or the attribute ``namespace`` of its ``deps``, by default
-    that of the settings; one that cannot be a namespace ends the run with ValueError. A tool's
-    return value is the text of the answer, its metadata the payload. A call that failed as a whole
-    becomes a tool return with the outcome "failed", which takes none of the run's retries.
+    that of the settings. If it is not a valid namespace, the run ends with ValueError.
+
+    A tool's return value is the text of the answer, and its metadata is the payload. A call that
+    failed as a whole has the outcome "failed", and does not count as a retry of the run.
     """
     functions = load_functions(
         source,
@@ -43,20 +44,21 @@ def load_tools(
         caller="pydantic-ai",
         place=_PLACE,
     )
-    return [_build_tool(function) for function in functions]
+    tools: list[Tool[Any]] = []
 
+    for function in functions:
+        tool: Tool[Any] = Tool.from_schema(
+            partial(_call, function),
+            name=function.name,
+            description=function.description,
+            json_schema=function.schema,
+            takes_ctx=True,
+        )
+        tool.strict = False  # strict schemas have no optional arguments
+        tool.function_schema.validator = _OBJECT
+        tools.append(tool)
 
-def _build_tool(function: Function) -> Tool[Any]:
-    tool: Tool[Any] = Tool.from_schema(
-        partial(_call, function),
-        name=function.name,
-        description=function.description,
-        json_schema=function.schema,
-        takes_ctx=True,
-    )
-    tool.strict = False  # strict schemas have no optional arguments
-    tool.function_schema.validator = _OBJECT
-    return tool
+    return tools
 
 
 async def _call(

@@ -1,6 +1,4 @@
-"""`AbilitiesRetriever`: what `recall` finds, as documents of LangChain."""
-
-from collections.abc import Sequence
+"""`AbilitiesRetriever`: the results of `recall` as documents of LangChain."""
 
 from langchain_core.callbacks import (
     AsyncCallbackManagerForRetrieverRun,
@@ -19,25 +17,24 @@ from abilities.errors import AbilityError
 
 
 class AbilitiesRetriever(BaseRetriever):
-    """Retrieves memories and notes for sync and async code on any event loop.
+    """Retrieves memories and notes, for sync and async code on any event loop.
 
     ``source`` is an open application, or settings (by default those of the environment) from which
-    one is opened at the first call; it stays open, on one background loop, until the process ends.
-    Without a ``namespace`` it is that of the settings, or with ``require_namespace`` an error.
-    ``filters`` are further arguments of
-    `recall`, such as ``{"type": "core", "notes": False}``.
+    one is opened at the first call. It stays open, on one background loop, until the process ends.
+    The default ``namespace`` is that of the settings; with ``require_namespace`` it must be given.
+    ``filters`` are further arguments of `recall`, such as ``{"type": "core", "notes": False}``.
 
-    A document's content is that of a memory or of a part of a note, and its metadata is the rest of
-    the full record: the key or the filename, the score, the date, the type and so on. Memories that
-    cannot be read are left out. Of a question the first 1,000 characters count.
+    A document's content is that of a memory, or of a part of a note. Its metadata is the rest of
+    the full record: the key or filename, the score, the date, the type and so on. Memories that
+    cannot be read are left out. Only the first 1,000 characters of a question are used.
 
-    Creating one raises ValueError for a root that must not be shared or does not exist, and for a
-    missing namespace that is required. Retrieving
-    raises AbilityError if nothing can be read, or a filter is wrong.
+    Creating a retriever raises ValueError if a root must not be shared or does not exist, or if a
+    required namespace is missing. Retrieving raises AbilityError if nothing can be read, or if a
+    filter is wrong.
     """
 
     source: Source = Field(default=None, exclude=True, repr=False)
-    k: int = Field(default=4, ge=1, description="The most documents that are returned.")
+    k: int = Field(default=4, ge=1, description="Maximum number of documents that are returned.")
     namespace: str | int | None = None
     require_namespace: bool = False
     filters: JsonObject = Field(default_factory=dict)
@@ -49,8 +46,7 @@ class AbilitiesRetriever(BaseRetriever):
         if self.require_namespace:
             check_namespace(self.namespace, "pass namespace=… to AbilitiesRetriever()")
 
-        source = self.source
-        self._host = Host(source, "langchain")
+        self._host = Host(self.source, "langchain")
 
     @override
     def _get_relevant_documents(
@@ -73,7 +69,7 @@ class AbilitiesRetriever(BaseRetriever):
         return await self._retrieve(query, k or self.k)
 
     async def _retrieve(self, question: str, k: int) -> list[Document]:
-        """Return the best documents, from as many answers as they take."""
+        """Return the best documents, from as many calls as needed."""
         request: JsonObject | None = {
             "max_tokens": MAX_RECALL_TOKENS,
             **self.filters,
@@ -88,18 +84,12 @@ class AbilitiesRetriever(BaseRetriever):
                 raise AbilityError(Fault.model_validate(reply.payload["error"]))
 
             (record,) = reply.payload["results"]
-            documents += _build_documents(record["data"]["memories"])
+            for fields in record["data"]["memories"]:
+                if "content" in fields:
+                    metadata = {name: fields[name] for name in fields if name != "content"}
+                    document = Document(fields["content"], id=fields.get("key"), metadata=metadata)
+                    documents.append(document)
+
             request = reply.payload.get("next_request")
 
         return documents[:k]
-
-
-def _build_documents(records: Sequence[JsonObject]) -> list[Document]:
-    documents: list[Document] = []
-
-    for record in records:
-        if "content" in record:
-            metadata = {name: value for name, value in record.items() if name != "content"}
-            documents.append(Document(record["content"], id=record.get("key"), metadata=metadata))
-
-    return documents

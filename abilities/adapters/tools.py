@@ -1,4 +1,4 @@
-"""Abilities as MCP describes them, in plain JSON: what a client's model reads of each tool."""
+"""Descriptions of abilities as MCP tools, in plain JSON."""
 
 from abilities.declarations.values import JsonObject
 from abilities.definition import Ability
@@ -6,16 +6,25 @@ from abilities.schemas import build_annotations, build_input_schema, build_outpu
 from abilities.settings import Settings
 
 EXPECTED_RESPONSE_BYTES = 64_000
-"""Clients give answers of this size to their model as they are; larger ones need a hint."""
+"""Clients pass responses up to this size on to their model. Larger ones need a hint."""
 
 
 def describe_tool(ability: Ability, settings: Settings) -> JsonObject:
     """Return an ability as an MCP tool, with its fields in the order in which they are sent.
 
-    Its output schema is declared only if the settings ask for structured content.
+    Its output schema is included only if the settings ask for structured content.
     """
+    # Hints that MCP assumes, or that mean nothing beside the others, are left out.
+    hints = build_annotations(ability)
+    for name in ("readOnlyHint", "idempotentHint"):
+        if not hints[name]:
+            del hints[name]
+
+    if ability.read_only:
+        del hints["destructiveHint"]
+
     tool: JsonObject = {
-        "annotations": _build_hints(ability),
+        "annotations": dict(sorted(hints.items())),
         "description": ability.description,
         "inputSchema": build_input_schema(ability),
         "name": ability.name,
@@ -29,16 +38,3 @@ def describe_tool(ability: Ability, settings: Settings) -> JsonObject:
 
     tool["title"] = ability.title
     return tool
-
-
-def _build_hints(ability: Ability) -> JsonObject:
-    """Return MCP's hints without those that it assumes, or that mean nothing beside the others."""
-    hints = build_annotations(ability)
-    for name in ("readOnlyHint", "idempotentHint"):
-        if not hints[name]:
-            del hints[name]
-
-    if ability.read_only:
-        del hints["destructiveHint"]
-
-    return dict(sorted(hints.items()))

@@ -1,1 +1,1 @@
-"""How MCP clients are configured: where, in which form, and how their files are edited safely."""
+"""The configuration of MCP clients: its places and forms, and safe edits of its files."""

@@ -1,15 +1,15 @@
-"""The changes to a client's files: a server, and for Claude Code two hooks.
+"""Changes to a client's files: the server, and for Claude Code two hooks.
 
-The commands that Claude Code runs so that its model knows what earlier sessions left.
-
-What SessionStart prints is context of the model, also after a compaction; what PreCompact prints is
-appended to the instructions for the summary (https://code.claude.com/docs/en/hooks).
+By the hooks, the model knows the memories of earlier sessions. The output of SessionStart becomes
+context of the model, also after a compaction. The output of PreCompact is appended to the
+instructions for the summary (https://code.claude.com/docs/en/hooks).
 """
 
 import json
 import re
 import shlex
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Final, Literal, Protocol, get_args
 
@@ -31,7 +31,7 @@ from abilities.declarations.values import JsonObject, as_object
 HookEvent = Literal["SessionStart", "PreCompact"]
 
 HOOK_EVENTS: Final[tuple[HookEvent, ...]] = get_args(HookEvent)
-"""When the hooks run: as a session starts or goes on, and before it is summarized."""
+"""The events of the hooks: a session starts or is resumed, and is about to be summarized."""
 
 _BEFORE_COMPACTION = (
     "The data below is stored, and is given again after the compaction. Keep in the summary what "
@@ -39,16 +39,16 @@ _BEFORE_COMPACTION = (
 )
 
 _MAX_TOKENS = 1_900
-"""What fits, with the sentence before it, into the 10,000 characters that a hook may print."""
+"""Fits, with the sentence before it, into the 10,000 characters that a hook may print."""
 
 _OUR_COMMAND = re.compile(r"\babilities'? catch-up(?: --max-tokens \d+)? \|\| exit 1$")
 
 
 def format_hook(event: HookEvent, catch_up: str) -> str:
-    """Return the command of a hook, made of the one that prints what there is to know.
+    """Return the command of a hook, which runs the command ``catch_up``.
 
-    A hook that exits with 2, as `abilities` does for wrong settings, would block the compaction, so
-    it exits with 1.
+    The hook exits with 1 if that fails. The exit code 2, which `abilities` has for wrong settings,
+    would block the compaction.
     """
     if event == "PreCompact":
         return f"echo '{_BEFORE_COMPACTION}'; {catch_up} --max-tokens {_MAX_TOKENS} || exit 1"
@@ -57,34 +57,38 @@ def format_hook(event: HookEvent, catch_up: str) -> str:
 
 
 def is_our_hook(command: str) -> bool:
-    """Return whether a hook's command is one of ours, in whichever installation."""
+    """Return whether a hook's command is ours, of this or another installation.
+
+    >>> is_our_hook("/opt/venv/bin/abilities catch-up || exit 1")
+    True
+    """
     return _OUR_COMMAND.search(command) is not None
 
 
 class FileChange(Protocol):
-    """Something that can be put into a text and taken out again.
+    """A change that can be put into the text of a file and removed from it.
 
-    All methods raise Unusable for a text that is not what it should be.
+    All methods raise Unusable if the text does not have the expected form.
     """
 
     def is_in(self, text: str) -> bool:
-        """Return whether the text holds it, in whichever version."""
+        """Return whether the text contains the change, in any version."""
         ...
 
     def put(self, text: str) -> str:
-        """Return the text with it; the same text if nothing changes."""
+        """Return the text with the change, or the same text if it has it already."""
         ...
 
     def repeat(self, source: str, text: str) -> str:
-        """Return another text with what a source holds of it."""
+        """Return the text with the change as it is in a source."""
         ...
 
     def remove(self, text: str, prune: int) -> str:
-        """Return the text without it and, if they are empty, without so many parents."""
+        """Return the text without the change, and without up to ``prune`` parents left empty."""
         ...
 
     def count_missing_parents(self, text: str) -> int:
-        """Return how many parents are made when it is put into a text."""
+        """Return the number of parents that `put` would add to a text."""
         ...
 
 
@@ -96,7 +100,7 @@ class ServerChange:
     entry: ServerEntry
 
     def is_in(self, text: str) -> bool:
-        """Return whether the text holds a server of this name. Raises Unusable if it is another."""
+        """Return whether the text has the server. Raises Unusable if another one has its name."""
         value = self._get(text)
         if value is not None and not is_ours(value):
             name = ".".join(self.client.keys)
@@ -105,20 +109,20 @@ class ServerChange:
         return value is not None
 
     def put(self, text: str) -> str:
-        """Return the text with the server, which keeps what else an old entry holds."""
+        """Return the text with the server. Other fields of an old entry stay."""
         self.is_in(text)
         return self._put(text, shape_entry(self.client, self.entry, self._get(text)))
 
     def repeat(self, source: str, text: str) -> str:
-        """Return another text with the server of a source."""
+        """Return the text with the server as it is in a source."""
         value = as_object(self._get(source))
-        assert value is not None, "the source holds the server"
+        assert value is not None, "the source has the server"
         return self._put(text, value)
 
     def read_back(self, text: str) -> ServerEntry:
-        """Return what the client starts, as the text has it."""
+        """Return the entry of the server in a text."""
         value = as_object(self._get(text))
-        assert value is not None, "the text holds the server"
+        assert value is not None, "the text has the server"
         return read_entry(value)
 
     def remove(self, text: str, prune: int) -> str:
@@ -129,9 +133,10 @@ class ServerChange:
         return jsonc.remove(text, self.client.keys, prune)
 
     def count_missing_parents(self, text: str) -> int:
-        """Return how many objects or tables around the server a text lacks."""
-        parents = [self.client.keys[:depth] for depth in range(1, len(self.client.keys))]
-        return sum(self._get(text, parent) is None for parent in parents)
+        """Return how many objects or tables around the server are missing in a text."""
+        keys = self.client.keys
+        parents = [self._get(text, keys[:depth]) for depth in range(1, len(keys))]
+        return parents.count(None)
 
     def _get(self, text: str, keys: Sequence[str] = ()) -> object:
         if self.client.format == "toml":
@@ -148,12 +153,12 @@ class ServerChange:
 
 @dataclass(frozen=True)
 class HooksChange:
-    """The hooks of Claude Code; ``catch_up`` is the command that prints what there is to know."""
+    """The hooks of Claude Code. ``catch_up`` is the command that prints the memories."""
 
     catch_up: str
 
     def is_in(self, text: str) -> bool:
-        """Return whether the text holds any of the hooks."""
+        """Return whether the text has any of the hooks."""
         return any(_find_hooks(text, event) for event in HOOK_EVENTS)
 
     def put(self, text: str) -> str:
@@ -164,7 +169,7 @@ class HooksChange:
         return text
 
     def repeat(self, source: str, text: str) -> str:
-        """Return another text with the hooks of a source."""
+        """Return the text with the hooks as they are in a source."""
         for event in HOOK_EVENTS:
             for _, command in _find_hooks(source, event):
                 text = _put_hook(text, event, command)
@@ -173,7 +178,7 @@ class HooksChange:
 
     def remove(self, text: str, prune: int) -> str:
         """Return the text without the hooks."""
-        # The object of all events goes with the last of them, if it goes at all.
+        # In reverse, so that the object of all events is pruned with the last event, if at all.
         for event in reversed(HOOK_EVENTS):
             for index, _ in reversed(_find_hooks(text, event)):
                 text = jsonc.remove(text, ("hooks", event), prune, index)
@@ -181,7 +186,7 @@ class HooksChange:
         return text
 
     def count_missing_parents(self, text: str) -> int:
-        """Return 2 if a text has no hooks at all, 1 if it has none of an event, else 0."""
+        """Return 2 if a text has no hooks at all, 1 if it has none of one event, or else 0."""
         if jsonc.get(text, ("hooks",)) is None:
             return 2
 
@@ -201,22 +206,30 @@ def build_hooks_change(entry: ServerEntry) -> HooksChange:
 
 def put_change(change: FileChange, text: str, *, reads_comments: bool) -> str:
     """Return the text with a change. Raises Unusable if the client could not read it."""
+    # Comes first, because its errors are more precise than those of the check below.
     changed = change.put(text)
 
-    # The better explanation comes first: whatever is wrong for every client was said by now.
     if not reads_comments:
-        _require_strict_json(text.removeprefix(BOM))
+        try:
+            json.loads(text.removeprefix(BOM) or "{}")
+        except json.JSONDecodeError as error:
+            problem = "this client reads neither comments nor trailing commas"
+            raise Unparsable(error.lineno, problem) from None
 
     return changed
 
 
 def undo_change(change: FileChange, text: str, backups: Sequence[str]) -> str | None:
-    """Return the text as it was before a change; None if there was no file.
+    """Return the text as it was before a change, or None if there was no file.
 
     ``backups`` are earlier versions of the text, the newest first. If nothing else has changed
-    since one of them, the text becomes that backup byte for byte.
+    since one of them, the result is that backup, byte for byte.
     """
-    originals = [backup for backup in backups if _is_without(change, backup)]
+    originals: list[str] = []
+    for backup in backups:
+        with suppress(Unusable):
+            if not change.is_in(backup):
+                originals.append(backup)
 
     for original in originals:
         if change.repeat(text, original) == text:
@@ -228,13 +241,6 @@ def undo_change(change: FileChange, text: str, backups: Sequence[str]) -> str | 
         return change.remove(text, 0)
 
     return change.remove(text, change.count_missing_parents(originals[0]))
-
-
-def _is_without(change: FileChange, backup: str) -> bool:
-    try:
-        return not change.is_in(backup)
-    except Unusable:
-        return False
 
 
 def _put_hook(text: str, event: str, command: str) -> str:
@@ -250,29 +256,17 @@ def _put_hook(text: str, event: str, command: str) -> str:
 
 
 def _find_hooks(text: str, event: str) -> list[tuple[int, str]]:
-    """Return the places and commands of our hooks among those of an event."""
-    matchers = as_list(jsonc.get(text, ("hooks", event)))
+    """Return the positions and commands of our hooks in the list of an event.
+
+    An element with several hooks is not ours, even if one of them is.
+    """
     found: list[tuple[int, str]] = []
-    for index, matcher in enumerate(matchers):
-        command = _find_command(matcher)
-        if command is not None:
-            found.append((index, command))
+
+    for index, matcher in enumerate(as_list(jsonc.get(text, ("hooks", event)))):
+        hooks = as_list((as_object(matcher) or {}).get("hooks"))
+        if len(hooks) == 1:
+            command = str((as_object(hooks[0]) or {}).get("command"))
+            if is_our_hook(command):
+                found.append((index, command))
 
     return found
-
-
-def _find_command(matcher: object) -> str | None:
-    """Return the command of an element that holds our hook and no other, whatever else it says."""
-    hooks = as_list((as_object(matcher) or {}).get("hooks"))
-    hook = as_object(hooks[0]) if len(hooks) == 1 else None
-    command = str((hook or {}).get("command"))
-
-    return command if is_our_hook(command) else None
-
-
-def _require_strict_json(text: str) -> None:
-    try:
-        json.loads(text or "{}")
-    except json.JSONDecodeError as error:
-        problem = "this client reads neither comments nor trailing commas"
-        raise Unparsable(error.lineno, problem) from None

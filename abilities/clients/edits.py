@@ -1,16 +1,18 @@
-"""Plan what becomes of a client's files, and write it.
+"""Editing the files of clients: planning an edit, showing its differences, and writing it.
 
-Replace a file of somebody else so that nothing of it can be lost.
+The files belong to others, so nothing in them must get lost. A file is replaced only if it is still
+the one that was read, and a backup of it is made first.
 """
 
 import difflib
 import os
 import re
 import secrets
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from functools import partial
 from glob import escape
 from hashlib import sha256
 from pathlib import Path
@@ -21,18 +23,22 @@ from abilities.clients.table import Client
 from abilities.helpers.durable import sync_folder
 from abilities.settings import HOME
 
-_BACKUP_MARK = ".before-abilities-"
+_ATTEMPTS = 5
+"""How often an edit is tried while another program changes the file."""
+
+_STRINGS = re.compile(r"""("(?:[^"\\]|\\.)*"|'[^']*')(\s*[:=])?""")
+"""Strings of JSON or TOML. The second group matches if the string is a name."""
 
 
 class Changed(Unusable):
-    """A file that changed between reading and replacing it."""
+    """A file changed between reading and replacing it."""
 
 
 @dataclass(frozen=True)
 class FileSnapshot:
-    """A file as it was when it was read; it had no content if there was none.
+    """A file as it was read. Its content is None if there was no file.
 
-    ``path`` is the file itself, at the end of all symbolic links.
+    ``path`` is the path of the file itself, with all symbolic links resolved.
     """
 
     path: Path
@@ -49,7 +55,7 @@ class FileSnapshot:
 
 
 def read_file(path: Path) -> FileSnapshot:
-    """Read a file, which need not exist. Raises OSError."""
+    """Read a file, which may be missing. Raises OSError."""
     real = Path(os.path.realpath(path))
 
     try:
@@ -70,19 +76,22 @@ def list_backups(snapshot: FileSnapshot) -> list[FileSnapshot]:
 
 
 def replace_file(snapshot: FileSnapshot, content: bytes | None) -> Path | None:
-    """Replace a file by new content, or remove it, if it is still what was read.
+    """Replace the content of a file, or remove the file if the new content is None.
 
-    A file that is replaced keeps its mode and owner, and a backup is made of it, whose path is
-    returned; there is none of a file that is new or removed. A new file can be read by its owner
-    only. With a file that is removed go the folders that are empty then, beneath the home folder
-    or the current one. Raises Changed, OSError; then the file is what it was.
+    A replaced file keeps its mode and owner. A backup of it is made, whose path is returned. New
+    and removed files have no backup. A new file is readable only by its owner. When a file is
+    removed, so are the folders that become empty, if they are beneath the home folder or the
+    current one. Raises Changed if the file is not the one that was read, and OSError; the file is
+    unchanged then.
     """
     _check_unchanged(snapshot)
     snapshot.path.parent.mkdir(parents=True, exist_ok=True)
     backup = None
 
     if snapshot.content is not None and content is not None:
-        backup = _name_backup(snapshot.path)
+        beginning = _begin_backup(snapshot.path)
+        now = datetime.now(UTC).strftime("%Y%m%d-%H%M%S-%f")
+        backup = beginning.with_name(f"{beginning.name}{now}")
         backup.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         _write_new(snapshot, backup, snapshot.content)
 
@@ -101,6 +110,7 @@ def replace_file(snapshot: FileSnapshot, content: bytes | None) -> Path | None:
 
 
 def _move_into_place(snapshot: FileSnapshot, content: bytes | None) -> None:
+    """Replace a file atomically, or remove it. Raises Changed, OSError."""
     if content is None:
         _check_unchanged(snapshot)
         snapshot.path.unlink()
@@ -124,7 +134,7 @@ def _check_unchanged(snapshot: FileSnapshot) -> None:
 
 
 def _write_new(snapshot: FileSnapshot, path: Path, content: bytes) -> None:
-    """Write a file that must not exist, with the mode and owner of the one that was read."""
+    """Write a new file with the mode and owner of the one that was read."""
     descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
 
     try:
@@ -152,47 +162,36 @@ def _copy_rights(snapshot: FileSnapshot, descriptor: int) -> None:
             words = "the owner of the file could not be kept; nothing was changed"
             raise PermissionError(error.errno, words, str(snapshot.path)) from None
 
-    # Changing the owner may take bits of the mode away, so the mode comes second.
+    # After the owner, because changing the owner may clear bits of the mode.
     os.fchmod(descriptor, status.st_mode & 0o7777)
 
 
 def _remove_empty_folders(folder: Path) -> None:
-    """Remove a folder that is empty, and those above it that are empty then."""
+    """Remove a folder if it is empty, and then its parents while they are empty."""
     places = [Path.home().resolve(), Path.cwd()]
 
     while any(place in folder.parents for place in places) and folder not in places:
         try:
             folder.rmdir()
         except OSError:
-            return  # it holds something
+            return  # it is not empty
 
         folder = folder.parent
 
 
 def _begin_backup(path: Path) -> Path:
-    """Return how the paths of a file's backups begin, in a folder apart from other people's files.
+    """Return the common beginning of the paths of a file's backups.
 
-    Beside the file a backup would lie in a project, and be committed with it.
+    They are in a folder of this package, such as ``mcp.json-1f2e3d4c.before-abilities-20261101-…``.
+    Beside the file, a backup could be committed with a project.
     """
+    folder = HOME.expanduser() / "backups"
     digest = sha256(os.fsencode(path)).hexdigest()[:8]
-    return HOME.expanduser() / "backups" / f"{path.name}-{digest}{_BACKUP_MARK}"
-
-
-def _name_backup(path: Path) -> Path:
-    beginning = _begin_backup(path)
-    now = datetime.now(UTC).strftime("%Y%m%d-%H%M%S-%f")
-    return beginning.with_name(f"{beginning.name}{now}")
-
-
-_TEXTS = re.compile(r"""("(?:[^"\\]|\\.)*"|'[^']*')(\s*[:=])?""")
-"""The texts of JSON or TOML, and what follows one that is a name."""
-
-_ATTEMPTS = 5
-"""How often a file is read again that somebody else changes meanwhile."""
+    return folder / f"{path.name}-{digest}.before-abilities-"
 
 
 class UnusableFile(Unusable):
-    """A file that is left as it is; the message names it."""
+    """A file is left unchanged. The message names it and the problem."""
 
     def __init__(self, path: Path, problem: str) -> None:
         where = f"{path}, " if problem.startswith("line ") else f"{path}: "
@@ -201,27 +200,30 @@ class UnusableFile(Unusable):
 
 @dataclass(frozen=True)
 class Edit:
-    """What becomes of a file: its text then, None if it goes. ``path`` may be a link."""
+    """The planned change of a file. ``text`` is its new text, or None if it is to be removed.
+
+    ``path`` may be a symbolic link. ``written`` is our part of the text alone, whose strings can be
+    shown.
+    """
 
     path: Path
     snapshot: FileSnapshot
     text: str | None
     written: str = ""
-    """Our part alone; nothing else in the file is ours to show."""
 
     @property
     def is_needed(self) -> bool:
-        """Whether the file changes at all."""
+        """Whether the edit changes the file at all."""
         return _encode(self.text) != self.snapshot.content
 
     def list_differences(self) -> Iterator[str]:
-        """Yield the lines that differ, much as `diff -U0` prints them.
+        """Yield the lines that differ, in a format like that of `diff -U0`.
 
-        No other line is shown, because there may be secrets in it. For the same reason a comma at
-        the end of a line makes no difference, a file of one line is taken apart, and texts that are
-        not ours are shown as "…".
+        Other lines may contain secrets and are not shown. For the same reason, commas at the ends
+        of lines are ignored, a file of one line is split, and strings that are not ours are shown
+        as "…".
         """
-        known = {found[1] for found in _TEXTS.finditer(self.written)}
+        known = {found[1] for found in _STRINGS.finditer(self.written)}
         line_end = r"\r?\n"
         if self.snapshot.text and "\n" not in self.snapshot.text.strip():
             line_end += r"|(?<=[,{}\[\]])"
@@ -240,7 +242,7 @@ class Edit:
 
 
 def read_server(client: Client, path: Path) -> ServerEntry | None:
-    """Return the server in a client's file; None if there is none. Raises UnusableFile, OSError."""
+    """Return the server in a client's file, if it has one. Raises UnusableFile, OSError."""
     server = ServerChange(client, ServerEntry("", (), {}))
     try:
         text = read_file(path).text
@@ -262,7 +264,7 @@ def plan_put(path: Path, change: FileChange, *, reads_comments: bool) -> Edit:
 
 
 def plan_removal(path: Path, change: FileChange) -> Edit:
-    """Return the edit that takes a change out of a file. Raises UnusableFile, OSError."""
+    """Return the edit that removes a change from a file. Raises UnusableFile, OSError."""
     try:
         snapshot = read_file(path)
         text: str | None = snapshot.text
@@ -270,7 +272,11 @@ def plan_removal(path: Path, change: FileChange) -> Edit:
         if snapshot.content is None:
             text = None
         elif change.is_in(snapshot.text):
-            text = undo_change(change, snapshot.text, _read_backups(snapshot))
+            backups: list[str] = []
+            for backup in list_backups(snapshot):
+                with suppress(Unusable):  # the folder may contain other files
+                    backups.append(backup.text)
+            text = undo_change(change, snapshot.text, backups)
     except Unusable as error:
         raise UnusableFile(path, str(error)) from None
 
@@ -278,25 +284,20 @@ def plan_removal(path: Path, change: FileChange) -> Edit:
 
 
 def write_put(edit: Edit, change: FileChange, *, reads_comments: bool) -> Path | None:
-    """Write an edit that `plan_put` has made, and return the path of the backup.
+    """Write an edit of `plan_put`, and return the path of the backup.
 
-    If the file has changed since, the change is put into what it is now.
-    Raises UnusableFile, OSError; then the file is what it was.
+    If the file has changed since, the edit is planned again for its new content. Raises
+    UnusableFile, OSError; the file is unchanged then.
     """
-    for _ in range(_ATTEMPTS):
-        if not edit.is_needed:
-            return None
-
-        try:
-            return replace_file(edit.snapshot, _encode(edit.text))
-        except Changed:
-            edit = plan_put(edit.path, change, reads_comments=reads_comments)
-
-    raise UnusableFile(edit.path, "another program keeps changing the file")
+    return _write(edit, partial(plan_put, edit.path, change, reads_comments=reads_comments))
 
 
 def write_removal(edit: Edit, change: FileChange) -> Path | None:
-    """Write an edit that `plan_removal` has made, as `write_put` does."""
+    """Write an edit of `plan_removal`, as `write_put` does."""
+    return _write(edit, partial(plan_removal, edit.path, change))
+
+
+def _write(edit: Edit, plan_again: Callable[[], Edit]) -> Path | None:
     for _ in range(_ATTEMPTS):
         if not edit.is_needed:
             return None
@@ -304,21 +305,9 @@ def write_removal(edit: Edit, change: FileChange) -> Path | None:
         try:
             return replace_file(edit.snapshot, _encode(edit.text))
         except Changed:
-            edit = plan_removal(edit.path, change)
+            edit = plan_again()
 
     raise UnusableFile(edit.path, "another program keeps changing the file")
-
-
-def _read_backups(snapshot: FileSnapshot) -> list[str]:
-    texts: list[str] = []
-
-    for backup in list_backups(snapshot):
-        try:
-            texts.append(backup.text)
-        except Unusable:
-            continue  # it was put there by somebody else
-
-    return texts
 
 
 def _split(text: str, line_end: str) -> list[str]:
@@ -335,9 +324,9 @@ def _encode(text: str | None) -> bytes | None:
 
 
 def _mask(line: str, known: set[str]) -> str:
-    """Return a line with "…" for each text in it that is not known."""
+    """Return a line with "…" in place of each string that is neither a name nor known."""
 
     def show(found: re.Match[str]) -> str:
         return found[0] if found[2] or found[1] in known else '"…"'
 
-    return _TEXTS.sub(show, line)
+    return _STRINGS.sub(show, line)

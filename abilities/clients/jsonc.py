@@ -1,7 +1,8 @@
-"""JSON with comments and trailing commas, parsed so that every part knows where it stands.
+"""Editing JSON with comments and trailing commas, without touching anything else in the text.
 
-The grammar is RFC 8259 with the additions that VS Code reads in its own files: comments as in C
-and C++, and a comma after the last member or element
+A parser returns the position of each value, by which edits replace, insert and remove single
+members. The grammar is RFC 8259 with the additions that VS Code reads in its own files: comments as
+in C and C++, and a comma after the last member or element
 (https://github.com/microsoft/node-jsonc-parser).
 """
 
@@ -13,9 +14,14 @@ from typing import NamedTuple
 
 from abilities.clients.entry import Unparsable, Unusable
 
+Path = Sequence[str]
+"""The keys that lead from the outermost object to a member."""
+
 BOM = "\ufeff"
 
 _MAX_DEPTH = 100
+
+_REST_OF_LINE_COMMENTS = re.compile(r"(?:[ \t]*(?://[^\r\n]*|/\*.*?\*/))*", re.DOTALL)
 
 _TOKEN = re.compile(
     r"""
@@ -30,9 +36,10 @@ _TOKEN = re.compile(
 
 
 class JsonToken(NamedTuple):
-    """A string, scalar or mark, and where the space before it begins, after any comment.
+    """A string, scalar or mark with its position.
 
-    ``needs_line_end`` says that the comment goes to the end of its line.
+    ``gap`` is the beginning of the space before it, after any comment. ``needs_line_end`` is True
+    if this comment extends to the end of its line.
     """
 
     kind: str
@@ -47,9 +54,8 @@ class JsonToken(NamedTuple):
 class Item:
     """A member of an object or an element of an array; an element has no key.
 
-    ``gap`` is where the space before it begins, ``start`` where it begins itself, and ``comma``
-    where the comma after it stands, if there is one. ``needs_line_end`` says that what is before
-    the space is a comment that goes to the end of its line.
+    ``start`` is its position, and ``comma`` is that of the comma after it, if there is one. ``gap``
+    and ``needs_line_end`` are those of its first token.
     """
 
     key: str | None
@@ -62,9 +68,9 @@ class Item:
 
 @dataclass(frozen=True)
 class Value:
-    """A value: its place in the text, what it is as Python knows it, and what it consists of.
+    """A value: its position in the text, its Python data, and its items.
 
-    ``inner_end`` is where the space before the closing bracket begins, after any comment.
+    ``inner_end`` is the beginning of the space before the closing bracket, after any comment.
     """
 
     start: int
@@ -84,13 +90,238 @@ class Value:
         return isinstance(self.data, dict | list)
 
 
+def get(text: str, path: Path) -> object:
+    """Return the value at a path, or None if there is none. Raises Unusable."""
+    item = _find(text, path)
+    return None if item is None else item.value.data
+
+
+def put(text: str, path: Path, value: object) -> str:
+    """Return the text with a value at a path, in place of any present value.
+
+    Missing objects on the path are added, and an empty text becomes an object. Raises Unusable.
+
+    >>> put('{"a": 1} // kept', ["b", "c"], 2)
+    '{"a": 1, "b": {"c": 2}} // kept'
+    """
+    if not text.removeprefix(BOM).strip():
+        return text + json.dumps(_nest(path, value), indent=2, ensure_ascii=False) + "\n"
+
+    container = _require_object(text, parse(text), "the file")
+
+    for depth, key in enumerate(path):
+        item = _find_member(text, container, key)
+        if item is None:
+            return _insert(text, container, key, _nest(path[depth + 1 :], value))
+        if depth < len(path) - 1:
+            container = _require_object(text, item.value, json.dumps(key))
+            continue
+
+        old = item.value
+        if old.data == value:
+            return text
+
+        is_inline = bool(old.items) and "\n" not in text[old.start : old.end]
+        rendered = _render(text, value, _indent_of_line(text, item.start), is_inline=is_inline)
+        return text[: old.start] + rendered + text[old.end :]
+
+    raise ValueError("the path is empty")
+
+
+def append(text: str, path: Path, value: object) -> str:
+    """Return the text with a new element at the end of the array at a path.
+
+    A missing array is added. Raises Unusable.
+    """
+    item = _find(text, path)
+    if item is None:
+        return put(text, path, [value])
+
+    if not isinstance(item.value.data, list):
+        raise Unparsable(find_line(text, item.start), f'"{item.key}" must be an array')
+
+    return _insert(text, item.value, None, value)
+
+
+def remove(text: str, path: Path, prune: int = 0, index: int | None = None) -> str:
+    """Return the text without the member at a path, or without one element of its array.
+
+    Up to ``prune`` containers that become empty are removed too, from the inside out. If there is
+    nothing at the path, the text is unchanged. Raises Unusable.
+    """
+    if not text.removeprefix(BOM).strip():
+        return text
+
+    steps: list[tuple[Value, Item]] = []
+    container = parse(text)
+
+    for key in path:
+        item = _find_member(text, container, key)
+        if item is None:
+            return text
+        steps.append((container, item))
+        container = item.value
+
+    if index is not None:
+        steps.append((container, container.items[index]))
+
+    container, item = steps.pop()
+    while prune and steps and len(container.items) == 1:
+        container, item = steps.pop()
+        prune -= 1
+
+    return _remove_item(text, container, item)
+
+
+def _find(text: str, path: Path) -> Item | None:
+    if not text.removeprefix(BOM).strip():
+        return None
+
+    container = _require_object(text, parse(text), "the file")
+    item = None
+
+    for key in path:
+        if item is not None:
+            container = _require_object(text, item.value, json.dumps(item.key))
+
+        item = _find_member(text, container, key)
+        if item is None:
+            return None
+
+    return item
+
+
+def _find_member(text: str, container: Value, key: str) -> Item | None:
+    found = [item for item in container.items if item.key == key]
+
+    # Programs differ in which of two members of the same name they use.
+    if len(found) > 1:
+        problem = f"{json.dumps(key)} appears here a second time"
+        raise Unparsable(find_line(text, found[1].start), problem)
+
+    return found[0] if found else None
+
+
+def _require_object(text: str, value: Value, name: str) -> Value:
+    if not value.is_object:
+        raise Unparsable(find_line(text, value.start), f"{name} must be an object")
+
+    return value
+
+
+def _nest(path: Path, value: object) -> object:
+    for key in reversed(path):
+        value = {key: value}
+
+    return value
+
+
+def _insert(text: str, container: Value, key: str | None, value: object) -> str:
+    """Return the text with a new item at the end of a container."""
+    newline = _find_newline(text)
+
+    if not container.items:
+        outer = _indent_of_line(text, container.start)
+        is_inline = container.start > len(BOM) and not set("\r\n") & set(text.strip())
+        before, indent, after = "", "", ""
+        if not is_inline:
+            indent = outer + _find_unit(text)
+            before, after = newline + indent, newline + outer
+
+        addition = before + _render_item(text, key, value, indent, is_inline=is_inline) + after
+        # The addition replaces the space after the comments in the container.
+        return text[: container.inner_end] + addition + text[container.end - 1 :]
+
+    first, last = container.items[0], container.items[-1]
+    is_inline = "\n" not in text[container.start : first.start]
+    space, indent = " ", ""
+    if not is_inline:
+        indent = _indent_of_line(text, first.start)
+        space = newline + indent
+
+    addition = space + _render_item(text, key, value, indent, is_inline=is_inline)
+    end = last.value.end if last.comma is None else last.comma + 1
+
+    # Comments on the line of the last item belong to it. A new line is not swallowed by them.
+    place = end
+    if not is_inline:
+        comments = _REST_OF_LINE_COMMENTS.match(text, end)
+        place = comments.end() if comments else end
+
+    if last.comma is not None:
+        return text[:place] + addition + "," + text[place:]
+
+    return text[: last.value.end] + "," + text[last.value.end : place] + addition + text[place:]
+
+
+def _remove_item(text: str, container: Value, item: Item) -> str:
+    if len(container.items) == 1:
+        end = item.value.end if item.comma is None else item.comma + 1
+        # The space is removed with it, but comments stay.
+        rest = text[end : container.end - 1]
+        if not rest.strip():
+            rest = ""
+
+        rest += text[container.end - 1 :]
+        return text[: item.gap] + _keep_line_end(text, item, rest)
+
+    if item.comma is not None:
+        return text[: item.gap] + _keep_line_end(text, item, text[item.comma + 1 :])
+
+    # Without a comma it is the last item, so the comma before it is removed.
+    previous = container.items[container.items.index(item) - 1]
+    if previous.comma is None:
+        raise Unusable("a comma is missing")
+
+    before = text[: previous.comma] + text[previous.comma + 1 : item.gap]
+    return before + _keep_line_end(text, item, text[item.value.end :])
+
+
+def _keep_line_end(text: str, item: Item, rest: str) -> str:
+    """Return the text after a removed item, so that no comment before it swallows the text."""
+    if not item.needs_line_end or re.match(r"[ \t]*\r?\n", rest):
+        return rest
+
+    return _find_newline(text) + rest
+
+
+def _render_item(text: str, key: str | None, value: object, indent: str, *, is_inline: bool) -> str:
+    rendered = _render(text, value, indent, is_inline=is_inline)
+    return rendered if key is None else f"{json.dumps(key, ensure_ascii=False)}: {rendered}"
+
+
+def _render(text: str, value: object, indent: str, *, is_inline: bool) -> str:
+    if is_inline:
+        return json.dumps(value, ensure_ascii=False)
+
+    lines = json.dumps(value, indent=_find_unit(text), ensure_ascii=False)
+    return lines.replace("\n", _find_newline(text) + indent)
+
+
+def _find_newline(text: str) -> str:
+    return "\r\n" if "\r\n" in text else "\n"
+
+
+def _find_unit(text: str) -> str:
+    """Return the indentation of one level, which is that of the first indented line."""
+    match = re.search(r"\n([ \t]+)[\"{\[]", text)
+    return match[1] if match else "  "
+
+
+def _indent_of_line(text: str, position: int) -> str:
+    """Return the indentation of the line at a position."""
+    line = text[:position].rpartition("\n")[2]
+    indent_length = len(line) - len(line.lstrip(" \t"))
+    return line[:indent_length]
+
+
 def parse(text: str) -> Value:
-    """Return the value that a text holds. Raises Unparsable, which names the line."""
+    """Parse a text. Raises Unparsable, which names the line."""
     return _Parser(text).parse_document()
 
 
 def find_line(text: str, position: int) -> int:
-    r"""Return the number of the line on which a position is.
+    r"""Return the number of the line at a position.
 
     >>> find_line("a\nb", 0), find_line("a\nb", 2)
     (1, 2)
@@ -164,41 +395,30 @@ class _Parser:
             if items and items[-1].comma is None:
                 raise self._complain(f"expected ',' or '{closing}'")
 
-            items.append(self._parse_item(depth, has_keys=has_keys))
+            first = self._token
+            key = None
+
+            if has_keys:
+                if first.kind != "string":
+                    raise self._complain("expected a name in double quotes")
+                key = str(json.loads(self._advance().text))
+                if self._token.text != ":":
+                    raise self._complain("expected ':'")
+                self._advance()
+
+            value = self._parse_value(depth + 1)
+            comma = self._advance().start if self._token.text == "," else None
+            items.append(Item(key, first.gap, first.needs_line_end, first.start, value, comma))
 
         end = self._advance()
-        data = _build_data(items, has_keys=has_keys)
+        data: object = [item.value.data for item in items]
+        if has_keys:
+            data = {item.key: item.value.data for item in items}
+
         return Value(opening.start, end.end, data, tuple(items), end.gap)
 
-    def _parse_item(self, depth: int, *, has_keys: bool) -> Item:
-        first = self._token
-        key = None
-
-        if has_keys:
-            key = self._parse_key()
-
-        value = self._parse_value(depth + 1)
-        comma = None
-
-        if self._token.text == ",":
-            comma = self._advance().start
-
-        return Item(key, first.gap, first.needs_line_end, first.start, value, comma)
-
-    def _parse_key(self) -> str:
-        if self._token.kind != "string":
-            raise self._complain("expected a name in double quotes")
-
-        key = str(json.loads(self._advance().text))
-
-        if self._token.text != ":":
-            raise self._complain("expected ':'")
-
-        self._advance()
-        return key
-
     def _advance(self) -> JsonToken:
-        """Return the token, and go on to the next."""
+        """Return the current token, and move on to the next."""
         token = self._token
         self._token = next(self._tokens)
         return token
@@ -206,257 +426,3 @@ class _Parser:
     def _complain(self, problem: str) -> Unparsable:
         found = self._token.text or "the end of the file"
         return Unparsable(find_line(self._text, self._token.start), f"{problem}, found {found}")
-
-
-def _build_data(items: list[Item], *, has_keys: bool) -> object:
-    if has_keys:
-        return {item.key: item.value.data for item in items}
-
-    return [item.value.data for item in items]
-
-
-Path = Sequence[str]
-"""The keys that lead from the outermost object to a member."""
-
-_REST_OF_LINE_COMMENTS = re.compile(r"(?:[ \t]*(?://[^\r\n]*|/\*.*?\*/))*", re.DOTALL)
-
-
-def get(text: str, path: Path) -> object:
-    """Return the value at a path, None if there is none. Raises Unusable."""
-    item = _find(text, path)
-    return None if item is None else item.value.data
-
-
-def put(text: str, path: Path, value: object) -> str:
-    """Return the text with a value at a path, instead of the one that is there, if any.
-
-    Objects on the way there are made if need be; an empty text becomes an object. Raises Unusable.
-    """
-    if not text.removeprefix(BOM).strip():
-        return text + json.dumps(_nest(path, value), indent=2, ensure_ascii=False) + "\n"
-
-    container = _require_object(text, parse(text), "the file")
-
-    for depth, key in enumerate(path):
-        item = _find_member(text, container, key)
-        if item is None:
-            return _insert(text, container, key, _nest(path[depth + 1 :], value))
-        if depth == len(path) - 1:
-            return _replace(text, item, value)
-
-        container = _require_object(text, item.value, json.dumps(key))
-
-    raise ValueError("the path is empty")
-
-
-def append(text: str, path: Path, value: object) -> str:
-    """Return the text with one more element in the array at a path, which is made if need be.
-
-    Raises Unusable.
-    """
-    item = _find(text, path)
-    if item is None:
-        return put(text, path, [value])
-
-    if not isinstance(item.value.data, list):
-        raise Unparsable(find_line(text, item.start), f'"{item.key}" must be an array')
-
-    return _insert(text, item.value, None, value)
-
-
-def remove(text: str, path: Path, prune: int = 0, index: int | None = None) -> str:
-    """Return the text without the member at a path, or without one element of the array there.
-
-    Containers that become empty go too, up to ``prune`` of them, from the inside out. A path that
-    leads nowhere changes nothing. Raises Unusable.
-    """
-    if not text.removeprefix(BOM).strip():
-        return text
-
-    steps: list[tuple[Value, Item]] = []
-    container = parse(text)
-
-    for key in path:
-        item = _find_member(text, container, key)
-        if item is None:
-            return text
-        steps.append((container, item))
-        container = item.value
-
-    if index is not None:
-        steps.append((container, container.items[index]))
-
-    container, item = steps.pop()
-    while prune and steps and len(container.items) == 1:
-        container, item = steps.pop()
-        prune -= 1
-
-    return _cut(text, container, item)
-
-
-def _find(text: str, path: Path) -> Item | None:
-    if not text.removeprefix(BOM).strip():
-        return None
-
-    container = _require_object(text, parse(text), "the file")
-    item = None
-
-    for key in path:
-        if item is not None:
-            container = _require_object(text, item.value, json.dumps(item.key))
-
-        item = _find_member(text, container, key)
-        if item is None:
-            return None
-
-    return item
-
-
-def _find_member(text: str, container: Value, key: str) -> Item | None:
-    found = [item for item in container.items if item.key == key]
-
-    # Programs differ in which of the two they take.
-    if len(found) > 1:
-        problem = f"{json.dumps(key)} stands here for the second time"
-        raise Unparsable(find_line(text, found[1].start), problem)
-
-    return found[0] if found else None
-
-
-def _require_object(text: str, value: Value, name: str) -> Value:
-    if not value.is_object:
-        raise Unparsable(find_line(text, value.start), f"{name} must be an object")
-
-    return value
-
-
-def _nest(path: Path, value: object) -> object:
-    for key in reversed(path):
-        value = {key: value}
-
-    return value
-
-
-def _replace(text: str, item: Item, value: object) -> str:
-    if item.value.data == value:
-        return text
-
-    old = item.value
-    is_inline = old.is_container and "\n" not in text[old.start : old.end]
-    is_inline = is_inline and bool(old.items)
-    rendered = _render(text, value, _indent_of_line(text, item.start), is_inline=is_inline)
-
-    return text[: old.start] + rendered + text[old.end :]
-
-
-def _insert(text: str, container: Value, key: str | None, value: object) -> str:
-    if container.items:
-        return _insert_after_last(text, container, key, value)
-
-    return _insert_into_empty(text, container, key, value)
-
-
-def _insert_after_last(text: str, container: Value, key: str | None, value: object) -> str:
-    first, last = container.items[0], container.items[-1]
-    is_inline = "\n" not in text[container.start : first.start]
-
-    if is_inline:
-        space, indent = " ", ""
-    else:
-        indent = _indent_of_line(text, first.start)
-        space = _find_newline(text) + indent
-
-    addition = space + _render_item(text, key, value, indent, is_inline=is_inline)
-
-    end = last.value.end if last.comma is None else last.comma + 1
-    # Comments on the line are about what stands there. On a line of its own they do not swallow
-    # what follows.
-    place = end if is_inline else _skip_comments_of_line(text, end)
-
-    if last.comma is not None:
-        return text[:place] + addition + "," + text[place:]
-
-    return text[: last.value.end] + "," + text[last.value.end : place] + addition + text[place:]
-
-
-def _insert_into_empty(text: str, container: Value, key: str | None, value: object) -> str:
-    outer = _indent_of_line(text, container.start)
-    newline = _find_newline(text)
-    is_inline = container.start > len(BOM) and not set("\r\n") & set(text.strip())
-
-    if is_inline:
-        before, indent, after = "", "", ""
-    else:
-        indent = outer + _find_unit(text)
-        before, after = newline + indent, newline + outer
-
-    addition = before + _render_item(text, key, value, indent, is_inline=is_inline) + after
-    # Comments in the container stay; the space after them makes room.
-    return text[: container.inner_end] + addition + text[container.end - 1 :]
-
-
-def _cut(text: str, container: Value, item: Item) -> str:
-    if len(container.items) == 1:
-        end = item.value.end if item.comma is None else item.comma + 1
-        # Space goes with it, comments stay.
-        rest = text[end : container.end - 1]
-        if not rest.strip():
-            rest = ""
-
-        rest += text[container.end - 1 :]
-        return text[: item.gap] + _keep_line_end(text, item, rest)
-
-    if item.comma is not None:
-        return text[: item.gap] + _keep_line_end(text, item, text[item.comma + 1 :])
-
-    # The last one has no comma, so the one before it loses its own.
-    previous = container.items[container.items.index(item) - 1]
-    if previous.comma is None:
-        raise Unusable("a comma is missing")
-
-    before = text[: previous.comma] + text[previous.comma + 1 : item.gap]
-    return before + _keep_line_end(text, item, text[item.value.end :])
-
-
-def _keep_line_end(text: str, item: Item, rest: str) -> str:
-    """Return what follows an item that goes, so that no comment before it swallows that."""
-    if not item.needs_line_end or re.match(r"[ \t]*\r?\n", rest):
-        return rest
-
-    return _find_newline(text) + rest
-
-
-def _render_item(text: str, key: str | None, value: object, indent: str, *, is_inline: bool) -> str:
-    rendered = _render(text, value, indent, is_inline=is_inline)
-    return rendered if key is None else f"{json.dumps(key, ensure_ascii=False)}: {rendered}"
-
-
-def _render(text: str, value: object, indent: str, *, is_inline: bool) -> str:
-    if is_inline:
-        return json.dumps(value, ensure_ascii=False)
-
-    lines = json.dumps(value, indent=_find_unit(text), ensure_ascii=False)
-    return lines.replace("\n", _find_newline(text) + indent)
-
-
-def _find_newline(text: str) -> str:
-    return "\r\n" if "\r\n" in text else "\n"
-
-
-def _find_unit(text: str) -> str:
-    """Return the indentation of one level: that of the first indented line of the file."""
-    match = re.search(r"\n([ \t]+)[\"{\[]", text)
-    return match[1] if match else "  "
-
-
-def _indent_of_line(text: str, position: int) -> str:
-    """Return the space at the beginning of the line on which a position is."""
-    begin = text.rfind("\n", 0, position) + 1
-    line = text[begin:position]
-    return line[: len(line) - len(line.lstrip(" \t"))]
-
-
-def _skip_comments_of_line(text: str, position: int) -> int:
-    """Return where the comments end that follow a position on its line."""
-    match = _REST_OF_LINE_COMMENTS.match(text, position)
-    return match.end() if match else position

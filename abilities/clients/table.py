@@ -1,11 +1,11 @@
-"""The clients that can be set up: where their configuration is, and which form a server has there.
+"""The clients that can be set up: the places and forms of their configuration.
 
 Sources, as published in November 2026:
 
 - Claude Code: https://code.claude.com/docs/en/mcp and https://code.claude.com/docs/en/hooks;
   CLAUDE_CONFIG_DIR moves .claude.json too (https://github.com/microsoft/apm/issues/2060); servers
-  start in the folder of the session (https://github.com/anthropics/claude-code/issues/17565); what
-  a PreCompact hook prints guides the summary, what SessionStart prints is context
+  start in the folder of the session (https://github.com/anthropics/claude-code/issues/17565); the
+  output of a PreCompact hook guides the summary, that of SessionStart is context
   (https://github.com/lossless-claude/lcm/issues/228). Tools are found when they are needed:
   https://code.claude.com/docs/en/mcp#scale-with-mcp-tool-search.
 - Claude Desktop: https://modelcontextprotocol.io/quickstart/user; it reads neither comments nor
@@ -33,20 +33,20 @@ from typing import Literal
 
 @dataclass(frozen=True)
 class Machine:
-    """What decides where files are: the home folder, variables and the platform."""
+    """The machine as it determines the places of files."""
 
     home: Path = field(default_factory=Path.home)
     variables: Mapping[str, str] = field(default_factory=lambda: os.environ)
     platform: str = sys.platform
 
     def find_folder(self, variable: str, default: str) -> Path:
-        """Return the folder that a variable names, or else a folder beneath the home folder."""
+        """Return the folder in a variable, or by default a folder beneath the home folder."""
         value = self.variables.get(variable)
         return Path(value).expanduser().absolute() if value else self.home / default
 
     @property
     def application_folder(self) -> Path:
-        """Where desktop applications keep what they are told."""
+        """The folder for the configuration of desktop applications."""
         if self.platform == "darwin":
             return self.home / "Library" / "Application Support"
 
@@ -55,7 +55,7 @@ class Machine:
 
 @dataclass(frozen=True)
 class Client:
-    """A client: its files, the form in which it names a server, and what to try in it."""
+    """A client: its files, the form of a server in them, and how to try it."""
 
     name: str
     title: str
@@ -70,7 +70,7 @@ class Client:
     reads_comments: bool = True
     writes_files: bool = True
     defers_tools: bool = False
-    """Whether a model reads the description of a tool only when it looks for one."""
+    """Whether the model gets the description of a tool only when it searches for tools."""
 
     def find_file(self, machine: Machine, project: Path | None) -> Path:
         """Return the file for a project, or for the user. Raises ValueError if there is none."""
@@ -82,7 +82,7 @@ class Client:
         return _prefer_existing(project / self.project_file)
 
     def is_found(self, machine: Machine) -> bool:
-        """Whether the client, or something that it has left, is on this machine."""
+        """Return whether the client, or a trace of it, is on this machine."""
         if self.program is not None:
             path = machine.variables.get("PATH")
             if shutil.which(self.program, path=path) is not None:
@@ -100,30 +100,6 @@ def find_hooks_file(machine: Machine, project: Path | None) -> Path:
     return machine.find_folder("CLAUDE_CONFIG_DIR", ".claude") / "settings.json"
 
 
-def _find_claude_code(machine: Machine) -> Path:
-    return machine.find_folder("CLAUDE_CONFIG_DIR", "") / ".claude.json"
-
-
-def _find_claude_desktop(machine: Machine) -> Path:
-    return machine.application_folder / "Claude" / "claude_desktop_config.json"
-
-
-def _find_cursor(machine: Machine) -> Path:
-    return machine.home / ".cursor" / "mcp.json"
-
-
-def _find_vscode(machine: Machine) -> Path:
-    return machine.application_folder / "Code" / "User" / "mcp.json"
-
-
-def _find_codex(machine: Machine) -> Path:
-    return machine.find_folder("CODEX_HOME", ".codex") / "config.toml"
-
-
-def _find_gemini(machine: Machine) -> Path:
-    return machine.find_folder("GEMINI_CLI_HOME", "") / ".gemini" / "settings.json"
-
-
 def _find_opencode(machine: Machine) -> Path:
     file = machine.variables.get("OPENCODE_CONFIG")
     if file:
@@ -135,10 +111,10 @@ def _find_opencode(machine: Machine) -> Path:
 
 
 def _prefer_existing(file: Path) -> Path:
-    """Return the file's sister with comments, if OpenCode would read that one."""
-    sister = file.with_suffix(".jsonc")
-    if file.name == "opencode.json" and sister.exists():
-        return sister
+    """Return the .jsonc file beside a file if OpenCode would read that one."""
+    commented = file.with_suffix(".jsonc")
+    if file.name == "opencode.json" and commented.exists():
+        return commented
 
     return file
 
@@ -152,7 +128,9 @@ CLIENTS = {
             name="claude-code",
             title="Claude Code",
             program="claude",
-            find_user_file=_find_claude_code,
+            find_user_file=(
+                lambda machine: machine.find_folder("CLAUDE_CONFIG_DIR", "") / ".claude.json"
+            ),
             project_file=".mcp.json",
             keys=("mcpServers", "abilities"),
             shape="stdio",
@@ -167,7 +145,9 @@ CLIENTS = {
             name="claude-desktop",
             title="Claude Desktop",
             program=None,
-            find_user_file=_find_claude_desktop,
+            find_user_file=(
+                lambda machine: machine.application_folder / "Claude" / "claude_desktop_config.json"
+            ),
             project_file=None,
             keys=("mcpServers", "abilities"),
             shape="plain",
@@ -182,7 +162,7 @@ CLIENTS = {
             name="cursor",
             title="Cursor",
             program="cursor",
-            find_user_file=_find_cursor,
+            find_user_file=lambda machine: machine.home / ".cursor" / "mcp.json",
             project_file=".cursor/mcp.json",
             keys=("mcpServers", "abilities"),
             shape="stdio",
@@ -195,7 +175,9 @@ CLIENTS = {
             name="vscode",
             title="VS Code",
             program="code",
-            find_user_file=_find_vscode,
+            find_user_file=(
+                lambda machine: machine.application_folder / "Code" / "User" / "mcp.json"
+            ),
             project_file=".vscode/mcp.json",
             keys=("servers", "abilities"),
             shape="stdio",
@@ -208,7 +190,9 @@ CLIENTS = {
             name="codex",
             title="Codex",
             program="codex",
-            find_user_file=_find_codex,
+            find_user_file=(
+                lambda machine: machine.find_folder("CODEX_HOME", ".codex") / "config.toml"
+            ),
             project_file=".codex/config.toml",
             keys=("mcp_servers", "abilities"),
             shape="plain",
@@ -220,7 +204,11 @@ CLIENTS = {
             name="gemini",
             title="Gemini CLI",
             program="gemini",
-            find_user_file=_find_gemini,
+            find_user_file=(
+                lambda machine: (
+                    machine.find_folder("GEMINI_CLI_HOME", "") / ".gemini" / "settings.json"
+                )
+            ),
             project_file=".gemini/settings.json",
             keys=("mcpServers", "abilities"),
             shape="plain",

@@ -1,7 +1,8 @@
-"""Edit TOML with tomlkit: put one table in or take it out, and touch nothing else.
+"""Editing TOML: one table is added or removed, and nothing else in the text changes.
 
-A new table goes to the end of the file, so nothing that is there moves. The result must mean what
-it should, as Python's own parser reads it, or nothing is returned.
+A new table is added at the end of the file, so that nothing moves. Several ways of editing, by
+patterns and by tomlkit, are tried. A result is used only if Python's own parser reads exactly the
+expected data in it.
 """
 
 import re
@@ -22,7 +23,7 @@ Path = Sequence[str]
 
 
 def get(text: str, path: Path) -> object:
-    """Return the value at a path, None if there is none. Raises Unparsable."""
+    """Return the value at a path, or None if there is none. Raises Unparsable."""
     value: object = _load(text)
 
     for key in path:
@@ -35,10 +36,7 @@ def get(text: str, path: Path) -> object:
 
 
 def put(text: str, path: Path, value: JsonObject) -> str:
-    """Return the text with a table at a path, instead of the one that is there, if any.
-
-    Raises Unusable.
-    """
+    """Return the text with a table at a path, in place of any present one. Raises Unusable."""
     wanted = _load(text)
     present = get(text, path)
     if present == value:
@@ -49,16 +47,16 @@ def put(text: str, path: Path, value: JsonObject) -> str:
 
 
 def remove(text: str, path: Path, prune: int = 0) -> str:
-    """Return the text without the table at a path, and without what `put` added beside it.
+    """Return the text without the table at a path, and without the space that `put` added.
 
-    Tables around it that become empty go too, up to ``prune`` of them. A path that leads nowhere
-    changes nothing. Raises Unusable.
+    Up to ``prune`` tables around it that become empty are removed too. If there is nothing at the
+    path, the text is unchanged. Raises Unusable.
     """
     present = get(text, path)
     if present is None:
         return text
 
-    # A table around it may stand there only because of its name, and be gone with it.
+    # A table around it may exist only because of its name, and then vanishes with it.
     wanted = [_load(text), _load(text)]
     _delete(wanted[0], path, prune)
     _delete(wanted[1], path, len(path))
@@ -67,7 +65,7 @@ def remove(text: str, path: Path, prune: int = 0) -> str:
 
 
 def _load(text: str) -> JsonObject:
-    # tomllib wants its caller to take a mark of the encoding away.
+    # tomllib does not accept a byte order mark.
     try:
         return tomllib.loads(text.removeprefix("\ufeff"))
     except tomllib.TOMLDecodeError as error:
@@ -78,8 +76,8 @@ def _load(text: str) -> JsonObject:
 
 
 def _try_to_put(text: str, path: Path, present: object, value: JsonObject) -> Iterator[str]:
-    """Yield texts that may have a table at a path, the one that changes least first."""
-    block = _write(text, path, value)
+    """Yield texts that may have a table at a path, the one with the fewest changes first."""
+    block = _find_newline(text).join(_list_lines(path, value))
 
     if present is None:
         yield _append(text, block)
@@ -96,12 +94,12 @@ def _try_to_put(text: str, path: Path, present: object, value: JsonObject) -> It
 
 
 def _try_to_remove(text: str, path: Path, present: object, prune: int) -> Iterator[str]:
-    """Yield texts that may lack the table at a path, the one that changes least first."""
+    """Yield texts that may lack the table at a path, the one with the fewest changes first."""
     block = _match(path, present)
     end = r"(?:\r?\n)"
 
-    # As `_append` added it: at the end, of a file with a line end at its end and of one without, or
-    # with what others appended since.
+    # The reverse of `_append`: at the end of a file, which had a line end at its end or not, or
+    # before text that others have appended since.
     yield re.sub(rf"(?:(?<=\n){end}{block}{end}|{end}{{2}}{block}|\A{block}{end})\Z", "", text)
     yield re.sub(rf"(?:(?<=\n){end})?^{block}{end}", "", text, flags=re.MULTILINE)
 
@@ -110,8 +108,8 @@ def _try_to_remove(text: str, path: Path, present: object, prune: int) -> Iterat
 
 
 def _choose(wanted: list[JsonObject], candidates: Iterator[str]) -> str:
-    """Return the first text that means one of what is wanted. Raises Unusable."""
-    # As text, because a number that is not a number equals none, not even itself.
+    """Return the first text that is read as one of the wanted documents. Raises Unusable."""
+    # Compared as strings, because NaN does not equal itself.
     meanings = {_describe(document) for document in wanted}
 
     for candidate in candidates:
@@ -123,7 +121,7 @@ def _choose(wanted: list[JsonObject], candidates: Iterator[str]) -> str:
 
 
 def _describe(value: object) -> str:
-    """Return a text that equals that of a value with the same meaning."""
+    """Return a string that is the same for all values with the same meaning."""
     fields = as_object(value)
     if fields is not None:
         return repr({key: _describe(fields[key]) for key in sorted(fields)})
@@ -133,13 +131,8 @@ def _describe(value: object) -> str:
     return repr(value)
 
 
-def _write(text: str, path: Path, value: object) -> str:
-    """Return a table as it is written into a text, without a line end at its end."""
-    return _find_newline(text).join(_list_lines(path, value))
-
-
 def _match(path: Path, value: object) -> str:
-    """Return a pattern for a table as it is written into some text."""
+    """Return a pattern for a table as `put` writes it."""
     return r"\r?\n".join(map(re.escape, _list_lines(path, value)))
 
 
@@ -154,7 +147,7 @@ def _list_lines(path: Path, value: object) -> list[str]:
 def _append(text: str, block: str) -> str:
     newline = _find_newline(text)
 
-    # A file without a line end at its end keeps that habit, so that nothing is left if this goes.
+    # A file without a line end at its end stays so, so that `remove` can restore it exactly.
     if text and not text.endswith("\n"):
         return text + 2 * newline + block
     return (text and text + newline) + block + newline

@@ -12,8 +12,9 @@ from crewai import Agent, BaseLLM, Crew, Task
 from crewai.tools import BaseTool, ToolFailure
 
 from abilities import Abilities, Settings
-from abilities.adapters.crewai import build_strict_schema, load_tools
+from abilities.adapters.crewai import load_tools
 from abilities.adapters.host import load_functions
+from abilities.adapters.strict import build_strict_schema
 from tests.adapters.parity import READ, WRONG, Call, Seen, check_parity
 
 WHO = Call("file_read_bulk", {"paths": ["who.txt"]})

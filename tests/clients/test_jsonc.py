@@ -182,7 +182,7 @@ def test_a_member_looks_like_its_neighbors(text: str, changed: str | None) -> No
         ("// only this", "line 1: expected a value, found the end of the file"),
         ("[1]", "line 1: the file must be an object"),
         ('{\n"mcpServers": []}', 'line 2: "mcpServers" must be an object'),
-        ('{"mcpServers": {},\n"mcpServers": {}}', 'line 2: "mcpServers" stands here for the'),
+        ('{"mcpServers": {},\n"mcpServers": {}}', 'line 2: "mcpServers" appears here a second'),
         ("[" * 200, "line 1: more than 100 levels"),
         ('{"a": "\n"}', "line 1: '\"' is not expected here"),
     ],

@@ -1,4 +1,4 @@
-"""Backends of deepagents: files of both roots to read, and memories as files to write."""
+"""Backends for deepagents: files to read, and memories as files to read and write."""
 
 from abilities.errors import Needs
 

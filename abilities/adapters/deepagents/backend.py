@@ -1,8 +1,8 @@
-"""The backend for `create_deep_agent`: files, and a folder of memories among them.
+"""The backend for `create_deep_agent`: read-only files, and a folder of memories among them.
 
-Paths and patterns of deepagents, and those of the abilities.
-
-A backend of the files that agents may read: those of the agent directory and the workspace.
+The files are those of the agent directory and the workspace. Paths of deepagents begin with a
+slash, those of the abilities do not. A pattern of deepagents is widened to one of the abilities,
+and the results are then filtered by deepagents' own rules.
 """
 
 import re
@@ -39,79 +39,65 @@ from abilities.declarations.memory import parse_namespace
 from abilities.declarations.values import JsonObject
 from abilities.errors import AbilityError
 
-
-def strip(path: str) -> str:
-    """Return a path as the abilities take it: without a slash at either end."""
-    return path.strip("/")
-
-
-def widen(root: str, pattern: str) -> str:
-    """Return a glob of this package that finds what deepagents' pattern matches, and maybe more.
-
-    ``root`` is the folder to look in; it is no pattern.
-    """
-    wide = pattern.strip("/").replace("[^", "[!")
-    if "/" not in pattern.rstrip("/"):
-        wide = f"**/{wide}"  # it names a file at any depth
-
-    return f"{escape(root)}/{wide}".lstrip("/")
-
-
-def escape(path: str) -> str:
-    """Return a glob that finds a path, and maybe others."""
-    # Braces and commas cannot be escaped, but a question mark stands for any of them.
-    return re.sub(r"[{},]", "?", re.sub(r"[\[*?]", r"[\g<0>]", path))
-
-
-def escape_file(path: str) -> str:
-    """Return a glob that finds a file, and maybe others, but nothing beneath a folder."""
-    return f"{escape(path[:-1])}?"
-
-
-def find_name(path: str, root: str) -> str | None:
-    """Return a file's path from a folder on, or its name if it is the root; None beside both."""
-    if not root:
-        return path.removeprefix("/")
-    if path == f"/{root}":
-        return path.rpartition("/")[2]
-
-    return path.removeprefix(f"/{root}/") if path.startswith(f"/{root}/") else None
-
-
-def find_folder(path: str, prefix: str) -> str:
-    """Return the first folder of a path behind a prefix; empty if there is none."""
-    folder, slash, _ = path.removeprefix(prefix).partition("/")
-    return folder if slash else ""
-
-
 MAX_FILES = 10_000
-"""Files that `glob` looks at; narrower paths and patterns find the rest."""
+"""Maximum number of files that `glob` looks at. Narrower paths and patterns find the rest."""
 
 MAX_PAGES = 500
-"""Pages of a list that `ls` looks at: one for each folder in a folder, and for 1,000 files."""
-
-_LAST = "\U0010ffff"
-"""No name comes after this one."""
+"""Maximum number of list pages that `ls` reads: one per folder in a folder, or per 1,000 files."""
 
 MEMORIES = "/memories/"
-"""The folder of memories among the files, by default."""
+"""The default folder of memories among the files."""
 
 READ_ONLY = "Error: files are read-only here; write beneath {memories}"
 
 CUT = " … [line cut]\n"
-"""Ends a line that is longer than a reply; its rest cannot be read as a window."""
+"""The end of a line that is longer than a reply. The rest of the line cannot be read."""
 
 NOT_UTF_8 = "File is not UTF-8 text."
 
+_SCRATCH = "/scratch/"
+
+_LAST = "\U0010ffff"
+"""Sorts after every name."""
+
 _CODES = {"NOT_FOUND": "file_not_found", "PERMISSION_ERROR": "permission_denied"}
+
+
+def create_backend(
+    source: Source = None,
+    *,
+    namespace: str | int | None = None,
+    require_namespace: bool = False,
+    memories: str = MEMORIES,
+) -> CompositeBackend:
+    """Return a backend in which paths beneath ``memories`` are memories, and all others files.
+
+    ``source`` is an open application, or settings (by default those of the environment).
+    ``namespace`` is the owner of the files and memories, by default that of the settings; with
+    ``require_namespace`` a missing one raises ValueError. Files of the agent directory and the
+    workspace can be read, listed and searched, and are never written. Data that deepagents itself
+    puts aside, such as a large result of a tool, goes to ``/scratch/`` in the state of the agent's
+    thread.
+    """
+    if require_namespace:
+        check_namespace(namespace, "pass namespace=… to create_backend()")
+
+    return CompositeBackend(
+        default=FileBackend(source, namespace=namespace, memories=memories),
+        routes={
+            memories: MemoryBackend(source, namespace=namespace),
+            _SCRATCH: StateBackend(),
+        },
+        artifacts_root=_SCRATCH,
+    )
 
 
 class FileBackend(SynchronousBackend):
     """Files to read, list and search; see `create_backend` for the arguments.
 
     They are confined, filtered and redacted as in every other read. Names with a leading dot are
-    listed only if a pattern has that dot. Nothing is written: every change is answered with an
-    error, which names the folder ``memories`` as the place for it.
+    listed only if the pattern has that dot. Every change is refused with an error, which names the
+    folder ``memories`` as the place to write to.
     """
 
     def __init__(
@@ -128,7 +114,7 @@ class FileBackend(SynchronousBackend):
     @override
     async def als(self, path: str) -> LsResult:
         try:
-            files = await self._list_level(strip(path))
+            files = await self._list_folder(path.strip("/"))
         except AbilityError as error:
             return LsResult(error=describe(error))
 
@@ -139,20 +125,27 @@ class FileBackend(SynchronousBackend):
 
     @override
     async def aglob(self, pattern: str, path: str | None = None) -> GlobResult:
-        root = strip(path or "/")
+        root = (path or "").strip("/")
+        request: JsonObject | None = {"pattern": widen(root, pattern), "limit": MAX_LISTED_FILES}
+        sizes: dict[str, int] = {}
+
         try:
             matches = compile_grep_include_glob(pattern)
-            files, is_complete = await self._list(widen(root, pattern))
+            while request is not None and len(sizes) < MAX_FILES:
+                answer = await self._call("file_list", {**request, "detail": "full"})
+                for file in answer["files"]:
+                    sizes.setdefault(f"/{file['path']}", file["size_bytes"])
+                request = answer.get("next_request")
         except (AbilityError, ValueError) as error:
             return GlobResult(error=describe(error))
 
         found: list[FileInfo] = []
-        for file in files:
-            name = find_name(file.path, root)
+        for file_path, size in sizes.items():
+            name = find_name(file_path, root)
             if name is not None and matches(name):
-                found.append(FileInfo(path=file.path, is_dir=False, size=file.size))
+                found.append(FileInfo(path=file_path, is_dir=False, size=size))
 
-        if is_complete:
+        if request is None:
             return GlobResult(matches=found)
 
         return GlobResult(matches=found, truncated=True, truncation_reason="budget")
@@ -163,9 +156,9 @@ class FileBackend(SynchronousBackend):
         if limit == 0:
             return ReadResult(file_data=_build_data(""), no_lines_requested=True)
 
-        # One line more tells whether the file goes on.
+        # One extra line shows whether the file continues.
         request = {
-            "paths": [f"{strip(file_path)}#L{offset + 1}-L{offset + limit + 1}"],
+            "paths": [f"{file_path.strip('/')}#L{offset + 1}-L{offset + limit + 1}"],
             "max_chars_per_file": MAX_READ_CHARS,
             "detail": "full",
         }
@@ -188,10 +181,11 @@ class FileBackend(SynchronousBackend):
         *,
         max_count: int | None = None,
     ) -> GrepResult:
-        root = strip(path or "/")
+        root = (path or "").strip("/")
         places = [widen(root, glob or "**/*")]
         if root:
-            places.append(escape_file(root))  # it may be a file
+            # The root may be a file. The last character as a wildcard matches it, but no folder.
+            places.append(f"{escape(root[:-1])}?")
         items = [{"search": pattern, "in": place, "context": 0} for place in places]
         try:
             matches_name = compile_grep_include_glob(glob or "**/*")
@@ -209,8 +203,15 @@ class FileBackend(SynchronousBackend):
             for hit in record["data"]["items"]:
                 path = f"/{hit['path'].rpartition('#')[0]}"
                 name = find_name(path, root)
-                if name is not None and (glob is None or matches_name(name)):
-                    matches += _find_matches(path, hit)
+                if name is None or (glob is not None and not matches_name(name)):
+                    continue
+
+                # A hit's path ends in the range of its lines, such as "#L3-L7".
+                first = int(hit["path"].rpartition("#L")[2].partition("-")[0])
+                lines = hit["data"]["content"].split("\n")
+                for number in hit["data"]["lines"]:
+                    text = lines[number - first].removesuffix("\r")
+                    matches.append(GrepMatch(path=path, line=number, text=text))
 
         if max_count is not None and len(matches) > max_count:
             return GrepResult(matches=matches[:max_count], truncated=True)
@@ -247,24 +248,10 @@ class FileBackend(SynchronousBackend):
         view = await self._host.get_view(self._namespace)
         return await view.call(name, arguments)
 
-    async def _list(self, pattern: str) -> tuple[list[MemoryFile], bool]:
-        """Return the files of a pattern, and whether these are all. Raises AbilityError."""
-        request: JsonObject | None = {"pattern": pattern, "limit": MAX_LISTED_FILES}
-        found: dict[str, MemoryFile] = {}
+    async def _list_folder(self, root: str) -> list[MemoryFile] | None:
+        """Return the files in a folder, and some files beneath each of its folders.
 
-        while request is not None and len(found) < MAX_FILES:
-            answer = await self._call("file_list", {**request, "detail": "full"})
-            for file in answer["files"]:
-                path = f"/{file['path']}"
-                found.setdefault(path, MemoryFile(path, file["size_bytes"]))
-            request = answer.get("next_request")
-
-        return list(found.values()), request is None
-
-    async def _list_level(self, root: str) -> list[MemoryFile] | None:
-        """Return the files in a folder, and some beneath each folder in it; None if too many.
-
-        Raises AbilityError.
+        If there are too many, the result is None. Raises AbilityError.
         """
         prefix = f"{root}/" if root else ""
         request: JsonObject = {"pattern": widen(root, "**/*"), "limit": MAX_LISTED_FILES}
@@ -275,7 +262,7 @@ class FileBackend(SynchronousBackend):
             try:
                 answer = await self._call("file_list", {**request, "detail": "full"})
             except AbilityError as error:
-                # Without a workspace, a list of no files is refused, and so is an empty last page.
+                # Without a workspace, an empty page is refused, even if it is the last one.
                 if files and error.fault.reason == "no_workspace":
                     return files
                 raise
@@ -286,6 +273,7 @@ class FileBackend(SynchronousBackend):
             if not answer["has_more"]:
                 return files
 
+            # Once a folder is known, the rest of its files is skipped.
             request = answer["next_request"]
             folder = find_folder(request["after"], prefix)
             if folder and folder in folders:
@@ -294,8 +282,8 @@ class FileBackend(SynchronousBackend):
         return None
 
     async def _download(self, paths: list[str]) -> list[FileDownloadResponse]:
-        """Return up to 25 whole files; those that do not fit into one reply follow in others."""
-        names = [strip(path) for path in paths]
+        """Return up to 25 whole files, in as many replies as needed."""
+        names = [path.strip("/") for path in paths]
         request: JsonObject | None = {"paths": names, "max_chars_per_file": MAX_READ_CHARS}
         texts: list[list[str]] = [[] for _ in paths]
         errors: list[str | None] = [None] * len(paths)
@@ -309,12 +297,12 @@ class FileBackend(SynchronousBackend):
 
             left: list[int] = []
             for place, record in zip(places, answer["results"], strict=True):
-                if record["success"] and not _is_utf_8(record["data"]):
-                    errors[place] = NOT_UTF_8
-                    if "truncation" in record:
-                        left.append(place)
-                elif record["success"]:
-                    texts[place].append(record["data"]["content"])
+                if record["success"]:
+                    data = record["data"]
+                    if "encoding" in data or "replaced" in data:
+                        errors[place] = NOT_UTF_8
+                    else:
+                        texts[place].append(data["content"])
                     if "truncation" in record:
                         left.append(place)
                 elif record["error"]["reason"] == "response_budget":
@@ -333,19 +321,14 @@ class FileBackend(SynchronousBackend):
         return responses
 
 
-def _is_utf_8(data: JsonObject) -> bool:
-    """Return whether the content of a record, encoded, is what the file holds."""
-    return "encoding" not in data and "replaced" not in data
-
-
 def _build_data(text: str) -> FileData:
     return FileData(content=text, encoding="utf-8")
 
 
 def _build_window(record: JsonObject, offset: int, limit: int) -> ReadResult:
-    """Return the lines of a record, of which one line more than the limit was requested."""
+    """Return the lines of a record, which was requested with one line more than the limit."""
     text: str = record["data"]["content"]
-    lines: list[str] = re.findall(r"[^\n]*\n|[^\n]+", text)  # the abilities count line feeds only
+    lines: list[str] = re.findall(r"[^\n]*\n|[^\n]+", text)  # as the abilities count lines
     if not lines:
         if offset:
             return ReadResult(error=f"Line offset {offset} exceeds file length")
@@ -370,43 +353,44 @@ def _build_window(record: JsonObject, offset: int, limit: int) -> ReadResult:
     )
 
 
-def _find_matches(path: str, hit: JsonObject) -> list[GrepMatch]:
-    """Return the matching lines of a place; its path ends in the range of its lines."""
-    first = int(hit["path"].rpartition("#L")[2].partition("-")[0])
-    lines = hit["data"]["content"].split("\n")
-    return [
-        GrepMatch(path=path, line=number, text=lines[number - first].removesuffix("\r"))
-        for number in hit["data"]["lines"]
-    ]
+def widen(root: str, pattern: str) -> str:
+    """Return a glob for the abilities that matches all files of deepagents' pattern, or more.
 
+    ``root`` is the folder to look in, and is not a pattern.
 
-_SCRATCH = "/scratch/"
-
-
-def create_backend(
-    source: Source = None,
-    *,
-    namespace: str | int | None = None,
-    require_namespace: bool = False,
-    memories: str = MEMORIES,
-) -> CompositeBackend:
-    """Return a backend in which paths beneath ``memories`` are memories, and all others files.
-
-    ``source`` is an open application, or settings (by default those of the environment);
-    ``namespace`` is whose files and memories they are, by default that of the settings; with
-    ``require_namespace`` a missing one raises ValueError. Files of the agent directory and the
-    workspace can be read, listed and searched, and are never written.
-    What deepagents itself puts aside, such as a large result of a tool, lies beneath ``/scratch/``
-    in the state of the agent's thread.
+    >>> widen("docs", "*.md"), widen("a[1]", "/*.md")
+    ('docs/**/*.md', 'a[[]1]/*.md')
     """
-    if require_namespace:
-        check_namespace(namespace, "pass namespace=… to create_backend()")
+    wide = pattern.strip("/").replace("[^", "[!")
+    if "/" not in pattern.rstrip("/"):
+        wide = f"**/{wide}"  # a pattern without a slash matches at any depth
 
-    return CompositeBackend(
-        default=FileBackend(source, namespace=namespace, memories=memories),
-        routes={
-            memories: MemoryBackend(source, namespace=namespace),
-            _SCRATCH: StateBackend(),
-        },
-        artifacts_root=_SCRATCH,
-    )
+    return f"{escape(root)}/{wide}".lstrip("/")
+
+
+def escape(path: str) -> str:
+    """Return a glob that matches a path, and perhaps others."""
+    # Braces and commas cannot be escaped, but a question mark matches any of them.
+    return re.sub(r"[{},]", "?", re.sub(r"[\[*?]", r"[\g<0>]", path))
+
+
+def find_name(path: str, root: str) -> str | None:
+    """Return a file's path relative to a folder, or None if the file is not in it.
+
+    If the root is the file itself, it is the file's name.
+
+    >>> find_name("/docs/a/b.md", "docs"), find_name("/b.md", "b.md"), find_name("/b.md", "docs")
+    ('a/b.md', 'b.md', None)
+    """
+    if not root:
+        return path.removeprefix("/")
+    if path == f"/{root}":
+        return path.rpartition("/")[2]
+
+    return path.removeprefix(f"/{root}/") if path.startswith(f"/{root}/") else None
+
+
+def find_folder(path: str, prefix: str) -> str:
+    """Return the first folder of a path after a prefix, or an empty string if there is none."""
+    folder, slash, _ = path.removeprefix(prefix).partition("/")
+    return folder if slash else ""

@@ -1,6 +1,7 @@
-"""A backend of memories: the file ``/people/ada.md`` is the memory ``people/ada.md``.
+"""The backend of memories: the file ``/people/ada.md`` is the memory ``people/ada.md``.
 
-The synchronous half of a backend, derived from its asynchronous one.
+Both backends of this package have asynchronous methods only. `SynchronousBackend` derives the
+synchronous ones from them.
 """
 
 from collections.abc import Awaitable
@@ -31,9 +32,14 @@ from abilities.adapters.host import Host, Source
 from abilities.adapters.memory_files import MemoryFile, MemoryFolder
 from abilities.errors import AbilityError
 
+CALLER = "deepagents"
+
+_ATTEMPTS = 3
+"""How often an edit is tried while others change the file."""
+
 
 class SynchronousBackend(BackendProtocol):
-    """A backend whose asynchronous methods are written; the others run them in the background."""
+    """A backend whose synchronous methods run the asynchronous ones on the background loop."""
 
     def __init__(self, host: Host) -> None:
         self._host = host
@@ -84,12 +90,6 @@ class SynchronousBackend(BackendProtocol):
         return self._host.run_sync(self.adownload_files(paths))
 
 
-CALLER = "deepagents"
-
-_ATTEMPTS = 3
-"""How often an edit begins again if others change the file meanwhile."""
-
-
 class MemoryBackend(SynchronousBackend):
     """Memories as files, for sync and async code; see `create_backend` for the arguments."""
 
@@ -129,12 +129,16 @@ class MemoryBackend(SynchronousBackend):
         *,
         max_count: int | None = None,
     ) -> GrepResult:
+        files: dict[str, FileData] = {}
         try:
             listing = await self._files.find_holding(pattern)
-            files: dict[str, FileData] = {}
             for file in listing.files:
-                text = await self._read_present(file.path)
-                if text is not None:
+                try:
+                    text = (await self._files.read(file.path)).text
+                except AbilityError as error:
+                    if not _is_missing(error):
+                        raise
+                else:  # others may delete a file that was found
                     files[file.path] = FileData(content=text, encoding="utf-8")
         except (AbilityError, ValueError) as error:
             return GrepResult(error=describe(error))
@@ -165,7 +169,10 @@ class MemoryBackend(SynchronousBackend):
     @override
     async def awrite(self, file_path: str, content: str) -> WriteResult:
         error = await _find_error(self._files.write(file_path, content))
-        return WriteResult(error=error) if error else WriteResult(path=file_path)
+        if error is not None:
+            return WriteResult(error=error)
+
+        return WriteResult(path=file_path)
 
     @override
     async def aedit(
@@ -218,30 +225,23 @@ class MemoryBackend(SynchronousBackend):
             try:
                 text = (await self._files.read(path)).text
             except (AbilityError, ValueError) as error:
-                responses.append(FileDownloadResponse(path, error=_find_code(error)))
+                code = "invalid_path"
+                if isinstance(error, AbilityError):
+                    code = "file_not_found" if _is_missing(error) else error.fault.message
+                responses.append(FileDownloadResponse(path, error=code))
             else:
                 responses.append(FileDownloadResponse(path, text.encode()))
 
         return responses
 
-    async def _read_present(self, path: str) -> str | None:
-        """Return a file's text; None if others have deleted it meanwhile. Raises AbilityError."""
-        try:
-            return (await self._files.read(path)).text
-        except AbilityError as error:
-            if error.fault.reason != "not_found":
-                raise
-
-        return None
-
 
 def describe(error: AbilityError | ValueError) -> str:
-    """Return the sentence that a model reads."""
+    """Return the message of an error for a model."""
     return error.fault.message if isinstance(error, AbilityError) else str(error)
 
 
 def list_level(files: list[MemoryFile], path: str) -> list[FileInfo]:
-    """Return what lies directly in a folder: files, and folders with a slash at their end."""
+    """Return the entries of a folder: its files, and its folders with a slash at the end."""
     root = f"{path.rstrip('/')}/"
     folders: set[str] = set()
     entries: list[FileInfo] = []
@@ -259,23 +259,16 @@ def list_level(files: list[MemoryFile], path: str) -> list[FileInfo]:
     return sorted(entries, key=lambda entry: entry["path"])
 
 
+def _is_missing(error: Exception) -> bool:
+    return isinstance(error, AbilityError) and error.fault.reason == "not_found"
+
+
 def _describe_missing(error: AbilityError | ValueError, path: str) -> str:
-    if isinstance(error, AbilityError) and error.fault.reason == "not_found":
-        return f"File '{path}' not found"
-
-    return describe(error)
-
-
-def _find_code(error: AbilityError | ValueError) -> str:
-    """Return deepagents' word for an error, or a sentence if it has none."""
-    if isinstance(error, ValueError):
-        return "invalid_path"
-
-    return "file_not_found" if error.fault.reason == "not_found" else error.fault.message
+    return f"File '{path}' not found" if _is_missing(error) else describe(error)
 
 
 async def _find_error(work: Awaitable[None]) -> str | None:
-    """Await a change, and return why it failed, or None."""
+    """Await a change, and return its error message, or None if it succeeded."""
     try:
         await work
     except (AbilityError, ValueError) as error:

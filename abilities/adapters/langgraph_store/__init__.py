@@ -1,4 +1,4 @@
-"""The long-term memory of LangGraph: `AbilitiesStore`, a `BaseStore` over stored memories."""
+"""LangGraph's long-term memory: `AbilitiesStore`, a `BaseStore` on stored memories."""
 
 from abilities.errors import Needs
 

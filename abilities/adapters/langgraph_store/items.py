@@ -1,9 +1,9 @@
-"""Items as memories: the value is the content as JSON, and the metadata has what else is known.
+"""Items of LangGraph as memories.
 
-The names of items: a namespace and a key as the key and the tags of a memory, and back.
-
-The item ("users", "ada"), "tea" is the memory ``langgraph/users/ada//tea``, with the tags
-``langgraph``, ``langgraph/users`` and ``langgraph/users/ada``, by which searches find it.
+An item's value is the content of its memory, as JSON. Its namespace and key become the key and tags
+of the memory: ("users", "ada"), "tea" is ``langgraph/users/ada//tea``, and has the tags
+``langgraph``, ``langgraph/users`` and ``langgraph/users/ada``, by which searches find it. All other
+details of the item are in the metadata.
 """
 
 import json
@@ -31,25 +31,31 @@ from abilities.helpers.memory.helper import Write
 from abilities.helpers.store.model import Row
 
 ROOT = "langgraph"
-"""What the key of every item's memory begins with, and a tag that all of them have."""
+"""The first label in the keys of all items' memories, and a tag of all of them."""
 
 _BOUNDARY = "//"
-"""Stands between a namespace and a key; no label is empty, so it stands nowhere before."""
+"""Separates the namespace from the key. Labels are not empty, so it occurs only once."""
 
 _MAX_PATH_CHARS = 190
-"""A memory's key has 200; the rest is for the number of a part."""
+"""The maximum length of an item's path. A memory's key has 200, for the number of a part."""
 
 _KEPT_CHARS = 150
-"""What is kept of a longer name, before its hash."""
+"""The length of the beginning of a longer path that is kept before its hash."""
 
 _ESCAPED = re.compile(r"[^\w!$&'()*+,.:;=?@{}-]")
-"""All but letters and digits of every script and some signs; '/', '#', '%' and '~' have meanings"""
+"""Characters that are percent-encoded: '/', '#', '%', '~' and others that are neither letters or
+digits of any script nor harmless punctuation."""
+
+_SURROGATE = re.compile("[\ud800-\udfff]")
 
 _ENCODING = "utf-8", "surrogatepass"
 
+_SPARE_LIFE = 1.05
+"""Expiry times are this much later, so that not every read of an item causes a write."""
+
 
 class ItemName(NamedTuple):
-    """What names an item."""
+    """The namespace and the key of an item."""
 
     namespace: tuple[str, ...]
     key: str
@@ -65,14 +71,15 @@ class ItemName(NamedTuple):
 
     @property
     def is_shortened(self) -> bool:
-        """Whether the memory's key does not tell the name, which is kept beside the value then."""
+        """Whether the memory's key is shortened. The metadata has the full name then."""
         return len(self._path) > _MAX_PATH_CHARS
 
     @property
     def tags(self) -> list[str]:
-        """The tags of the item's memory: one for each of the first levels of its namespace."""
+        """The tags of the item's memory, one for each of the first levels of its namespace."""
         depth = min(len(self.namespace), MAX_TAGS - 1)
-        return [find_tag(self.namespace[:level]) for level in range(depth + 1)]
+        prefixes = [self.namespace[:level] for level in range(depth + 1)]
+        return [find_tag(prefix) for prefix in prefixes]
 
     @property
     def _path(self) -> str:
@@ -80,7 +87,11 @@ class ItemName(NamedTuple):
 
 
 def parse_memory_key(memory_key: str) -> ItemName | None:
-    """Return the item that a memory's key tells; None if it tells none, or was shortened."""
+    """Return the item that a memory's key names, or None if it names none or is shortened.
+
+    >>> parse_memory_key("langgraph/users/ada//tea")
+    ItemName(namespace=('users', 'ada'), key='tea')
+    """
     path, boundary, key = memory_key.partition(_BOUNDARY)
     root, *labels = path.split("/")
     is_plain = "~" not in memory_key and "#" not in memory_key
@@ -89,12 +100,12 @@ def parse_memory_key(memory_key: str) -> ItemName | None:
 
     try:
         return ItemName(tuple(map(_unescape, labels)), _unescape(key))
-    except UnicodeDecodeError:  # nobody but a person has written such a key
+    except UnicodeDecodeError:  # only a person can have written such a key
         return None
 
 
 def find_first_part(memory_key: str) -> str:
-    """Return the key of the memory that a long value begins in, for any part of it.
+    """Return the key of a value's first memory, for any part of a long value.
 
     >>> find_first_part("langgraph/a//b#2")
     'langgraph/a//b'
@@ -103,9 +114,12 @@ def find_first_part(memory_key: str) -> str:
 
 
 def find_tag(prefix: Sequence[str]) -> str:
-    """Return the tag that all items in a namespace and beneath have, if it is not too deep.
+    """Return the tag of all items in a namespace and beneath it.
 
-    Beneath nine levels it is that of the first nine.
+    A namespace deeper than nine levels has the tag of its first nine.
+
+    >>> find_tag(("users", "ada"))
+    'langgraph/users/ada'
     """
     path = _join(prefix[: MAX_TAGS - 1])
     if len(path) <= MAX_TAG_CHARS:
@@ -115,12 +129,16 @@ def find_tag(prefix: Sequence[str]) -> str:
 
 
 def find_beginning(prefix: Sequence[str]) -> str:
-    """Return what the keys of the memories of all items begin with that lie beneath a prefix."""
+    """Return the common beginning of the memory keys of all items beneath a prefix.
+
+    >>> find_beginning(("users",))
+    'langgraph/users/'
+    """
     return f"{_join(prefix)}/"[:_KEPT_CHARS]
 
 
 def find_end(name: ItemName) -> str:
-    """Return a key behind those of all items of a namespace; of a long one, behind the item's."""
+    """Return a key after those of all items in a namespace, or after the item's if it is long."""
     beginning = _join(name.namespace) + _BOUNDARY
     if name.memory_key.startswith(beginning):
         return beginning + chr(sys.maxunicode)
@@ -138,7 +156,7 @@ def _shorten(path: str, kept: int, *, digest_size: int) -> str:
 
 
 def _escape(text: str) -> str:
-    """Percent-encode a text as in URLs (RFC 3986), except for letters of any script."""
+    """Percent-encode a text as in URLs (RFC 3986), but keep letters of any script."""
     return _ESCAPED.sub(_encode, text)
 
 
@@ -151,19 +169,13 @@ def _unescape(text: str) -> str:
     return unquote_to_bytes(text).decode(*_ENCODING)
 
 
-_SPARE_LIFE = 1.05
-"""A life is written this much longer, so that not every read of an item is a write."""
-
-_SURROGATE = re.compile("[\ud800-\udfff]")
-
-
 class ItemDetails(Model):
-    """What the metadata of an item's memory says of it, beneath ``langgraph``."""
+    """Details of an item, in the metadata of its memory under ``langgraph``."""
 
-    index: bool = Field(default=True, description="Whether questions find it by its words.")
+    index: bool = Field(default=True, description="Whether searches find it by its words.")
     ttl: float | None = Field(default=None, description="Minutes that it stays after each use.")
     written_at: str | None = Field(
-        default=None, description="When it was written, if it was read since; RFC 3339 UTC."
+        default=None, description="When it was written, if reads renewed it since; RFC 3339 UTC."
     )
     name: tuple[str, ...] | None = Field(
         default=None, description="The namespace and the key, if the memory's key is shortened."
@@ -171,14 +183,14 @@ class ItemDetails(Model):
 
     @classmethod
     def read(cls, row: Row) -> "ItemDetails":
-        """Return the details of a memory; those of an ordinary item if it has none."""
+        """Return the details in a memory's metadata, or the defaults if it has none."""
         if row.metadata == "{}":
-            return _ORDINARY
+            return _DEFAULT_DETAILS
 
         try:
             return cls.model_validate(orjson.loads(row.metadata).get(ROOT, {}))
-        except ValidationError:  # somebody has changed them
-            return _ORDINARY
+        except ValidationError:  # the metadata was edited
+            return _DEFAULT_DETAILS
 
     def to_metadata(self) -> JsonObject:
         """Return the metadata of the item's memory."""
@@ -186,7 +198,7 @@ class ItemDetails(Model):
         return {ROOT: changed} if changed else {}
 
 
-_ORDINARY = ItemDetails()
+_DEFAULT_DETAILS = ItemDetails()
 
 
 class StoredItem(NamedTuple):
@@ -198,7 +210,7 @@ class StoredItem(NamedTuple):
     details: ItemDetails
 
     def to_item(self) -> Item:
-        """Return the item as a get returns it."""
+        """Return the result of a get."""
         return Item(
             value=self.value,
             key=self.name.key,
@@ -208,7 +220,7 @@ class StoredItem(NamedTuple):
         )
 
     def to_search_item(self, score: float | None) -> SearchItem:
-        """Return the item as a search returns it."""
+        """Return the result of a search."""
         item = self.to_item()
         return SearchItem(
             item.namespace, item.key, item.value, item.created_at, item.updated_at, score
@@ -216,23 +228,23 @@ class StoredItem(NamedTuple):
 
 
 def find_name(row: Row) -> ItemName | None:
-    """Return the item that a memory holds, or None."""
+    """Return the name of the item in a memory, or None if it has no item."""
     name = parse_memory_key(row.key)
     if name is not None or "~" not in row.key:
         return name
 
-    told = ItemDetails.read(row).name
-    if not told:
+    labels = ItemDetails.read(row).name
+    if not labels:
         return None
 
-    name = ItemName(told[:-1], told[-1])
+    name = ItemName(labels[:-1], labels[-1])
     return name if name.memory_key == row.key else None
 
 
 def parse_item(row: Row) -> StoredItem:
-    """Return the item of a memory.
+    """Return the item in a memory.
 
-    Raises Refused("invalid_stored_value") if the content is no JSON object any more.
+    Raises Refused("invalid_stored_value") if the content is not a JSON object.
     """
     name = find_name(row)
     try:
@@ -249,15 +261,15 @@ def parse_item(row: Row) -> StoredItem:
 def build_put(name: ItemName, op: PutOp) -> Write:
     """Return the write that puts an item.
 
-    Raises ValueError for a value that is no JSON object or too long, for a name that is too long,
-    and for a life that no time can tell.
+    Raises ValueError if the value is not a JSON object, if the value or the name is too long, or if
+    the time to live is out of range.
     """
     text = dump_value(op.value)
-    told: tuple[str, ...] | None = None
+    labels: tuple[str, ...] | None = None
     if name.is_shortened:
-        told = (*name.namespace, name.key)
+        labels = (*name.namespace, name.key)
 
-    details = ItemDetails(index=op.index is not False, ttl=op.ttl, name=told)
+    details = ItemDetails(index=op.index is not False, ttl=op.ttl, name=labels)
     metadata = details.to_metadata()
     if len(orjson.dumps(metadata)) > MAX_METADATA_BYTES:
         raise ValueError("the namespace and the key together are longer than 4,000 bytes")
@@ -274,7 +286,7 @@ def build_put(name: ItemName, op: PutOp) -> Write:
 
 
 def build_refreshment(item: StoredItem) -> Write | None:
-    """Return the write that lets an item that was read live on; None if none is needed."""
+    """Return the write that renews an item's time to live, or None if none is needed."""
     minutes = item.details.ttl
     if minutes is None or item.row.expires_at >= _find_time(minutes):
         return None
@@ -285,15 +297,15 @@ def build_refreshment(item: StoredItem) -> Write | None:
         "key": item.row.key,
         "metadata": details.to_metadata(),
         "expires_at": find_expiry(minutes),
-        "if_version": item.row.version,  # whoever has put it meanwhile has renewed it too
+        "if_version": item.row.version,  # a put in the meantime has renewed it, too
     }
     return Write("update", arguments)
 
 
 def find_expiry(minutes: float | None) -> str:
-    """Return when an item expires that is written now; empty for one that stays.
+    """Return when an item that is written now expires, or an empty string if it never does.
 
-    Raises ValueError for a life that no time can tell.
+    Raises ValueError if the time is out of range.
     """
     if minutes is None:
         return ""
@@ -309,9 +321,9 @@ def _find_time(minutes: float) -> str:
 
 
 def dump_value(value: object) -> str:
-    """Return a value as JSON that every store can hold.
+    """Return a value as JSON that every store accepts, with lone surrogates escaped.
 
-    Raises ValueError if it is no JSON object, or too long.
+    Raises ValueError if it is not a JSON object, or too long.
     """
     if not isinstance(value, Mapping):
         raise ValueError("a value must be a mapping")
@@ -323,7 +335,7 @@ def dump_value(value: object) -> str:
     except (TypeError, ValueError, RecursionError) as error:
         raise ValueError(f"a value must be JSON: {error}") from None
 
-    text = _SURROGATE.sub(_escape_surrogate, text)
+    text = _SURROGATE.sub(lambda match: f"\\u{ord(match[0]):04x}", text)
     if len(text) > MAX_LONG_CONTENT_CHARS:
         raise ValueError(
             f"a value must have at most {MAX_LONG_CONTENT_CHARS:,} characters as JSON; "
@@ -331,7 +343,3 @@ def dump_value(value: object) -> str:
         )
 
     return text
-
-
-def _escape_surrogate(match: re.Match[str]) -> str:
-    return f"\\u{ord(match[0]):04x}"

@@ -1,19 +1,18 @@
-"""Searches: the items beneath a namespace, ranked by the words of a question or newest first.
+"""Reading items: by their memories' keys, by searches, and their namespaces in lists.
 
-Which items pass the filter of a search, and which namespaces match conditions.
-
-Reading items: any number of them in one read for each 10,000.
+A search looks at the items in a namespace and beneath it. It ranks them by the words of a question,
+or returns the newest first, and leaves out items that do not pass its filter.
 """
 
 import logging
-from collections.abc import Iterable, Mapping, Sequence
+import operator
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from math import isnan
-from typing import NamedTuple, cast
+from typing import Any, NamedTuple, cast
 
 from langgraph.store.base import ListNamespacesOp, MatchCondition, SearchOp
 
 from abilities.adapters.langgraph_store.items import (
-    ItemName,
     StoredItem,
     find_beginning,
     find_end,
@@ -28,204 +27,54 @@ from abilities.declarations.recall import RecallInput
 from abilities.declarations.refusals import Refused
 from abilities.helpers.memory.helper import MemoryHelper
 from abilities.helpers.search.ranking import SCORE_ONE
-from abilities.helpers.store.model import DamagedMemory, StoredMemory
+from abilities.helpers.store.model import StoredMemory
 from abilities.helpers.store.names import to_storable
-from abilities.helpers.store.query import MemoryLine, Query
+from abilities.helpers.store.query import Query
 
-_ORDERS: Mapping[str, tuple[int, ...]] = {
-    "$gt": (1,),
-    "$gte": (0, 1),
-    "$lt": (-1,),
-    "$lte": (-1, 0),
+Outcome = StoredItem | Exception | None
+"""The result of reading an item: the item, the error, or None if there is no such item."""
+
+_ORDERS: Mapping[str, Callable[[Any, Any], bool]] = {
+    "$gt": operator.gt,
+    "$gte": operator.ge,
+    "$lt": operator.lt,
+    "$lte": operator.le,
 }
-"""What an operator accepts: a value that is less than the bound (-1), equal (0) or greater (1)."""
-
-
-def passes(value: Mapping[str, object], conditions: Mapping[str, object] | None) -> bool:
-    """Return whether a value has what each condition asks of one of its fields.
-
-    A condition is a value, an object of operators such as ``{"$gt": 3}``, an object of conditions
-    for fields within the field, or a list of conditions for each element. Raises ValueError for an
-    operator that is not known.
-    """
-    for field, condition in (conditions or {}).items():
-        if not _fits(value.get(field), condition):
-            return False
-
-    return True
-
-
-def _fits(value: object, condition: object) -> bool:
-    if isinstance(condition, Mapping):
-        conditions = cast(Mapping[str, object], condition)
-        if any(name.startswith("$") for name in conditions):
-            return all(_compare(value, name, bound) for name, bound in conditions.items())
-
-        return isinstance(value, dict) and passes(cast(dict[str, object], value), conditions)
-
-    if isinstance(condition, list | tuple):
-        return _fit_all(value, cast(Sequence[object], condition))
-
-    return value == condition
-
-
-def _fit_all(value: object, conditions: Sequence[object]) -> bool:
-    if not isinstance(value, list):
-        return False
-
-    elements = cast(list[object], value)
-    return len(elements) == len(conditions) and all(map(_fits, elements, conditions))
-
-
-def _compare(value: object, operator: str, bound: object) -> bool:
-    """Apply an operator. Raises ValueError for one that is not known."""
-    if operator == "$eq":
-        return value == bound
-    if operator == "$ne":
-        return value != bound
-
-    accepted = _ORDERS.get(operator)
-    if accepted is None:
-        raise ValueError(f"Unsupported operator: {operator}")
-
-    return _find_order(value, bound) in accepted
-
-
-def _find_order(value: object, bound: object) -> int | None:
-    """Return whether a value is less than (-1), equal to (0) or greater than (1) a bound."""
-    number, limit = _to_number(value), _to_number(bound)
-    if number is not None and limit is not None:
-        return (number > limit) - (number < limit)
-
-    # Such as dates, whose texts have their order.
-    if isinstance(value, str) and isinstance(bound, str):
-        return (value > bound) - (value < bound)
-
-    return None
-
-
-def _to_number(value: object) -> float | None:
-    """Return a number, or the one that a text tells; None for anything else."""
-    if not isinstance(value, int | float | str):
-        return None
-
-    try:
-        number = float(value)
-    except (ValueError, OverflowError):
-        return None
-
-    return None if isnan(number) else number
-
-
-def matches(namespace: Sequence[str], condition: MatchCondition) -> bool:
-    """Return whether a namespace begins or ends with a path, in which ``*`` is any label.
-
-    Raises ValueError for another kind of match.
-    """
-    path = condition.path
-    if condition.match_type not in ("prefix", "suffix"):
-        raise ValueError(f"Unsupported match type: {condition.match_type}")
-    if len(namespace) < len(path):
-        return False
-
-    labels = namespace[: len(path)]
-    if condition.match_type == "suffix":
-        labels = namespace[len(namespace) - len(path) :]
-
-    return all(wanted in ("*", label) for label, wanted in zip(labels, path, strict=True))
-
-
-_log = logging.getLogger("abilities")
 
 _KEYS_AT_ONCE = 10_000
 
-Outcome = StoredItem | Exception | None
-"""An item, why it cannot be read, or None if there is none."""
-
-
-async def read_memories(
-    memory: MemoryHelper, keys: Iterable[str]
-) -> dict[str, StoredMemory | Exception]:
-    """Return the memories with these keys, in one read for each 10,000. Raises Refused."""
-    wanted = list(dict.fromkeys(keys))
-    memories: dict[str, StoredMemory | Exception] = {}
-
-    for start in range(0, len(wanted), _KEYS_AT_ONCE):
-        portion = wanted[start : start + _KEYS_AT_ONCE]
-        found = await memory.read_memories(portion)
-        memories.update(zip(portion, found, strict=True))
-
-    return memories
-
-
-def load_items(memories: Mapping[str, StoredMemory | Exception]) -> dict[str, Outcome]:
-    """Return the items of memories, by the memories' keys and in their order.
-
-    Archived and missing memories are no items.
-    """
-    return {key: _parse(memory) for key, memory in memories.items()}
-
-
-def _parse(memory: StoredMemory | Exception) -> Outcome:
-    if isinstance(memory, Refused) and memory.reason == "memory_not_found":
-        return None
-    if isinstance(memory, Exception):
-        return memory
-    if memory.row.archived:
-        return None
-
-    try:
-        return parse_item(memory.row)
-    except Refused as error:
-        return error
-
-
-def select_sound(outcomes: Mapping[str, Outcome]) -> dict[str, StoredItem]:
-    """Return the items that can be read; the log tells of the others."""
-    sound: dict[str, StoredItem] = {}
-
-    for key, outcome in outcomes.items():
-        if isinstance(outcome, StoredItem):
-            sound[key] = outcome
-        elif outcome is not None:
-            _log.warning("a search of a LangGraph store left out a damaged item: %s", outcome)
-
-    return sound
-
-
 _FIRST_LOOK = 256
-"""Memories that a search looks at before it looks at as many as it may."""
+"""Memories that a search looks at first, before it looks at ``max_scanned``."""
 
 _LINES_AT_ONCE = 500
-"""Memories that are listed in one read to find namespaces."""
+"""Memories per read when namespaces are listed."""
 
-_ROOM = 16 * 2**20
-"""Bytes of contents that a ranking brings along; more are read afterwards."""
+_CONTENT_BYTES = 16 * 2**20
+"""Bytes of contents that a ranking may return. Other contents are read afterwards."""
+
+_log = logging.getLogger("abilities")
 
 
 class RankedItem(NamedTuple):
-    """An item that a search found; a score is None if its words do not count."""
+    """An item that a search found. Its score is None if its words are not searched."""
 
     item: StoredItem
     score: float | None
 
 
 class Searcher:
-    """Searches the items of a namespace's memory.
-
-    A search looks at ``max_scanned`` memories at most.
-    """
+    """Searches the items of a namespace's memory, looking at up to ``max_scanned`` memories."""
 
     def __init__(self, memory: MemoryHelper, max_scanned: int) -> None:
         self._memory = memory
         self._max_scanned = max_scanned
 
     async def search(self, op: SearchOp) -> list[RankedItem]:
-        """Return the page that a search asks for.
+        """Return the page of items that a search asks for.
 
-        With a question, the items that hold words of it stand first; the others follow, as without
-        one: those that were written last come first. Raises Refused, and ValueError for a filter
-        with an unknown operator, and if the page lies behind what may be looked at.
+        Items that contain words of its question come first, best first. The others follow, the last
+        written first. Raises Refused, and ValueError if the filter has an unknown operator or if
+        the page is beyond ``max_scanned`` memories.
         """
         page = slice(op.offset, op.offset + op.limit)
         wanted = page.stop if min(op.offset, op.limit) >= 0 else self._max_scanned
@@ -233,39 +82,39 @@ class Searcher:
             scanned = await self._scan(op, wanted, frozenset(), is_strict=True)
             return [RankedItem(item, None) for item in scanned][page]
 
-        ranked = await self._rank(op, op.query)
-        if len(ranked) < wanted:
-            known = frozenset(found.item.row.key for found in ranked)
-            for item in await self._scan(op, wanted, known, is_strict=False):
-                ranked.append(RankedItem(item, 0.0 if item.details.index else None))
-
-        return ranked[page]
-
-    async def _rank(self, op: SearchOp, question: str) -> list[RankedItem]:
-        """Return the items that answer a question, best first."""
         arguments = RecallInput(
-            queries=[to_storable(question[:MAX_QUESTION_CHARS])],
+            queries=[to_storable(op.query[:MAX_QUESTION_CHARS])],
             tags=[find_tag(op.namespace_prefix)],
             notes=False,
         )
-        result = await self._memory.recall(arguments, [0], _ROOM)
+        result = await self._memory.recall(arguments, [0], _CONTENT_BYTES)
         (ranking,) = result.rankings
 
+        # The entries are in order, so an item gets the score of its best part.
         scores: dict[str, float] = {}
-        for entry in ranking.entries:  # best first, so that an item has the score of its best part
+        for entry in ranking.entries:
             scores.setdefault(find_first_part(entry.name), entry.score / SCORE_ONE)
 
         missing = [key for key in scores if key not in result.memories]
         memories = {**result.memories, **await read_memories(self._memory, missing)}
         items = await self._load_passing(op, {key: memories[key] for key in scores})
-        return [RankedItem(item, scores[item.row.key]) for item in items if item.details.index]
+        ranked = [RankedItem(item, scores[item.row.key]) for item in items if item.details.index]
+
+        if len(ranked) < wanted:
+            known = frozenset(found.item.row.key for found in ranked)
+            for item in await self._scan(op, wanted, known, is_strict=False):
+                score = 0.0 if item.details.index else None
+                ranked.append(RankedItem(item, score))
+
+        return ranked[page]
 
     async def _scan(
         self, op: SearchOp, wanted: int, known: frozenset[str], *, is_strict: bool
     ) -> list[StoredItem]:
-        """Return items that pass, newest first, without known ones: all, or as many as wanted.
+        """Return at least ``wanted`` passing items if there are so many, without known ones.
 
-        Raises ValueError if there may be more than were looked at, and the search is strict.
+        The newest come first. A strict search raises ValueError if some memories were not looked
+        at, and might be among the wanted items.
         """
         tag = find_tag(op.namespace_prefix)
         first_look = min(max(_FIRST_LOOK, wanted + len(known)), self._max_scanned)
@@ -292,27 +141,45 @@ class Searcher:
         return items
 
     async def _load_passing(
-        self, op: SearchOp, memories: dict[str, StoredMemory | Exception]
+        self, op: SearchOp, memories: Mapping[str, StoredMemory | Exception]
     ) -> list[StoredItem]:
-        """Return the items among memories that lie beneath the prefix and pass the filter."""
+        """Return the items that are beneath the prefix and pass the filter; log damaged ones."""
         prefix = tuple(op.namespace_prefix)
         candidates: dict[str, StoredMemory | Exception] = {}
-        for key, memory in memories.items():
-            if isinstance(memory, Exception) or _lies_beneath(memory, prefix):
-                candidates[key] = memory
 
-        sound = select_sound(load_items(candidates))
-        return [item for item in sound.values() if passes(item.value, op.filter)]
+        for key, memory in memories.items():
+            if isinstance(memory, StoredMemory):
+                name = find_name(memory.row)
+                if name is None or name.namespace[: len(prefix)] != prefix:
+                    continue
+            candidates[key] = memory
+
+        items: list[StoredItem] = []
+        for outcome in load_items(candidates).values():
+            if isinstance(outcome, Exception):
+                _log.warning("a search of a LangGraph store left out a damaged item: %s", outcome)
+            elif outcome is not None and passes(outcome.value, op.filter):
+                items.append(outcome)
+
+        return items
 
     async def list_namespaces(self, op: ListNamespacesOp) -> list[tuple[str, ...]]:
-        """Return the namespaces that have items and match, in order.
+        """Return the matching namespaces that have items, sorted.
 
-        Raises Refused, and ValueError if it would look at too many memories.
+        Raises Refused, and ValueError if it would look at more than ``max_scanned`` memories.
         """
-        found = await self._find_namespaces(_find_prefix(op))
         conditions = op.match_conditions or ()
+
+        # Only memories beneath the longest prefix without a wildcard need to be listed.
+        longest: tuple[str, ...] = ()
+        for condition in conditions:
+            if condition.match_type == "prefix":
+                path = tuple(condition.path)
+                literal = path[: path.index("*")] if "*" in path else path
+                longest = max(longest, literal, key=len)
+
         matching: set[tuple[str, ...]] = set()
-        for namespace in found:
+        for namespace in await self._find_namespaces(longest):
             if all(matches(namespace, condition) for condition in conditions):
                 matching.add(namespace[: op.max_depth])
 
@@ -327,11 +194,24 @@ class Searcher:
             lines = await self._memory.versions.list_memories(
                 beginning, after, _LINES_AT_ONCE, archived=False
             )
-            namespaces.update(name.namespace for name in await self._find_names(lines))
+
+            shortened: list[str] = []
+            for line in lines:
+                name = parse_memory_key(line.key)
+                if name is not None:
+                    namespaces.add(name.namespace)
+                elif "~" in line.key and "#" not in line.key:
+                    shortened.append(line.key)
+
+            for memory in (await read_memories(self._memory, shortened)).values():
+                name = find_name(memory.row) if isinstance(memory, StoredMemory) else None
+                if name is not None:
+                    namespaces.add(name.namespace)
+
             if len(lines) < _LINES_AT_ONCE:
                 return namespaces
 
-            # What else lies in the same namespace need not be listed.
+            # The rest of the last namespace is skipped.
             looked_at += len(lines)
             after = lines[-1].key
             last = parse_memory_key(after)
@@ -343,39 +223,129 @@ class Searcher:
             "name a prefix, or set max_scanned"
         )
 
-    async def _find_names(self, lines: Iterable[MemoryLine | DamagedMemory]) -> list[ItemName]:
-        names: list[ItemName] = []
-        shortened: list[str] = []
 
-        for line in lines:
-            name = parse_memory_key(line.key)
-            if name is not None:
-                names.append(name)
-            elif "~" in line.key and "#" not in line.key:
-                shortened.append(line.key)
+async def read_memories(
+    memory: MemoryHelper, keys: Iterable[str]
+) -> dict[str, StoredMemory | Exception]:
+    """Return the memories with these keys, in one read per 10,000. Raises Refused."""
+    wanted = list(dict.fromkeys(keys))
+    memories: dict[str, StoredMemory | Exception] = {}
 
-        for memory in (await read_memories(self._memory, shortened)).values():
-            name = find_name(memory.row) if isinstance(memory, StoredMemory) else None
-            if name is not None:
-                names.append(name)
+    for start in range(0, len(wanted), _KEYS_AT_ONCE):
+        portion = wanted[start : start + _KEYS_AT_ONCE]
+        found = await memory.read_memories(portion)
+        memories.update(zip(portion, found, strict=True))
 
-        return names
+    return memories
 
 
-def _lies_beneath(memory: StoredMemory, prefix: tuple[str, ...]) -> bool:
-    """Return whether a memory is the first part of an item beneath a prefix."""
-    name = find_name(memory.row)
-    return name is not None and name.namespace[: len(prefix)] == prefix
+def load_items(memories: Mapping[str, StoredMemory | Exception]) -> dict[str, Outcome]:
+    """Return the items of memories, by the memories' keys and in their order.
+
+    An archived or missing memory gives None.
+    """
+    outcomes: dict[str, Outcome] = {}
+
+    for key, memory in memories.items():
+        if isinstance(memory, Refused) and memory.reason == "memory_not_found":
+            outcomes[key] = None
+        elif isinstance(memory, Exception):
+            outcomes[key] = memory
+        elif memory.row.archived:
+            outcomes[key] = None
+        else:
+            try:
+                outcomes[key] = parse_item(memory.row)
+            except Refused as error:
+                outcomes[key] = error
+
+    return outcomes
 
 
-def _find_prefix(op: ListNamespacesOp) -> tuple[str, ...]:
-    """Return the longest path without ``*`` that all matching namespaces begin with."""
-    longest: tuple[str, ...] = ()
+def passes(value: Mapping[str, object], conditions: Mapping[str, object] | None) -> bool:
+    """Return whether the fields of a value meet the conditions of a filter.
 
-    for condition in op.match_conditions or ():
-        if condition.match_type == "prefix":
-            path = tuple(condition.path)
-            literal = path[: path.index("*")] if "*" in path else path
-            longest = max(longest, literal, key=len)
+    The condition of a field is a value, an object of operators, an object of conditions for fields
+    within the field, or a list of conditions for each element. Raises ValueError if an operator is
+    unknown.
 
-    return longest
+    >>> passes({"stars": 4, "by": {"name": "Ada"}}, {"stars": {"$gt": 3}, "by": {"name": "Ada"}})
+    True
+    """
+    for field, condition in (conditions or {}).items():
+        if not _fits(value.get(field), condition):
+            return False
+
+    return True
+
+
+def _fits(value: object, condition: object) -> bool:
+    if isinstance(condition, list | tuple):
+        if not isinstance(value, list):
+            return False
+
+        elements = cast(list[object], value)
+        parts = cast(Sequence[object], condition)
+        return len(elements) == len(parts) and all(map(_fits, elements, parts))
+
+    if not isinstance(condition, Mapping):
+        return value == condition
+
+    conditions = cast(Mapping[str, object], condition)
+    if any(name.startswith("$") for name in conditions):
+        return all(_compare(value, name, bound) for name, bound in conditions.items())
+
+    return isinstance(value, dict) and passes(cast(dict[str, object], value), conditions)
+
+
+def _compare(value: object, name: str, bound: object) -> bool:
+    """Apply an operator. Raises ValueError if it is unknown."""
+    if name == "$eq":
+        return value == bound
+    if name == "$ne":
+        return value != bound
+
+    compare = _ORDERS.get(name)
+    if compare is None:
+        raise ValueError(f"Unsupported operator: {name}")
+
+    number, limit = _to_number(value), _to_number(bound)
+    if number is not None and limit is not None:
+        return compare(number, limit)
+
+    # Other strings, such as dates, are compared as they are.
+    if isinstance(value, str) and isinstance(bound, str):
+        return compare(value, bound)
+
+    return False
+
+
+def _to_number(value: object) -> float | None:
+    """Return a number, or the number in a string, or None for any other value."""
+    if not isinstance(value, int | float | str):
+        return None
+
+    try:
+        number = float(value)
+    except (ValueError, OverflowError):
+        return None
+
+    return None if isnan(number) else number
+
+
+def matches(namespace: Sequence[str], condition: MatchCondition) -> bool:
+    """Return whether a namespace begins or ends with a path, in which ``*`` is any label.
+
+    Raises ValueError if the match type is neither "prefix" nor "suffix".
+    """
+    path = condition.path
+    if condition.match_type not in ("prefix", "suffix"):
+        raise ValueError(f"Unsupported match type: {condition.match_type}")
+    if len(namespace) < len(path):
+        return False
+
+    labels = namespace[: len(path)]
+    if condition.match_type == "suffix":
+        labels = namespace[len(namespace) - len(path) :]
+
+    return all(wanted in ("*", label) for label, wanted in zip(labels, path, strict=True))
