@@ -1,7 +1,4 @@
-"""The commands that copy a store and put a copy in its place: backup, restore.
-
-The command that mends a damaged store.
-"""
+"""The commands that keep a store safe: backup, restore, repair."""
 
 import asyncio
 import re
@@ -15,124 +12,15 @@ from abilities.cli.errors import explain_errors, explain_stop
 from abilities.cli.options import whole_store
 from abilities.cli.progress import show_progress
 from abilities.cli.session import Session, pass_session
-from abilities.cli.store import ADVICE, check_folder, check_store_exists
+from abilities.cli.store import ADVICE, check_folder, check_store_exists, print_finding
 from abilities.cli.terminal import echo, format_count
 from abilities.declarations.refusals import Refused
-from abilities.helpers.store.mending import RepairReport
 from abilities.helpers.store.opening import repair_store
 from abilities.helpers.store.sqlite.backup import backup, restore
 from abilities.settings import Settings
 
-_EXAMPLES = """\b
-Examples:
-  abilities repair --dry-run
-  abilities repair
-  abilities repair --aside damaged.jsonl
-"""
-
-_HINTS = {
-    "busy": "a process uses the store; stop all that use it, then run this again",
-    "corrupted": "the file cannot be opened as a store at all, so there is nothing to mend in it: "
-    "put the last backup in place with 'abilities restore BACKUP --replace'",
-    "storage_full": "the disk has no room for a second copy of the store; nothing was changed",
-}
-"""What to do if a repair is refused, by the reason."""
-
-
-@click.command("repair", epilog=_EXAMPLES)
-@click.option("--dry-run", is_flag=True, help="Only print what would be done; change nothing.")
-@click.option(
-    "--aside",
-    type=click.Path(path_type=Path, dir_okay=False),
-    help="The new file for damaged rows as they stood (default: one with a name of its own, beside "
-    "the store or, for PostgreSQL, in the current folder).",
-)
-@whole_store
-@pass_session
-def repair(session: Session, dry_run: bool, aside: Path | None) -> None:
-    """Mend a damaged store.
-
-    Memories and links with impossible values get defaults in their place, what is readable stays,
-    and all that is derived from them is made anew: indexes, counters, ranks, hashes. The damaged
-    rows are first written to a file as they stood, so nothing is thrown away.
-
-    A store is mended while it is in use, one namespace at a time. Only an SQLite store whose pages
-    are damaged is written anew from what can be read of it, and the old file is kept beside it;
-    this takes as much room on the disk as the store. Stop all that uses it first.
-
-    If it is interrupted, run it again. Afterwards 'abilities check' finds nothing.
-    """
-    path = session.settings.store_path
-    if path is not None and not path.exists():
-        raise click.ClickException(f"there is no store at {path}")
-
-    words = "Stopped; what was mended stays. To go on, run the same command again."
-    with explain_errors(), explain_stop(lambda: words):
-        if aside is not None and aside.exists():
-            raise FileExistsError(aside)
-
-        report = asyncio.run(_repair(session.settings.store_url, aside, dry_run=dry_run))
-
-    if not report.damage:
-        echo("The store is sound; nothing was changed.")
-        return
-
-    _print_report(report, dry_run=dry_run)
-
-
-async def _repair(url: str, aside: Path | None, *, dry_run: bool) -> RepairReport:
-    try:
-        with show_progress("Checking, then mending") as bar:
-            return await repair_store(url, aside, bar.advance, dry_run=dry_run)
-    except Refused as error:
-        hint = _HINTS.get(error.reason, error.message)
-        raise click.ClickException(hint) from None
-    except ValueError as error:
-        raise click.UsageError(f"store_url: {error}") from None
-
-
-def _print_report(report: RepairReport, *, dry_run: bool) -> None:
-    for finding in report.damage:
-        echo(finding.words, head=click.style("found".ljust(10), fg="red"), hang=10)
-        for example in finding.examples:
-            echo(f"          {example}")
-
-    for word, number, words in _list_rows(report):
-        echo(f"{word:<10}{number} {words}", hang=10)
-
-    if dry_run:
-        echo("Nothing was changed: this was a dry run.")
-        return
-    if report.originals is not None:
-        echo(f"The damaged rows as they stood: {report.originals}")
-    if report.previous is not None:
-        echo(f"The store as it was before: {report.previous}")
-
-
-def _list_rows(report: RepairReport) -> list[tuple[str, str, str]]:
-    """Return the rows of the table: what was done, to what, and how."""
-    memories = (
-        ("restored", report.restored_memories, "exactly as written"),
-        ("mended", report.mended_memories, "with defaults in place of damaged values"),
-        ("lost", report.lost_memories, "of which nothing could be read; look for them in a backup"),
-    )
-    rows: list[tuple[str, str, str]] = []
-    for word, number, words in memories:
-        if number:
-            rows.append((word, format_count(number, "memory", "memories"), words))
-
-    if report.mended_links:
-        count = format_count(report.mended_links, "link")
-        rows.append(("mended", count, "with defaults in place of damaged values"))
-    if report.lost_links:
-        rows.append(("lost", format_count(report.lost_links, "link"), "that could not be read"))
-
-    rows.append(("rebuilt", "indexes, counters, ranks", "and hashes, if they were wrong"))
-    return rows
-
-
 _BACKUP_NAME = re.compile(r"memories-\d{4}-\d\d-\d\dT\d{6}Z\.db")
-"""The name of a backup in a folder of several; names in order are times in order."""
+"""The name of a backup in a folder of several; sorted by name, they are sorted by time."""
 
 _BACKUP_EXAMPLES = """\b
 Examples:
@@ -147,13 +35,29 @@ Examples:
 """
 
 
+_REPAIR_EXAMPLES = """\b
+Examples:
+  abilities repair --dry-run
+  abilities repair
+  abilities repair --aside damaged.jsonl
+"""
+
+_HINTS = {
+    "busy": "a process uses the store; stop all that use it, then run this again",
+    "corrupted": "the file cannot be opened as a store at all, so there is nothing to mend in it: "
+    "put the last backup in place with 'abilities restore BACKUP --replace'",
+    "storage_full": "the disk has no room for a second copy of the store; nothing was changed",
+}
+"""The remedy if a repair is refused, by the reason."""
+
+
 @click.command("backup", epilog=_BACKUP_EXAMPLES)
 @click.argument("target", metavar="FILE|DIR", type=click.Path(path_type=Path))
 @click.option(
     "--keep",
     metavar="N",
     type=click.IntRange(min=1),
-    help="Name the backup in the folder DIR by the time, and keep the newest N of those there.",
+    help="Name the backup in the folder DIR by the time, and keep the newest N there.",
 )
 @whole_store
 @pass_session
@@ -161,12 +65,15 @@ def backup_(session: Session, target: Path, keep: int | None) -> None:
     """Copy the store to FILE or DIR while it is in use.
 
     The copy appears only after it was checked, and an existing file is never overwritten. With
-    --keep older backups in DIR are removed once the new one is sound; other files stay. Give each
-    store a folder of its own. For SQLite stores; use pg_dump for a PostgreSQL database.
+    --keep older backups in DIR are removed once the new one is sound; other files stay. Use one
+    folder for each store. For SQLite stores; use pg_dump for a PostgreSQL database.
     """
     store = _require_store_file(session.settings)
     check_store_exists(session.settings)
-    file = target if keep is None else _name_backup(target)
+    file = target
+    if keep is not None:
+        file = target / f"memories-{datetime.now(UTC):%Y-%m-%dT%H%M%SZ}.db"
+
     check_folder(file)
     if file.is_dir():
         raise click.ClickException(
@@ -191,8 +98,17 @@ def backup_(session: Session, target: Path, keep: int | None) -> None:
     echo(f"Wrote {file}, a complete and checked copy of the store.", err=True)
     if keep is not None:
         with explain_errors():
-            removed = _remove_older(file, keep)
-        echo(f"Removed {format_count(removed, 'older backup')}.", err=True)
+            others = [
+                path
+                for path in target.iterdir()
+                if _BACKUP_NAME.fullmatch(path.name) and path.is_file() and not path.is_symlink()
+            ]
+            # The new backup stays, even if the clock was set back and others have later names.
+            others.remove(file)
+            older = sorted(others, reverse=True)[keep - 1 :]
+            for path in older:
+                path.unlink(missing_ok=True)
+        echo(f"Removed {format_count(len(older), 'older backup')}.", err=True)
 
 
 @click.command("restore", epilog=_RESTORE_EXAMPLES)
@@ -207,13 +123,13 @@ def backup_(session: Session, target: Path, keep: int | None) -> None:
 def restore_(session: Session, file: Path, replace: bool) -> None:
     """Put the backup FILE in the store's place.
 
-    FILE is checked first. One with damaged memories is restored too; exits with 1 then, and
-    'abilities repair' mends them. With --replace the existing store is kept beside the new one,
+    FILE is checked first. Damaged memories in it are restored too, and 'abilities repair' mends
+    them; the exit code is 1 then. With --replace the existing store is kept beside the new one,
     under another name. Stop all processes that use the store before you replace it.
     """
     store = _require_store_file(session.settings)
 
-    # `restore` checks this too; here the sentence can name the option.
+    # `restore` checks this too, but its sentence cannot name the option.
     if store.exists() and not replace:
         raise click.ClickException(
             f"{store} already exists; nothing was changed. To move it aside, add --replace."
@@ -233,27 +149,73 @@ def restore_(session: Session, file: Path, replace: bool) -> None:
         sys.exit(1)
 
 
-def _name_backup(folder: Path) -> Path:
-    return folder / f"memories-{datetime.now(UTC):%Y-%m-%dT%H%M%SZ}.db"
+@click.command("repair", epilog=_REPAIR_EXAMPLES)
+@click.option("--dry-run", is_flag=True, help="Only print what would be done; change nothing.")
+@click.option(
+    "--aside",
+    type=click.Path(path_type=Path, dir_okay=False),
+    help="The new file for the original damaged rows (default: one with a name of its own, beside "
+    "the store or, for PostgreSQL, in the current folder).",
+)
+@whole_store
+@pass_session
+def repair(session: Session, dry_run: bool, aside: Path | None) -> None:
+    """Mend a damaged store.
 
+    Impossible values of memories and links are replaced by defaults, and readable ones stay.
+    Indexes, counters, ranks and hashes are rebuilt. The damaged rows are first written to a file,
+    so nothing is lost.
 
-def _remove_older(newest: Path, keep: int) -> int:
-    """Remove what goes beyond ``keep`` backups in a folder, and return how many that were.
+    A store is mended while it is in use, one namespace at a time. Only an SQLite store with damaged
+    pages is written anew, and the old file is kept beside it; this takes as much room on the disk
+    as the store. Stop all that uses it first.
 
-    The ``newest`` stays even if the clock went back since another one. Links stay. Raises OSError.
+    If it is interrupted, run it again. Afterwards 'abilities check' finds nothing.
     """
-    others = [
-        path
-        for path in newest.parent.iterdir()
-        if _BACKUP_NAME.fullmatch(path.name) and path.is_file() and not path.is_symlink()
-    ]
-    others.remove(newest)
-    others.sort(reverse=True)
+    check_store_exists(session.settings)
 
-    for path in others[keep - 1 :]:
-        path.unlink(missing_ok=True)
+    words = "Stopped; what was mended stays. To go on, run the same command again."
+    with explain_errors(), explain_stop(lambda: words):
+        if aside is not None and aside.exists():
+            raise FileExistsError(aside)
 
-    return len(others[keep - 1 :])
+        try:
+            with show_progress("Checking, then mending") as bar:
+                url = session.settings.store_url
+                report = asyncio.run(repair_store(url, aside, bar.advance, dry_run=dry_run))
+        except Refused as error:
+            raise click.ClickException(_HINTS.get(error.reason, error.message)) from None
+        except ValueError as error:
+            raise click.UsageError(f"store_url: {error}") from None
+
+    if not report.damage:
+        echo("The store is sound; nothing was changed.")
+        return
+
+    for finding in report.damage:
+        print_finding(finding, "found", "red", width=10)
+
+    defaults = "with defaults in place of damaged values"
+    lost = "of which nothing could be read; look for them in a backup"
+    rows = (
+        ("restored", report.restored_memories, "memory", "memories", "exactly as written"),
+        ("mended", report.mended_memories, "memory", "memories", defaults),
+        ("lost", report.lost_memories, "memory", "memories", lost),
+        ("mended", report.mended_links, "link", "links", defaults),
+        ("lost", report.lost_links, "link", "links", "that could not be read"),
+    )
+    for word, number, noun, plural, how in rows:
+        if number:
+            echo(f"{word:<10}{format_count(number, noun, plural)} {how}", hang=10)
+    echo(f"{'rebuilt':<10}indexes, counters, ranks and hashes, if they were wrong", hang=10)
+
+    if dry_run:
+        echo("Nothing was changed: this was a dry run.")
+        return
+    if report.originals is not None:
+        echo(f"The original damaged rows: {report.originals}")
+    if report.previous is not None:
+        echo(f"The store as it was before: {report.previous}")
 
 
 def _require_store_file(settings: Settings) -> Path:
@@ -267,4 +229,4 @@ def _require_store_file(settings: Settings) -> Path:
     return settings.store_path
 
 
-COMMANDS = (backup_, restore_)
+COMMANDS = (backup_, restore_, repair)

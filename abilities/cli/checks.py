@@ -1,4 +1,4 @@
-"""What `abilities doctor` checks besides the store: folders, settings, namespaces, the embedder."""
+"""The checks of `abilities doctor` besides the store: settings, folders, namespaces, abilities."""
 
 import os
 import platform
@@ -31,19 +31,37 @@ from abilities.settings import (
     list_unknown_variables,
 )
 
-_SETTINGS = {"store": "store_url", "tokens": "tokens_file"}
-"""The setting that says where each file of ours lies."""
+MAX_NAMESPACES = 50
+"""The number of namespaces that are examined; a server may have thousands."""
 
+_NEARLY_FULL = 0.9
+"""The part of max_memories from which on a namespace gets a note."""
+
+CHECK_SECONDS = 60.0
+"""The time limit for an embedder, which may load a model first."""
+
+_SETTINGS = {"store": "store_url", "tokens": "tokens_file"}
+"""The setting for the place of each file of ours."""
+
+_USE_DEFAULT_LIST = "put '...' into 'deny', which adds the default list"
+
+# The names that every deny list should cover.
+_SECRETS = (
+    ".env", "server.pem", "a.key", "a.p12", "id_rsa", "id_ed25519",
+    ".netrc", ".npmrc", ".pypirc", ".pgpass",
+    ".ssh/config", ".git/config", ".aws/credentials", ".kube/config", ".gnupg/x",
+    ".docker/config.json",
+)  # fmt: skip
 
 State = Literal["ok", "note", "unsafe", "fails"]
 
 
 class Diagnosis(NamedTuple):
-    """One thing that was looked at.
+    """The result of one check.
 
-    ``about`` names it, for example "store"; ``words`` say how it is; ``mend`` says what to do about
-    it, which is never empty if the state is "unsafe" or "fails". A "note" is worth knowing, but
-    nothing has to be done.
+    ``about`` names its subject, such as "store"; ``words`` say how it is; ``mend`` is the remedy,
+    which is never empty if the state is "unsafe" or "fails". A "note" is worth knowing, but needs
+    no action.
     """
 
     state: State
@@ -59,17 +77,14 @@ def check_folders(settings: Settings) -> Iterator[Diagnosis]:
 
     if workspace is None:
         ban = find_ban(settings.workspace_dir)
-        yield Diagnosis(
-            "note",
-            "workspace directory",
-            f"none: the current directory is {ban}, which is not shared",
-            "start in a project folder, or set workspace_dir",
-        )
+        words = f"none: the current directory is {ban}, which is not shared"
+        mend = "start in a project folder, or set workspace_dir"
+        yield Diagnosis("note", "workspace directory", words, mend)
         return
 
     yield check_folder(workspace)
 
-    # Links must not hide that two names lead to one place.
+    # Two paths may lead to one place through links.
     first, second = resolve_path(agent.path), resolve_path(workspace.path)
 
     if first == second or second in first.parents or first in second.parents:
@@ -83,7 +98,7 @@ def check_folders(settings: Settings) -> Iterator[Diagnosis]:
 
 
 def check_folder(root: RootPlace) -> Diagnosis:
-    """Check that a directory exists, can be read, and cannot be written to by everybody."""
+    """Check that a directory can be read, and not written to by everybody; it need not exist."""
     about = f"{root.name} directory"
     path = root.path
 
@@ -93,10 +108,17 @@ def check_folder(root: RootPlace) -> Diagnosis:
         mend = f"set {root.setting} to a folder that an agent may read"
         return Diagnosis("fails", about, str(error), mend)
 
+    if not path.exists():
+        mend = "to keep notes there: abilities init"
+        if root.name == "workspace":
+            mend = f"to share files: mkdir {path}"
+        words = f"{path} does not exist, so nothing is read from it"
+        return Diagnosis("ok", about, words, mend)
     if not path.is_dir():
-        return _diagnose_missing(root, about)
+        mend = f"set {root.setting} to a directory"
+        return Diagnosis("fails", about, f"{path} is not a directory", mend)
 
-    # Opening it is the only sure way to know: there is more to access than permission bits.
+    # Only opening it is a sure test: access depends on more than permission bits.
     try:
         os.close(os.open(path, os.O_RDONLY | os.O_DIRECTORY))
     except OSError:
@@ -115,7 +137,9 @@ def check_folder(root: RootPlace) -> Diagnosis:
 
 def check_privacy(path: Path, about: str, *, secret: bool) -> Iterator[Diagnosis]:
     """Check that other users cannot change or replace a file, nor read it if it is ``secret``."""
-    if not _can_others_enter(path):
+    # One closed folder above the file keeps other users out.
+    entering = stat.S_IXGRP | stat.S_IXOTH
+    if not all(parent.stat().st_mode & entering for parent in path.parents):
         return
 
     mode = path.stat().st_mode
@@ -128,13 +152,13 @@ def check_privacy(path: Path, about: str, *, secret: bool) -> Iterator[Diagnosis
     folder = path.parent
     folder_mode = folder.stat().st_mode
 
-    # In a sticky folder, such as /tmp, only its owner can replace a file.
+    # In a sticky folder, such as /tmp, only the owner of a file can replace it.
     if folder_mode & stat.S_IWOTH and not folder_mode & stat.S_ISVTX:
         yield Diagnosis("unsafe", about, f"other users can replace {path}", f"chmod o-w {folder}")
 
 
 def check_separation(path: Path, about: str, settings: Settings) -> Iterator[Diagnosis]:
-    """Check that a file of ours, the "store" or the "tokens", does not lie in a root."""
+    """Check that a file of ours, the "store" or the "tokens", is in no root."""
     file = resolve_path(path)
 
     for root in settings.roots:
@@ -157,42 +181,44 @@ def resolve_path(path: Path) -> Path:
     return Path(os.path.realpath(path))
 
 
-def _diagnose_missing(root: RootPlace, about: str) -> Diagnosis:
-    """Describe an optional directory that is not there."""
-    if root.path.exists():
-        return Diagnosis(
-            "fails",
-            about,
-            f"{root.path} is not a directory",
-            f"set {root.setting} to a directory",
-        )
-
-    mend = "to keep notes there: abilities init"
-    if root.name == "workspace":
-        mend = f"to share files: mkdir {root.path}"
-
-    return Diagnosis("ok", about, f"{root.path} does not exist, so nothing is read from it", mend)
-
-
-def _can_others_enter(path: Path) -> bool:
-    """Whether other users can get as far as the file: one closed folder above it keeps them out."""
-    entering = stat.S_IXGRP | stat.S_IXOTH
-    return all(parent.stat().st_mode & entering for parent in path.parents)
-
-
-MAX_NAMESPACES = 50
-"""Namespaces that are examined; a server may have thousands."""
-
-_NEARLY_FULL = 0.9
-
-
 def check_namespaces(settings: Settings, memories: Mapping[str, int]) -> Iterator[Diagnosis]:
     """Check the folders and the number of memories of each namespace that a token opens.
 
-    ``memories`` counts those of each; it is empty if the store does not answer.
+    ``memories`` has these numbers; it is empty if the store does not answer.
     """
     for namespace, count in sorted(memories.items())[:MAX_NAMESPACES]:
-        yield from _check_namespace(settings.for_namespace(namespace), count)
+        about = f"namespace {namespace}"
+        own_settings = settings.for_namespace(namespace)
+        missing: list[str] = []
+        own = 0
+        for root in own_settings.roots:
+            # Roots without a placeholder belong to all namespaces, and were checked already.
+            if PLACEHOLDER not in str(getattr(own_settings, root.setting)):
+                continue
+
+            own += 1
+            if not root.path.is_dir():
+                missing.append(str(root.path))
+                continue
+
+            finding = check_folder(root)
+            if finding.state != "ok":
+                yield finding._replace(about=about)
+
+        words = format_count(count, "memory", "memories")
+        if missing:
+            words += f"; no files, because there is no {' and no '.join(missing)}"
+
+        limit = settings.max_memories
+        if limit is not None and count >= limit * _NEARLY_FULL:
+            words += f"; max_memories is {limit:,}"
+            mend = "raise max_memories, or delete memories, before new ones are refused"
+            yield Diagnosis("note", about, words, mend)
+        elif missing and len(missing) == own and not count:
+            mend = f"if its name is right, to share files: mkdir -p {missing[0]}"
+            yield Diagnosis("note", about, words, mend)
+        else:
+            yield Diagnosis("ok", about, words)
 
     left = len(memories) - MAX_NAMESPACES
     if left > 0:
@@ -200,50 +226,8 @@ def check_namespaces(settings: Settings, memories: Mapping[str, int]) -> Iterato
         yield Diagnosis("ok", "namespaces", words)
 
 
-def _check_namespace(settings: Settings, count: int) -> Iterator[Diagnosis]:
-    about = f"namespace {settings.namespace}"
-    own = [root for root in settings.roots if PLACEHOLDER in str(_get_setting(settings, root))]
-    present = [root for root in own if root.path.is_dir()]
-
-    for root in present:
-        finding = check_folder(root)
-        if finding.state != "ok":
-            yield finding._replace(about=about)
-
-    words = format_count(count, "memory", "memories")
-    missing = [str(root.path) for root in own if root not in present]
-    if missing:
-        words += f"; no files, because there is no {' and no '.join(missing)}"
-
-    if settings.max_memories is not None and count >= settings.max_memories * _NEARLY_FULL:
-        yield Diagnosis(
-            "note",
-            about,
-            f"{words}; max_memories is {settings.max_memories:,}",
-            "raise max_memories, or delete memories, before new ones are refused",
-        )
-    elif missing and not present and not count:
-        mend = f"if its name is right, to share files: mkdir -p {missing[0]}"
-        yield Diagnosis("note", about, words, mend)
-    else:
-        yield Diagnosis("ok", about, words)
-
-
-def _get_setting(settings: Settings, root: RootPlace) -> object:
-    return settings.agent_dir if root.name == "agent" else settings.workspace_dir
-
-
-# The names that no deny list should lack.
-_SECRETS = (
-    ".env", "server.pem", "a.key", "a.p12", "id_rsa", "id_ed25519",
-    ".netrc", ".npmrc", ".pypirc", ".pgpass",
-    ".ssh/config", ".git/config", ".aws/credentials", ".kube/config", ".gnupg/x",
-    ".docker/config.json",
-)  # fmt: skip
-
-
 def check_versions() -> Iterator[Diagnosis]:
-    """Name the versions of the package and of Python, and the extras that are installed."""
+    """Report the versions of the package and of Python, and the installed extras."""
     package = version("agent-abilities")
     yield Diagnosis(
         "ok", "version", f"agent-abilities {package} on Python {platform.python_version()}"
@@ -263,18 +247,14 @@ def check_versions() -> Iterator[Diagnosis]:
 
 
 def check_user() -> Iterator[Diagnosis]:
-    """Note that root reads every file."""
+    """Check that the user is not root, who can read every file."""
     if os.geteuid() == 0:
-        yield Diagnosis(
-            "note",
-            "user",
-            "this is root, which ignores file permissions",
-            "run abilities as an ordinary user",
-        )
+        words = "this is root, which ignores file permissions"
+        yield Diagnosis("note", "user", words, "run abilities as an ordinary user")
 
 
 def check_settings(settings: Settings) -> Iterator[Diagnosis]:
-    """Say which settings come from where, whether their file is private, and what time it is."""
+    """Report where settings come from, unknown variables, a readable file, and the time."""
     file = find_settings_file()
     words = str(file) if file.exists() else f"no settings file at {file}"
     places: list[str] = []
@@ -286,9 +266,12 @@ def check_settings(settings: Settings) -> Iterator[Diagnosis]:
 
     if places:
         words += f"; set are {', '.join(places)}"
-
     yield Diagnosis("ok", "settings", words)
-    yield from _check_variables()
+
+    known = Settings.model_fields.keys()
+    for variable, name in list_unknown_variables(known):
+        words = f"{variable} is ignored: {name} {explain_unknown(name, known)}"
+        yield Diagnosis("note", "settings", words, f"correct its name, or: unset {variable}")
 
     if file.exists():
         # A URL with a user may hold a password too.
@@ -299,96 +282,59 @@ def check_settings(settings: Settings) -> Iterator[Diagnosis]:
     yield Diagnosis("ok", "time", f"it is {now} in {zone}")
 
 
-def _check_variables() -> Iterator[Diagnosis]:
-    """Name the variables that look like settings and are none."""
-    known = Settings.model_fields.keys()
-
-    for variable, name in list_unknown_variables(known):
-        yield Diagnosis(
-            "note",
-            "settings",
-            f"{variable} is ignored: {name} {explain_unknown(name, known)}",
-            f"correct its name, or: unset {variable}",
-        )
-
-
 def check_deny_list(settings: Settings) -> Iterator[Diagnosis]:
     """Check that the deny list covers the usual secrets."""
     deny = DenyList(settings.deny)
     uncovered = [name for name in _SECRETS if not deny.denies(name)]
-
-    if uncovered:
-        yield Diagnosis(
-            "unsafe",
-            "deny",
-            f"the deny list does not cover {', '.join(uncovered)}",
-            "put '...' into 'deny', which stands for the default list",
-        )
-        return
-
     missing = set(list_denied()).difference(settings.deny)
 
-    if missing:
-        yield Diagnosis(
-            "note",
-            "deny",
-            f"the deny list lacks {len(missing)} of the {len(list_denied())} default entries",
-            "put '...' into 'deny', which stands for the default list",
-        )
+    if uncovered:
+        words = f"the deny list does not cover {', '.join(uncovered)}"
+        yield Diagnosis("unsafe", "deny", words, _USE_DEFAULT_LIST)
+    elif missing:
+        words = f"the deny list lacks {len(missing)} of the {len(list_denied())} default entries"
+        yield Diagnosis("note", "deny", words, _USE_DEFAULT_LIST)
 
 
 def check_abilities(settings: Settings) -> Iterator[Diagnosis]:
-    """Count the abilities that are offered, and report each plugin that did not load."""
-    # Built once with all of them: plugins are discovered only once.
+    """Count the offered abilities, and report unknown names and plugins that did not load."""
+    # Build the registry once, because plugins are discovered only once.
     with divert_stdout():
         registry, problems = build_registry(settings)
+
     names = registry.names
     offered = select_names(settings.tools, names).difference(settings.disabled)
     words = f"{len(offered)} are offered"
-
     if settings.tools != (ALL,):
         words += f"; tools: {', '.join(settings.tools)}"
     if settings.disabled:
         words += f"; disabled: {', '.join(settings.disabled)}"
-
     yield Diagnosis("ok", "abilities", words)
 
-    # Somebody believes that these are off.
+    # Unsafe, because the user believes that these abilities are off.
     for sentence in explain_unknown_names(settings.disabled, names):
-        yield Diagnosis(
-            "unsafe",
-            "abilities",
-            sentence,
-            "correct the name; in the environment names have commas between them",
-        )
+        mend = "correct the name; in the environment names have commas between them"
+        yield Diagnosis("unsafe", "abilities", sentence, mend)
 
     mistake = explain_unknown_tools(settings.tools, names)
     if mistake is not None:
         yield Diagnosis("fails", "abilities", f"tools: {mistake}", "correct the names")
 
-    # What a plugin offered that is gone now; its holder has the rest.
+    # Only a note: the holder still has the other abilities. A plugin may have been removed.
     for token in TokenFile(settings.tokens_file).load().by_id.values():
         mistake = explain_unknown_tools(token.tools, names)
         if mistake is not None:
             words = f"tools of token {token.id}: {mistake}"
             yield Diagnosis("note", "tokens", words, "revoke it, and make another")
 
+    # Only a note: the other abilities work without the plugin.
     for problem in problems:
-        # Only a note: the other abilities work without it.
-        yield Diagnosis(
-            "note",
-            "plugins",
-            problem,
-            "update or remove that package, or set plugins = false",
-        )
-
-
-CHECK_SECONDS = 60.0
-"""How long an embedder may take here: it may load a model first."""
+        mend = "update or remove that package, or set plugins = false"
+        yield Diagnosis("note", "plugins", problem, mend)
 
 
 async def check_embedder(settings: Settings) -> list[Diagnosis]:
-    """Say whether the embedder answers."""
+    """Check that the embedder answers, if one is set."""
     if not settings.embedder:
         return []
 

@@ -1,8 +1,6 @@
-"""The demonstration: an agent's first minute on real files, in thirty lines.
+"""The commands of the first minute: init, and a demonstration on your own files.
 
-Everything that is written goes into a temporary folder.
-
-The commands of the first minute: an agent directory of one's own, and the demonstration.
+The demonstration writes everything into a temporary folder.
 """
 
 import asyncio
@@ -50,264 +48,13 @@ _KINDS = {
     "invalid": "red",
     "refused": "red",
 }
-"""The ways in which an item may end, in the order shown, and their colors."""
+"""The outcomes of an item, in the order shown, and their colors."""
 
 _NEXT = (
     ("abilities setup", "connect Claude Code, Cursor, VS Code and others"),
     ("abilities explore", "see in your browser what an agent remembers"),
     ("abilities doctor", "see what is configured, and what to look at"),
 )
-
-
-@dataclass
-class Costs:
-    """What was read so far, in bytes: of each call, and of each piece in them."""
-
-    calls: list[int] = field(default_factory=list[int])
-    pieces: list[int] = field(default_factory=list[int])
-
-    def add(self, payload: JsonObject) -> None:
-        """Count a call and its pieces; one that had no room is read, and counted, later."""
-        self.calls.append(len(render(payload, "text").encode()))
-
-        for record in payload["results"]:
-            if _find_kind(record) != "later":
-                self.pieces.append(len(_get_content(record).encode()))
-
-
-async def run_demo(workspace: Path) -> None:
-    """Find and read files of ``workspace`` and a sample agent, recall, walk, and compare surfaces.
-
-    MCP must be installed.
-    """
-    console = Console(highlight=False)
-
-    with tempfile.TemporaryDirectory() as scratch:
-        agent = Path(scratch) / "agent"
-        create_sample_agent(agent)
-        # Everything else is at its default, so that the demonstration is the same for everybody.
-        values: JsonObject = {}
-        for name, field in Settings.model_fields.items():
-            values[name] = field.get_default(call_default_factory=True)
-
-        values["agent_dir"] = agent
-        values["workspace_dir"] = workspace
-        values["store_url"] = f"sqlite:///{scratch}/memory.db"
-        settings = Settings(**values)
-        _print(console, f"In {workspace}, with a sample agent; nothing of yours is changed.", "dim")
-
-        async with Abilities.open(settings) as abilities:
-            await _store_samples(abilities)
-            await _show_all(abilities, console)
-
-    _print(console, "\nNext:", "bold")
-    for command, purpose in _NEXT:
-        _print(console, f"  {command:<17}  {purpose}")
-
-
-async def _show_all(abilities: Abilities, console: Console) -> None:
-    """Print each step under its number."""
-    costs = Costs()
-    paths = await _show_finding(abilities, console)
-    request: JsonObject = {"items": [*ITEMS, *paths][:MAX_ITEMS]}
-
-    payload = await abilities.call("read", request)
-    costs.add(payload)
-    _show_outcomes(payload, console)
-
-    await _show_the_rest(abilities, payload, costs, console)
-    await _show_recall(abilities, console)
-    await _show_walk(abilities, console)
-    await _show_surfaces(abilities, request, console)
-    _show_costs(costs, console)
-
-
-async def _store_samples(abilities: Abilities) -> None:
-    operations: list[JsonObject] = []
-    for memory in MEMORIES:
-        links = [{"key": key, "link_weight": weight} for key, weight in memory.links.items()]
-        fields = {"type": "learning", "key": memory.key, "content": memory.content}
-        operations.append({"op": "store", **fields, "links": links})
-
-    await abilities.call("remember", {"operations": operations})
-
-
-async def _show_finding(abilities: Abilities, console: Console) -> list[str]:
-    """Find text files as an agent would, and return their paths."""
-    answer = await abilities.call("file_list", {"pattern": _PATTERN, "limit": MAX_ITEMS})
-    samples = [item for item in ITEMS if isinstance(item, str)]
-    # Once is enough for a sample that the listing names too.
-    paths = [file["path"] for file in answer["files"] if file["path"] not in samples]
-
-    more = ", and more behind next_request" if answer["has_more"] else ""
-    _print_step(
-        console, 1, "Find", f"{format_count(len(paths), 'file', 'files')} in one call{more}"
-    )
-    _print(console, f"   {', '.join(paths[:_SHOWN_PATHS])} …", "dim")
-    return paths
-
-
-def _show_outcomes(payload: JsonObject, console: Console) -> None:
-    """Print a line for each way in which items ended, with the first of them."""
-    records: list[JsonObject] = payload["results"]
-    title = f"{len(records)} files, notes and memories in one call, each with an outcome"
-    _print_step(console, 2, "Read", title)
-
-    counts = Counter(map(_find_kind, records))
-    for kind, style in _KINDS.items():
-        for record in records:
-            if _find_kind(record) == kind:
-                line = Text(f"   {counts[kind]:>2} ")
-                line.append(f"{kind:<8}", style)
-                line.append(f" {escape_text(record['input']):<15.15} {_explain(record)}")
-                console.print(line, no_wrap=True, overflow="ellipsis")
-                break
-
-
-def _find_kind(record: JsonObject) -> str:
-    """Return the way in which an item ended, one of `_KINDS`."""
-    if record["success"]:
-        if "truncation" in record:
-            return "cut"
-        return "redacted" if record["data"].get("redacted") else "ok"
-
-    error = record["error"]
-    if error["reason"] == "response_budget":
-        return "later"
-
-    return {"NOT_FOUND": "missing", "PERMISSION_ERROR": "refused"}.get(error["code"], "invalid")
-
-
-def _explain(record: JsonObject) -> str:
-    kind = _find_kind(record)
-    if kind == "later":
-        return "no room in this reply"
-    if not record["success"]:
-        return str(record["error"]["message"])
-
-    content = _get_content(record)
-    if kind == "redacted":
-        return content.strip()
-    if kind == "cut":
-        return f"the first {len(content):,} characters; the rest follows"
-
-    return format_count(len(content), "character", "characters")
-
-
-def _get_content(record: JsonObject) -> str:
-    return str(record["data"]["content"]) if record["success"] else ""
-
-
-async def _show_the_rest(
-    abilities: Abilities, payload: JsonObject, costs: Costs, console: Console
-) -> None:
-    """Follow next_request to the end."""
-    while "next_request" in payload:
-        payload = await abilities.call("read", payload["next_request"])
-        costs.add(payload)
-
-    followed = format_count(len(costs.calls) - 1, "call", "calls")
-    title = f"{followed} of next_request: all {sum(costs.pieces):,} bytes, each once"
-    _print_step(console, 3, "The rest", title)
-
-
-async def _show_recall(abilities: Abilities, console: Console) -> None:
-    """Ask a question, and print the memories that answer it."""
-    answer = await abilities.call("recall", {"queries": [QUESTION]})
-    _print_step(console, 4, "Recall", f"{QUESTION} (no model, no embeddings)")
-
-    for memory in answer["results"][0]["memories"][:3]:
-        _print(console, f"   {memory['score']:.2f}  {memory['content']}")
-
-
-async def _show_walk(abilities: Abilities, console: Console) -> None:
-    """Print what belongs to a memory as a tree."""
-    answer = await abilities.call("bulk_read_memory", {"key": "greeting", "depth": 2})
-    cut = [memory["key"] for memory in answer["metadata"]["frontier"]]
-    title = f"from 'greeting' along the best links, two deep; left out: {', '.join(cut)}"
-    _print_step(console, 5, "Walk", title)
-
-    for record in (answer["targetMemory"], *answer["associatedMemories"]):
-        indent = "  " * record.get("depth", 0)
-        _print(console, f"   {indent}{record['data']['content']}")
-
-
-async def _show_surfaces(abilities: Abilities, request: JsonObject, console: Console) -> None:
-    """Send the same request through LangChain and MCP, and compare what a model gets."""
-    direct = (await abilities.reply("read", request, for_model=True)).text
-    texts = [await _call_langchain(abilities, request), await _call_mcp(abilities, request)]
-
-    same = all(text == direct for text in texts)
-    title = f"Python, LangChain and MCP give a model the same {len(direct.encode()):,} bytes"
-    if not same:
-        title = "Python, LangChain and MCP gave different bytes, because a file changed meanwhile"
-    _print_step(console, 6, "Anywhere", title)
-
-
-def _show_costs(costs: Costs, console: Console) -> None:
-    """Compare the rounds and tokens with those of reading each piece by a call of its own."""
-    singly = _count_tokens(costs.pieces)
-    at_once = _count_tokens(costs.calls)
-    title = (
-        f"{len(costs.calls) + 1} rounds instead of {len(costs.pieces) + 1}, "
-        f"{at_once:,} tokens read instead of {singly:,}"
-    )
-    _print_step(console, 7, "Saved", title)
-
-
-def _count_tokens(sizes: list[int]) -> int:
-    """Return the tokens that a model reads if each round adds an answer to its conversation."""
-    context = read = _PROMPT_TOKENS
-    for size in sizes:
-        context += -(-size // _TOKEN_BYTES)
-        read += context
-
-    return read
-
-
-async def _call_langchain(abilities: Abilities, request: JsonObject) -> str:
-    from abilities.adapters.langchain import load_tools
-
-    (tool,) = load_tools(abilities, only=["read"])
-    call = {"type": "tool_call", "id": "call-1", "name": tool.name, "args": request}
-    return str((await tool.ainvoke(call)).content)
-
-
-async def _call_mcp(abilities: Abilities, request: JsonObject) -> str:
-    """Call the official client, which starts ``abilities mcp`` in a process of its own."""
-    from mcp import Client, StdioServerParameters
-    from mcp.client.stdio import stdio_client
-
-    # The demonstration's settings replace those of the person who runs it.
-    settings = abilities.settings
-    environment = {
-        **{name: value for name, value in os.environ.items() if not name.startswith("ABILITIES_")},
-        "ABILITIES_AGENT_DIR": str(settings.agent_dir),
-        "ABILITIES_WORKSPACE_DIR": str(settings.workspace_dir),
-        "ABILITIES_STORE_URL": settings.store_url,
-        "ABILITIES_CONFIG": os.devnull,
-    }
-    server = StdioServerParameters(
-        command=sys.executable, args=["-m", "abilities", "mcp"], env=environment
-    )
-
-    async with Client(stdio_client(server)) as client:
-        result = await client.call_tool("read", request)
-        return "".join(part.text for part in result.content if part.type == "text")
-
-
-def _print_step(console: Console, number: int, name: str, title: str) -> None:
-    line = Text(f"{number}. ")
-    line.append(f"{name:<9}", "bold")
-    line.append(escape_text(title))
-    console.print(line, no_wrap=True, overflow="ellipsis")
-
-
-def _print(console: Console, text: str, style: str = "") -> None:
-    beginning = "\n" if text.startswith("\n") else ""
-    line = Text(beginning + escape_text(text.removeprefix("\n")), style)
-    console.print(line, no_wrap=True, overflow="ellipsis")
-
 
 ITEMS: list[object] = [
     "persona.md",
@@ -324,10 +71,27 @@ ITEMS: list[object] = [
     {"note": "yesterday"},
     {"memory": "greeting"},
 ]
-"""Items for `read`, with one for each way in which an item may end."""
+"""Items for `read`, with at least one for each outcome."""
 
 QUESTION = "When do the compiler's tests start?"
-"""What the sample memories answer, though no memory has all of its words."""
+"""A question that the sample memories answer, though no memory has all of its words."""
+
+_STARTER_NOTES = """\
+# Memory
+
+What this agent should always remember. One fact per line.
+"""
+
+_INIT_EXAMPLES = """\b
+Examples:
+  abilities init
+  abilities init ~/agents/ada
+"""
+
+_DEMO_EXAMPLE = """\b
+Example:
+  abilities demo --workspace-dir ~/project
+"""
 
 
 class SampleMemory(NamedTuple):
@@ -345,6 +109,261 @@ MEMORIES = [
     SampleMemory("tone", "Answers are short and friendly.", {"ada": 0.2}),
     SampleMemory("nightly", "Nightly tests start at two.", {}),
 ]
+
+
+@click.command(epilog=_INIT_EXAMPLES)
+@click.argument("directory", type=click.Path(path_type=Path), required=False)
+@pass_session
+def init(session: Session, directory: Path | None) -> None:
+    """Create an agent directory with a starter MEMORY.md.
+
+    DIRECTORY defaults to the configured agent directory. Existing notes are never changed, nor
+    hidden: if the workspace has a MEMORY.md, none is created.
+    """
+    if directory is not None:
+        session = session.override({"agent_dir": directory})
+
+    settings = session.settings
+    agent = settings.agent_root.path
+    names = settings.memory_files
+    notes = agent / names.long_term
+    # The name is a pattern, and its folders may depend on the date too.
+    todays_notes = agent / names.name_day(datetime.now(settings.zone).date())
+
+    workspace = settings.workspace_root
+    with explain_errors():
+        todays_notes.parent.mkdir(parents=True, exist_ok=True)
+        if notes.exists():
+            echo(f"{notes} already exists; nothing was changed.")
+        # The agent directory comes first: empty notes there would hide those of the workspace.
+        elif workspace is not None and (workspace.path / names.long_term).exists():
+            echo(f"{workspace.path / names.long_term} is read as the notes; no others are created.")
+        else:
+            notes.parent.mkdir(parents=True, exist_ok=True)
+            notes.write_text(_STARTER_NOTES, encoding="utf-8")
+            echo(f"Created {notes}")
+
+    echo(f"Daily notes go into one file per day, today's is {todays_notes}")
+
+    # Say how the directory becomes the agent directory, unless it is that already.
+    if directory is not None and Session({}).settings.agent_dir != settings.agent_dir:
+        line = f"agent_dir = {json.dumps(str(settings.agent_dir))}"
+        echo(f"To use it, put {line} into {find_settings_file()}, or add --agent-dir to commands.")
+
+
+@click.command(epilog=_DEMO_EXAMPLE)
+@pass_session
+def demo(session: Session) -> None:
+    """Show an agent's first minute on your files, in thirty lines.
+
+    Finds and reads files of the workspace, answers a question from sample memories, follows their
+    links, and compares the replies that LangChain and MCP give a model. Your own memories are
+    neither read nor changed.
+    """
+    workspace = session.shareable_settings.workspace_root
+    if workspace is None:
+        raise click.UsageError(
+            "the demonstration reads the files of a workspace; "
+            "start in a project folder, or set --workspace-dir"
+        )
+
+    # The demonstration also acts as an MCP client, and MCP is an optional dependency.
+    if not is_installed("mcp"):
+        raise click.UsageError(f"the demonstration needs MCP; run: {format_install('mcp')}")
+
+    asyncio.run(run_demo(workspace.path))
+
+
+@dataclass
+class Costs:
+    """The bytes read so far: of each call, and of each piece in them."""
+
+    calls: list[int] = field(default_factory=list[int])
+    pieces: list[int] = field(default_factory=list[int])
+
+    def add(self, payload: JsonObject) -> None:
+        """Count a call and its pieces; a piece without room in it is counted by a later call."""
+        self.calls.append(len(render(payload, "text").encode()))
+
+        for record in payload["results"]:
+            if _describe_outcome(record)[0] != "later":
+                content = str(record["data"]["content"]) if record["success"] else ""
+                self.pieces.append(len(content.encode()))
+
+
+async def run_demo(workspace: Path) -> None:
+    """Find and read files of ``workspace`` and a sample agent, recall, walk, and compare surfaces.
+
+    MCP must be installed.
+    """
+    console = Console(highlight=False)
+
+    with tempfile.TemporaryDirectory() as scratch:
+        agent = Path(scratch) / "agent"
+        create_sample_agent(agent)
+        # All other settings have their defaults, so the demonstration is the same for everybody.
+        values: JsonObject = {}
+        for name, setting in Settings.model_fields.items():
+            values[name] = setting.get_default(call_default_factory=True)
+
+        values["agent_dir"] = agent
+        values["workspace_dir"] = workspace
+        values["store_url"] = f"sqlite:///{scratch}/memory.db"
+        _print(console, f"In {workspace}, with a sample agent; nothing of yours is changed.", "dim")
+
+        operations: list[JsonObject] = []
+        for memory in MEMORIES:
+            links = [{"key": key, "link_weight": weight} for key, weight in memory.links.items()]
+            fields = {"type": "learning", "key": memory.key, "content": memory.content}
+            operations.append({"op": "store", **fields, "links": links})
+
+        async with Abilities.open(Settings(**values)) as abilities:
+            await abilities.call("remember", {"operations": operations})
+            request, costs = await _show_reading(abilities, console)
+            await _show_memories(abilities, console)
+            await _show_surfaces(abilities, request, console)
+
+    rounds = f"{len(costs.calls) + 1} rounds instead of {len(costs.pieces) + 1}"
+    at_once, singly = _count_tokens(costs.calls), _count_tokens(costs.pieces)
+    title = f"{rounds}, {at_once:,} tokens read instead of {singly:,}"
+    _print_step(console, 7, "Saved", title)
+
+    console.print()
+    _print(console, "Next:", "bold")
+    for command, purpose in _NEXT:
+        _print(console, f"  {command:<17}  {purpose}")
+
+
+async def _show_reading(abilities: Abilities, console: Console) -> tuple[JsonObject, Costs]:
+    """Find text files as an agent would, and read them and the samples; print each outcome."""
+    answer = await abilities.call("file_list", {"pattern": _PATTERN, "limit": MAX_ITEMS})
+    # A file of the workspace may have the name of a sample, which is read once.
+    paths = [file["path"] for file in answer["files"] if file["path"] not in ITEMS]
+
+    more = ", and more behind next_request" if answer["has_more"] else ""
+    _print_step(console, 1, "Find", f"{format_count(len(paths), 'file')} in one call{more}")
+    _print(console, f"   {', '.join(paths[:_SHOWN_PATHS])} …", "dim")
+
+    costs = Costs()
+    request: JsonObject = {"items": [*ITEMS, *paths][:MAX_ITEMS]}
+    payload = await abilities.call("read", request)
+    costs.add(payload)
+
+    records: list[JsonObject] = payload["results"]
+    title = f"{len(records)} files, notes and memories in one call, each with an outcome"
+    _print_step(console, 2, "Read", title)
+
+    outcomes = [_describe_outcome(record) for record in records]
+    counts = Counter(kind for kind, _ in outcomes)
+    for shown, style in _KINDS.items():
+        for record, (kind, words) in zip(records, outcomes, strict=True):
+            if kind == shown:
+                line = Text(f"   {counts[kind]:>2} ")
+                line.append(f"{kind:<8}", style)
+                line.append(f" {escape_text(record['input']):<15.15} {words}")
+                console.print(line, no_wrap=True, overflow="ellipsis")
+                break
+
+    while "next_request" in payload:
+        payload = await abilities.call("read", payload["next_request"])
+        costs.add(payload)
+
+    followed = format_count(len(costs.calls) - 1, "call")
+    title = f"{followed} of next_request: all {sum(costs.pieces):,} bytes, each once"
+    _print_step(console, 3, "The rest", title)
+    return request, costs
+
+
+def _describe_outcome(record: JsonObject) -> tuple[str, str]:
+    """Return the outcome of an item, one of `_KINDS`, and words about it."""
+    if not record["success"]:
+        error = record["error"]
+        if error["reason"] == "response_budget":
+            return "later", "no room in this reply"
+
+        kinds = {"NOT_FOUND": "missing", "PERMISSION_ERROR": "refused"}
+        return kinds.get(error["code"], "invalid"), str(error["message"])
+
+    content = str(record["data"]["content"])
+    if "truncation" in record:
+        return "cut", f"the first {len(content):,} characters; the rest follows"
+    if record["data"].get("redacted"):
+        return "redacted", content.strip()
+
+    return "ok", format_count(len(content), "character")
+
+
+async def _show_memories(abilities: Abilities, console: Console) -> None:
+    """Ask a question, and follow the links of a memory."""
+    answer = await abilities.call("recall", {"queries": [QUESTION]})
+    _print_step(console, 4, "Recall", f"{QUESTION} (no model, no embeddings)")
+    for memory in answer["results"][0]["memories"][:3]:
+        _print(console, f"   {memory['score']:.2f}  {memory['content']}")
+
+    answer = await abilities.call("bulk_read_memory", {"key": "greeting", "depth": 2})
+    cut = [memory["key"] for memory in answer["metadata"]["frontier"]]
+    title = f"from 'greeting' along the best links, two deep; left out: {', '.join(cut)}"
+    _print_step(console, 5, "Walk", title)
+    for record in (answer["targetMemory"], *answer["associatedMemories"]):
+        indent = "  " * record.get("depth", 0)
+        _print(console, f"   {indent}{record['data']['content']}")
+
+
+async def _show_surfaces(abilities: Abilities, request: JsonObject, console: Console) -> None:
+    """Send the same request through LangChain and MCP, and compare the replies for a model."""
+    # LangChain takes a second to import.
+    from mcp import Client, StdioServerParameters
+    from mcp.client.stdio import stdio_client
+
+    from abilities.adapters.langchain import load_tools
+
+    direct = (await abilities.reply("read", request, for_model=True)).text
+
+    (tool,) = load_tools(abilities, only=["read"])
+    call = {"type": "tool_call", "id": "call-1", "name": tool.name, "args": request}
+    through_langchain = str((await tool.ainvoke(call)).content)
+
+    # The official client starts ``abilities mcp`` as a process, without the user's settings.
+    settings = abilities.settings
+    environment = {
+        **{name: value for name, value in os.environ.items() if not name.startswith("ABILITIES_")},
+        "ABILITIES_AGENT_DIR": str(settings.agent_dir),
+        "ABILITIES_WORKSPACE_DIR": str(settings.workspace_dir),
+        "ABILITIES_STORE_URL": settings.store_url,
+        "ABILITIES_CONFIG": os.devnull,
+    }
+    server = StdioServerParameters(
+        command=sys.executable, args=["-m", "abilities", "mcp"], env=environment
+    )
+    async with Client(stdio_client(server)) as client:
+        result = await client.call_tool("read", request)
+        through_mcp = "".join(part.text for part in result.content if part.type == "text")
+
+    title = f"Python, LangChain and MCP give a model the same {len(direct.encode()):,} bytes"
+    if not through_langchain == through_mcp == direct:
+        title = "Python, LangChain and MCP gave different bytes, because a file changed meanwhile"
+    _print_step(console, 6, "Anywhere", title)
+
+
+def _count_tokens(sizes: list[int]) -> int:
+    """Return the tokens that a model reads if each round adds an answer to its conversation."""
+    context = read = _PROMPT_TOKENS
+    for size in sizes:
+        context += -(-size // _TOKEN_BYTES)
+        read += context
+
+    return read
+
+
+def _print_step(console: Console, number: int, name: str, title: str) -> None:
+    line = Text(f"{number}. ")
+    line.append(f"{name:<9}", "bold")
+    line.append(escape_text(title))
+    console.print(line, no_wrap=True, overflow="ellipsis")
+
+
+def _print(console: Console, text: str, style: str = "") -> None:
+    console.print(Text(escape_text(text), style), no_wrap=True, overflow="ellipsis")
 
 
 def create_sample_agent(agent: Path) -> None:
@@ -370,99 +389,6 @@ def create_sample_agent(agent: Path) -> None:
         path.write_text(text, encoding="utf-8")
 
     (agent / "escape.txt").symlink_to("/etc/passwd")
-
-
-_STARTER_NOTES = """\
-# Memory
-
-What this agent should always remember. One fact per line.
-"""
-
-_INIT_EXAMPLES = """\b
-Examples:
-  abilities init
-  abilities init ~/agents/ada
-"""
-
-_DEMO_EXAMPLE = """\b
-Example:
-  abilities demo --workspace-dir ~/project
-"""
-
-
-@click.command(epilog=_INIT_EXAMPLES)
-@click.argument("directory", type=click.Path(path_type=Path), required=False)
-@pass_session
-def init(session: Session, directory: Path | None) -> None:
-    """Create an agent directory with a starter MEMORY.md.
-
-    DIRECTORY defaults to the configured agent directory. Existing notes are never changed, nor
-    hidden: if the workspace has a MEMORY.md, none is created.
-    """
-    if directory is not None:
-        session = session.override({"agent_dir": directory})
-
-    settings = session.settings
-    agent = settings.agent_root.path
-    names = settings.memory_files
-    notes = agent / names.long_term
-    # The name is a pattern, and its folders may hold the date as well.
-    todays_notes = agent / names.name_day(datetime.now(settings.zone).date())
-
-    workspace = settings.workspace_root
-    with explain_errors():
-        todays_notes.parent.mkdir(parents=True, exist_ok=True)
-        if notes.exists():
-            echo(f"{notes} already exists; nothing was changed.")
-        # The agent directory comes first: empty notes there would hide those of the workspace.
-        elif workspace is not None and (workspace.path / names.long_term).exists():
-            echo(f"{workspace.path / names.long_term} is read as the notes; no others are created.")
-        else:
-            _create_notes(notes)
-            echo(f"Created {notes}")
-
-    echo(f"Daily notes go into one file per day, today's is {todays_notes}")
-    if directory is not None:
-        _explain_setting(settings.agent_dir)
-
-
-@click.command(epilog=_DEMO_EXAMPLE)
-@pass_session
-def demo(session: Session) -> None:
-    """Show an agent's first minute on your files, in thirty lines.
-
-    Finds and reads files of the workspace, answers a question from sample memories, follows their
-    links, and compares what LangChain and MCP give a model. Your own memories are neither read nor
-    changed.
-    """
-    workspace = session.shareable_settings.workspace_root
-    if workspace is None:
-        raise click.UsageError(
-            "the demonstration reads the files of a workspace; "
-            "start in a project folder, or set --workspace-dir"
-        )
-
-    # The demonstration also acts as an MCP client, and MCP is an optional dependency.
-    if not is_installed("mcp"):
-        raise click.UsageError(f"the demonstration needs MCP; run: {format_install('mcp')}")
-
-    # LangChain takes a second to import.
-    asyncio.run(run_demo(workspace.path))
-
-
-def _explain_setting(directory: Path) -> None:
-    """Say how a directory becomes the agent directory, if the settings do not name it."""
-    if Session({}).settings.agent_dir == directory:
-        return
-
-    line = f"agent_dir = {json.dumps(str(directory))}"
-    echo(f"To use it, put {line} into {find_settings_file()}, or add --agent-dir to commands.")
-
-
-def _create_notes(path: Path) -> None:
-    """Write the starter notes."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(_STARTER_NOTES, encoding="utf-8")
 
 
 COMMANDS = (init, demo)

@@ -1,7 +1,7 @@
-"""The command that looks after a configuration.
+"""The command `doctor`: checks of the whole configuration, each with a remedy.
 
-What it says of files that agents may read and that look like secrets names paths and reasons, never
-what a file holds.
+With --secrets it searches the files that agents may read for secrets. It prints their paths and the
+kinds of secrets, never their contents.
 """
 
 import asyncio
@@ -10,6 +10,7 @@ import os
 import sys
 from collections import Counter
 from collections.abc import Collection, Iterator
+from contextlib import suppress
 
 import click
 
@@ -34,113 +35,14 @@ from abilities.helpers.tokens import TokenFile
 from abilities.settings import Settings
 
 MAX_SHOWN = 100
-"""Files that are shown; the others are only counted."""
+"""The number of files that --secrets shows; the others are only counted."""
 
 _LIMITS = {
     "files": "enough files were looked at",
     "chars": "enough text was looked at",
     "time": "it took too long",
 }
-
-
-def check_secrets(settings: Settings, limits: SearchLimits = DEFAULT_LIMITS) -> Iterator[Diagnosis]:
-    """Look through both roots, within limits, for what looks like a secret and may be read."""
-    with show_progress("Looking for secrets") as progress:
-        search = SecretSearch(settings.policy, find_kinds, progress.advance, limits)
-        for place in settings.roots:
-            folder = check_folder(place)
-            if folder.state == "fails":
-                yield folder
-            else:
-                _search_root(search, Root(place.name, place.path))
-
-    # What contents show is surer than what a name hints at.
-    found = sorted(search.found, key=lambda file: not file.kinds)
-    for file in found[:MAX_SHOWN]:
-        yield _diagnose_file(file, is_redacted=settings.policy.redacts)
-
-    yield _summarize(search)
-
-
-def find_kinds(text: str) -> Collection[str]:
-    """Return the kinds of secrets that a text holds."""
-    return sorted({secret.kind for secret in find_secrets(text)})
-
-
-def _search_root(search: SecretSearch, root: Root) -> None:
-    """Search a root; one that is gone or not readable has nothing to read."""
-    try:
-        descriptor = root.open()
-    except Refused:
-        return
-
-    if descriptor is None:
-        return
-
-    try:
-        search.search(root.name, descriptor)
-    finally:
-        os.close(descriptor)
-
-
-def _diagnose_file(file: ExposedFile, *, is_redacted: bool) -> Diagnosis:
-    pattern = _format_pattern(file.path)
-    mend = f'if it is one, refuse it: deny = ["...", "{pattern}"]'
-    about = f"{file.source} directory"
-    path = escape_text(file.path)
-
-    if file.kinds and is_redacted:
-        words = f"{path} holds: {', '.join(file.kinds)}; agents read marks in their place"
-        return Diagnosis("note", about, words, mend)
-
-    if file.kinds:
-        return Diagnosis("unsafe", about, f"{path} holds: {', '.join(file.kinds)}", mend)
-
-    return Diagnosis("note", about, f"{path}: its name hints at a secret", mend)
-
-
-def _summarize(search: SecretSearch) -> Diagnosis:
-    """Say how much was looked at, what was found, and whether all was looked at."""
-    words = (
-        f"looked at {format_count(search.files, 'file')} that agents may read "
-        f"({MAX_CHARS:,} characters of each at most): "
-    )
-    count = len(search.found)
-    if count == 0:
-        words += "none looks like a secret"
-    elif count == 1:
-        words += "1 looks like a secret"
-    else:
-        words += f"{count:,} look like secrets"
-
-    if count > MAX_SHOWN:
-        words += f", of which {MAX_SHOWN} are shown"
-
-    if search.stopped_by is None:
-        return Diagnosis("ok", "secrets", words)
-
-    mend = "the rest was not looked at: name a smaller folder with --workspace-dir"
-    return Diagnosis("note", "secrets", f"{words}; stopped, {_LIMITS[search.stopped_by]}", mend)
-
-
-def _format_pattern(path: str) -> str:
-    r"""Return a pattern of the deny list that stands for a path, as TOML has it in quotes.
-
-    >>> _format_pattern('keys/a"b'), _format_pattern("!old"), _format_pattern("file:{a,b}")
-    ('keys/a?b', '?old', 'file??a,b?')
-    """
-    pattern = ""
-    for char in path:
-        is_special = char in '"\\{}' or has_control_character(char) or has_surrogate(char)
-        pattern += "?" if is_special else char
-
-    if pattern.startswith("!"):
-        pattern = "?" + pattern[1:]
-    elif pattern.startswith("file:"):
-        pattern = pattern.replace(":", "?", 1)
-
-    return pattern
-
+"""Why a search for secrets stopped early."""
 
 _INDENT = 29
 """Cells before the words of a finding."""
@@ -161,14 +63,14 @@ Examples:
 def doctor(session: Session, as_json: bool, secrets: bool) -> None:
     """Check the configuration, and say how to fix what is wrong.
 
-    Looks at the settings, the directories, the store, the tokens and the abilities: what is in use,
-    what fails and what is unsafe. Changes nothing. Exits with 1 if anything fails or is unsafe.
+    Looks at the settings, the directories, the store, the tokens and the abilities, and changes
+    nothing. Exits with 1 if anything fails or is unsafe.
 
-    Each line begins with ok, note (worth knowing), unsafe, or fails. The last one counts them, and
+    Each line begins with ok, note (worth knowing), unsafe, or fails. The last line counts them, and
     names the first step.
 
-    With --secrets it looks through the directories instead, for files that agents may read and
-    whose contents or names look like secrets. It never prints what they hold.
+    With --secrets it searches the directories instead, for files that agents may read and whose
+    contents or names look like secrets. It never prints their contents.
     """
     if secrets:
         diagnoses = list(check_secrets(session.settings))
@@ -178,8 +80,13 @@ def doctor(session: Session, as_json: bool, secrets: bool) -> None:
     if as_json:
         echo_line(json.dumps([diagnosis._asdict() for diagnosis in diagnoses]))
     else:
-        for diagnosis in diagnoses:
-            _print_diagnosis(diagnosis)
+        for state, about, words, mend in diagnoses:
+            mark = click.style(f"{state:<7}", fg=_COLORS[state])
+            echo(f" {about:<20} {words}", head=mark, hang=_INDENT)
+            if mend:
+                remedy = click.style(escape_text(mend), dim=True)
+                echo("", head=f"{' ' * _INDENT}{remedy}", hang=0)
+
         echo(summarize(diagnoses))
 
     if any(diagnosis.state in ("unsafe", "fails") for diagnosis in diagnoses):
@@ -187,7 +94,7 @@ def doctor(session: Session, as_json: bool, secrets: bool) -> None:
 
 
 async def diagnose(settings: Settings) -> list[Diagnosis]:
-    """Return all that is worth saying, in the order in which people look. Changes nothing."""
+    """Return all findings, in the order in which people look. Changes nothing."""
     tokens = TokenFile(settings.tokens_file).load()
     store = await store_checks.check_store_answers(settings, tokens.namespaces)
 
@@ -207,7 +114,7 @@ async def diagnose(settings: Settings) -> list[Diagnosis]:
 
 
 def summarize(diagnoses: list[Diagnosis]) -> str:
-    """Return how many findings there are of each state, and the first step if one is due.
+    """Return the number of findings of each state, and the first step if one is due.
 
     >>> summarize([Diagnosis("ok", "time", ""), Diagnosis("unsafe", "store", "", "chmod 600 x")])
     '2 findings: 1 ok, 1 unsafe. Begin with store: chmod 600 x.'
@@ -216,19 +123,99 @@ def summarize(diagnoses: list[Diagnosis]) -> str:
     parts = [f"{counts[state]} {state}" for state in _COLORS if counts[state]]
     words = f"{format_count(len(diagnoses), 'finding')}: {', '.join(parts)}."
 
-    # What fails keeps people from working; what is unsafe does not.
-    due = [diagnosis for diagnosis in diagnoses if diagnosis.state in ("fails", "unsafe")]
-    if not due:
-        return f"{words} Nothing has to be done."
+    # Failures come first, because they keep people from working.
+    for state in ("fails", "unsafe"):
+        for diagnosis in diagnoses:
+            if diagnosis.state == state:
+                return f"{words} Begin with {diagnosis.about}: {diagnosis.mend}."
 
-    first = min(due, key=lambda diagnosis: diagnosis.state != "fails")
-    return f"{words} Begin with {first.about}: {first.mend}."
+    return f"{words} Nothing has to be done."
 
 
-def _print_diagnosis(diagnosis: Diagnosis) -> None:
-    state = click.style(f"{diagnosis.state:<7}", fg=_COLORS[diagnosis.state])
-    echo(f" {diagnosis.about:<20} {diagnosis.words}", head=state, hang=_INDENT)
+def check_secrets(settings: Settings, limits: SearchLimits = DEFAULT_LIMITS) -> Iterator[Diagnosis]:
+    """Search both roots, within limits, for files that may be read and look like secrets."""
+    with show_progress("Looking for secrets") as progress:
+        search = SecretSearch(settings.policy, find_kinds, progress.advance, limits)
+        for place in settings.roots:
+            folder = check_folder(place)
+            if folder.state == "fails":
+                yield folder
+                continue
 
-    if diagnosis.mend:
-        mend = click.style(escape_text(diagnosis.mend), dim=True)
-        echo("", head=f"{' ' * _INDENT}{mend}", hang=0)
+            descriptor = None
+            # A root that has just gone or become unreadable has no files to show.
+            with suppress(Refused):
+                descriptor = Root(place.name, place.path).open()
+            if descriptor is None:
+                continue
+
+            try:
+                search.search(place.name, descriptor)
+            finally:
+                os.close(descriptor)
+
+    # Secrets in contents come first: they are surer than hints in names.
+    found = sorted(search.found, key=lambda file: not file.kinds)
+    for file in found[:MAX_SHOWN]:
+        yield _diagnose_file(file, is_redacted=settings.policy.redacts)
+
+    count = len(found)
+    words = (
+        f"looked at {format_count(search.files, 'file')} that agents may read "
+        f"({MAX_CHARS:,} characters of each at most): "
+    )
+    if count == 0:
+        words += "none looks like a secret"
+    else:
+        words += format_count(count, "looks like a secret", "look like secrets")
+    if count > MAX_SHOWN:
+        words += f", of which {MAX_SHOWN} are shown"
+
+    if search.stopped_by is None:
+        yield Diagnosis("ok", "secrets", words)
+    else:
+        words += f"; stopped, {_LIMITS[search.stopped_by]}"
+        mend = "the rest was not looked at: name a smaller folder with --workspace-dir"
+        yield Diagnosis("note", "secrets", words, mend)
+
+
+def find_kinds(text: str) -> Collection[str]:
+    """Return the kinds of secrets in a text, such as "GitHub token"."""
+    return sorted({secret.kind for secret in find_secrets(text)})
+
+
+def _diagnose_file(file: ExposedFile, *, is_redacted: bool) -> Diagnosis:
+    mend = f'if it is one, refuse it: deny = ["...", "{_format_pattern(file.path)}"]'
+    about = f"{file.source} directory"
+    path = escape_text(file.path)
+
+    if not file.kinds:
+        return Diagnosis("note", about, f"{path}: its name hints at a secret", mend)
+
+    words = f"{path} holds: {', '.join(file.kinds)}"
+    if is_redacted:
+        return Diagnosis("note", about, f"{words}; agents read marks in their place", mend)
+
+    return Diagnosis("unsafe", about, words, mend)
+
+
+def _format_pattern(path: str) -> str:
+    r"""Return a pattern of the deny list that matches a path, for a TOML string in quotes.
+
+    >>> _format_pattern('keys/a"b'), _format_pattern("!old"), _format_pattern("file:{a,b}")
+    ('keys/a?b', '?old', 'file??a,b?')
+    """
+    pattern = ""
+    for char in path:
+        is_special = char in '"\\{}' or has_control_character(char) or has_surrogate(char)
+        pattern += "?" if is_special else char
+
+    if pattern.startswith("!"):
+        pattern = "?" + pattern[1:]
+    elif pattern.startswith("file:"):
+        pattern = pattern.replace(":", "?", 1)
+
+    return pattern
+
+
+COMMANDS = (doctor,)

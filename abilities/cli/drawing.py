@@ -1,4 +1,4 @@
-"""What a bulk read returns, as a picture in SVG or Mermaid: order, weights, what the limits cut."""
+"""Pictures of a bulk read in SVG or Mermaid: the order of memories, weights, and cut links."""
 
 from collections import Counter
 from dataclasses import dataclass
@@ -9,10 +9,10 @@ from abilities.declarations.memory import USUAL_LINK_TYPE
 from abilities.helpers.walk import WalkOutcome
 
 EdgeKind = Literal["way", "again", "cut"]
-"""What a link is to the walk.
+"""The role of a link in a walk.
 
-"way": its target was retrieved by it. "again": it leads to a memory that was retrieved by another
-link. "cut": a limit left its target out.
+"way": its target was retrieved through it. "again": its target was retrieved through another link.
+"cut": a limit left its target out.
 """
 
 # Sizes in the units of the SVG, which are pixels on a screen.
@@ -21,10 +21,10 @@ _ROW_HEIGHT = 64
 _BOX_WIDTH = 210
 _BOX_HEIGHT = 40
 _MARGIN = 24
-_BEND = 45.0  # how far a curve's control points are from its ends
+_BEND = 45.0  # the distance of a curve's control points from its ends
 
 _LABEL_CHARS = 23
-"""As many characters of the usual width fit into a box."""
+"""Characters of usual width that fit into a box."""
 
 _STYLE = """
   text { font: 13px system-ui, sans-serif; fill: #1c2733; }
@@ -65,7 +65,7 @@ class DrawnNode:
 class DrawnEdge(NamedTuple):
     """A link between two nodes, given by their keys.
 
-    ``source`` is the one that the walk was at; the link leads back to it if it is ``incoming``.
+    The walk went from ``source`` to ``target``; an ``incoming`` link leads the other way.
     """
 
     source: str
@@ -77,7 +77,7 @@ class DrawnEdge(NamedTuple):
 
     @property
     def label(self) -> str:
-        """Its weight, after its type unless that is the usual one."""
+        """The weight, after the type unless that is the usual one: "0.5" or "causes 0.5"."""
         weight = f"{self.weight:g}"
         return weight if self.type == USUAL_LINK_TYPE else f"{self.type} {weight}"
 
@@ -96,17 +96,8 @@ class Point(NamedTuple):
     y: float
 
     def move(self, dx: float, dy: float) -> "Point":
-        """Return the point that lies so far to the right and below."""
+        """Return the point ``dx`` to the right of this one and ``dy`` below."""
         return Point(self.x + dx, self.y + dy)
-
-
-class Curve(NamedTuple):
-    """A cubic Bézier curve: two ends, and the control points beside them."""
-
-    start: Point
-    start_control: Point
-    end_control: Point
-    end: Point
 
 
 def draw_walk(outcome: WalkOutcome) -> Drawing:
@@ -140,7 +131,11 @@ def as_mermaid(drawing: Drawing) -> str:
     # Keys are not valid names in Mermaid, so nodes are named by their position.
     for index, node in enumerate(drawing.nodes):
         names[node.key] = f"m{index}"
-        lines.append(f"    m{index}{_format_mermaid_node(node)}")
+        key = _escape_mermaid(node.key)
+        if node.number:
+            lines.append(f'    m{index}["{node.number}. {key}"]')
+        else:
+            lines.append(f'    m{index}["{key}<br/>{node.note}"]:::cut')
 
     for edge in drawing.edges:
         arrow = _MERMAID_ARROWS[edge.kind]
@@ -153,17 +148,8 @@ def as_mermaid(drawing: Drawing) -> str:
     return "\n".join(lines) + "\n"
 
 
-def _format_mermaid_node(node: DrawnNode) -> str:
-    key = _escape_mermaid(node.key)
-
-    if node.number:
-        return f'["{node.number}. {key}"]'
-
-    return f'["{key}<br/>{node.note}"]:::cut'
-
-
 def _escape_mermaid(text: str) -> str:
-    """Return text with a character reference for each mark that may mean something to Mermaid."""
+    """Return text with a character reference for each mark that Mermaid may interpret."""
     escaped: list[str] = []
 
     for char in text:
@@ -176,8 +162,17 @@ def _escape_mermaid(text: str) -> str:
 
 
 def as_svg(drawing: Drawing) -> str:
-    """Return the picture as SVG, with one column per depth."""
-    corners = _place_boxes(drawing)
+    """Return the picture as SVG, with a column per depth; all are centered on the same height."""
+    columns = Counter(node.depth for node in drawing.nodes)
+    tallest = max(columns.values())
+    placed: Counter[int] = Counter()
+    corners: dict[str, Point] = {}
+    for node in drawing.nodes:
+        row = (tallest - columns[node.depth]) / 2 + placed[node.depth]
+        placed[node.depth] += 1
+        x = _MARGIN + node.depth * _COLUMN_WIDTH
+        corners[node.key] = Point(x, _MARGIN + row * _ROW_HEIGHT)
+
     width = max(corner.x for corner in corners.values()) + _BOX_WIDTH + _MARGIN
     height = max(corner.y for corner in corners.values()) + _BOX_HEIGHT + 2 * _MARGIN
     title = escape(f"What reading {drawing.nodes[0].key} returns")
@@ -190,108 +185,68 @@ def as_svg(drawing: Drawing) -> str:
         '<rect class="paper" width="100%" height="100%"/>',
     ]
 
-    # Edges come first, so that boxes cover what passes beneath them.
+    # Edges come first, so that boxes cover them.
     for edge in drawing.edges:
-        lines.append(_format_edge(edge, corners[edge.source], corners[edge.target]))
-
+        lines.append(_draw_edge(edge, corners[edge.source], corners[edge.target]))
     for node in drawing.nodes:
-        lines.append(_format_node(node, corners[node.key]))
+        lines.append(_draw_node(node, corners[node.key]))
 
     lines.append("</svg>\n")
     return "\n".join(lines)
 
 
-def _place_boxes(drawing: Drawing) -> dict[str, Point]:
-    """Return the upper left corner of each box, by the node's key.
-
-    A depth has a column, and the columns are centered on one another.
-    """
-    columns = Counter(node.depth for node in drawing.nodes)
-    tallest = max(columns.values())
-    placed: Counter[int] = Counter()
-    corners: dict[str, Point] = {}
-
-    for node in drawing.nodes:
-        first_row = (tallest - columns[node.depth]) / 2
-        row = first_row + placed[node.depth]
-        placed[node.depth] += 1
-
-        x = _MARGIN + node.depth * _COLUMN_WIDTH
-        corners[node.key] = Point(x, _MARGIN + row * _ROW_HEIGHT)
-
-    return corners
-
-
-def _format_node(node: DrawnNode, corner: Point) -> str:
+def _draw_node(node: DrawnNode, corner: Point) -> str:
+    """Return a box with its label, and with a note below the label if the node has one."""
     kind = "kept" if node.number else "cut"
-    label = _shorten_label(node.key)
-    baseline = 25
-    note = ""
-
+    label = node.key
+    if len(label) > _LABEL_CHARS:
+        label = label[: _LABEL_CHARS - 1] + "…"
     if node.number:
         label = f"{node.number}. {label}"
 
+    baseline = 25
+    note = ""
     if node.note:
         baseline = 18  # two lines share the box
-        at = corner.move(10, 33)
-        note = f'<text class="small" x="{at.x:.0f}" y="{at.y:.0f}">{escape(node.note)}</text>'
+        note = _draw_text(corner.move(10, 33), node.note, small=True)
 
-    at = corner.move(10, baseline)
     return (
         f'<g class="{kind}"><title>{escape(node.key)}</title>'
         f'<rect x="{corner.x:.0f}" y="{corner.y:.0f}" width="{_BOX_WIDTH}" height="{_BOX_HEIGHT}"/>'
-        f'<text x="{at.x:.0f}" y="{at.y:.0f}">{escape(label)}</text>{note}</g>'
+        f"{_draw_text(corner.move(10, baseline), label)}{note}</g>"
     )
 
 
-def _shorten_label(key: str) -> str:
-    if len(key) <= _LABEL_CHARS:
-        return key
+def _draw_edge(edge: DrawnEdge, source: Point, target: Point) -> str:
+    """Return a cubic Bézier curve between two boxes, given by their corners, and its label.
 
-    return key[: _LABEL_CHARS - 1] + "…"
-
-
-def _format_edge(edge: DrawnEdge, source: Point, target: Point) -> str:
-    """Return a curve between two boxes, given by their corners, with its label at its middle."""
-    curve = _route_curve(source, target)
-    path = "M {:.0f} {:.0f} C {:.0f} {:.0f} {:.0f} {:.0f} {:.0f} {:.0f}".format(
-        *curve.start, *curve.start_control, *curve.end_control, *curve.end
-    )
-    at = _find_middle(curve).move(-8, -4)
-    label = f'<text class="small" x="{at.x:.0f}" y="{at.y:.0f}">{escape(edge.label)}</text>'
-
-    return f'<path class="{edge.kind}" d="{path}"/>{label}'
-
-
-def _route_curve(source: Point, target: Point) -> Curve:
-    """Return the curve from box to box.
-
-    It leads to the right, around within a column, and beneath the boxes on the way back.
+    It leads to the right; within a column it runs around the boxes, and back it runs below them.
     """
     right_side = (_BOX_WIDTH, _BOX_HEIGHT / 2)
     left_side = (0, _BOX_HEIGHT / 2)
     bottom = (_BOX_WIDTH / 2, _BOX_HEIGHT)
 
     if target.x > source.x:
-        start = source.move(*right_side)
-        end = target.move(*left_side)
-        return Curve(start, start.move(_BEND, 0.0), end.move(-_BEND, 0.0), end)
+        start, end = source.move(*right_side), target.move(*left_side)
+        controls = start.move(_BEND, 0.0), end.move(-_BEND, 0.0)
+    elif target.x == source.x:
+        start, end = source.move(*right_side), target.move(*right_side)
+        controls = start.move(_BEND, 0.0), end.move(_BEND, 0.0)
+    else:
+        start, end = source.move(*bottom), target.move(*bottom)
+        controls = start.move(0.0, _BEND), end.move(0.0, _BEND)
 
-    if target.x == source.x:
-        start = source.move(*right_side)
-        end = target.move(*right_side)
-        return Curve(start, start.move(_BEND, 0.0), end.move(_BEND, 0.0), end)
+    points = (start, *controls, end)
+    path = "M {} C {} {} {}".format(*(f"{x:.0f} {y:.0f}" for x, y in points))
 
-    start = source.move(*bottom)
-    end = target.move(*bottom)
-    return Curve(start, start.move(0.0, _BEND), end.move(0.0, _BEND), end)
+    # The middle of the curve: the weights of its points at one half are 1/8, 3/8, 3/8, 1/8.
+    x = sum(weight * point.x for weight, point in zip((1, 3, 3, 1), points, strict=True)) / 8
+    y = sum(weight * point.y for weight, point in zip((1, 3, 3, 1), points, strict=True)) / 8
+    label = _draw_text(Point(x - 8, y - 4), edge.label, small=True)
+
+    return f'<path class="{edge.kind}" d="{path}"/>{label}'
 
 
-def _find_middle(curve: Curve) -> Point:
-    """Return the point of the curve at half of its parameter."""
-    start, start_control, end_control, end = curve
-    x = start.x + end.x + 3 * (start_control.x + end_control.x)
-    y = start.y + end.y + 3 * (start_control.y + end_control.y)
-
-    # Weights of a cubic Bezier curve at one half: 1/8, 3/8, 3/8, 1/8.
-    return Point(x / 8, y / 8)
+def _draw_text(at: Point, text: str, *, small: bool = False) -> str:
+    kind = ' class="small"' if small else ""
+    return f'<text{kind} x="{at.x:.0f}" y="{at.y:.0f}">{escape(text)}</text>'

@@ -1,6 +1,7 @@
-"""Errors of a command, as sentences for the person who runs it.
+"""Errors as sentences for the person at the terminal: the problem, and the way out.
 
-A group of commands, whose errors help whoever typed them.
+Every command line imports this module, even one that asks for help, so its functions import their
+dependencies themselves.
 """
 
 import errno
@@ -12,34 +13,13 @@ from contextlib import contextmanager
 import click
 from typing_extensions import override
 
-
-class Commands(click.Group):
-    """A group of commands that says what an unknown one probably means."""
-
-    @override
-    def resolve_command(
-        self, ctx: click.Context, args: list[str]
-    ) -> tuple[str | None, click.Command | None, list[str]]:
-        # While a shell completes a line, no name is wrong yet.
-        if args and args[0] not in self.list_commands(ctx) and not ctx.resilient_parsing:
-            # Only a mistake imports the names of all abilities.
-            from abilities.cli.mistakes import suggest_command
-
-            ctx.fail(f"No such command {args[0]!r}. {suggest_command(self, ctx, args)}")
-
-        return super().resolve_command(ctx, args)
-
-
-# Every command line begins with this module, also one that asks for help: what its functions need
-# is imported by them.
-
 _REFUSAL_HINTS = {
-    "memory_not_found": "'abilities call memory_list' shows which there are.",
+    "memory_not_found": "'abilities call memory_list' lists the memories.",
     "schema_too_new": "Install that version of the package, or a newer one.",
     "schema_unpublished": "Run `abilities export` of the checkout that made it, and "
     "`abilities import` of this one.",
 }
-"""What to do about a refusal, by its reason, if the sentence does not say it."""
+"""Remedies that the sentence of a refusal lacks, by its reason."""
 
 _FILE_HINTS = {
     errno.ENOENT: "create its folder, or name another place",
@@ -52,15 +32,31 @@ _FILE_HINTS = {
     errno.EDQUOT: "make room, or choose another place",
     errno.EFBIG: "a limit of this process is smaller (ulimit -f); raise it",
 }
-"""What to do about a file that cannot be used, by the system's number of the error."""
-
+"""Remedies for a file that cannot be used, by the error number."""
 
 _HEAD = "Error: "
-"""What click begins each message with."""
+"""The prefix that click gives each message."""
 
 
-class UsageErrorInLines(click.UsageError):
-    """A usage error of several lines, in none of which foreign text begins another one."""
+class Commands(click.Group):
+    """A group of commands that suggests a known command for an unknown one."""
+
+    @override
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        # A name that a shell completes is still unfinished, not wrong.
+        if args and args[0] not in self.list_commands(ctx) and not ctx.resilient_parsing:
+            # Imports the names of all abilities, so only after a mistake.
+            from abilities.cli.mistakes import suggest_command
+
+            ctx.fail(f"No such command {args[0]!r}. {suggest_command(self, ctx, args)}")
+
+        return super().resolve_command(ctx, args)
+
+
+class ErrorInLines(click.ClickException):
+    """An error of several lines, with the foreign text in each escaped."""
 
     def __init__(self, *lines: str) -> None:
         from abilities.cli.terminal import escape_text
@@ -68,18 +64,14 @@ class UsageErrorInLines(click.UsageError):
         super().__init__("\n".join(map(escape_text, lines)))
 
 
-class SettingsError(click.ClickException):
-    """Settings that cannot be used, in one line or several; the command line itself may be right.
+class UsageErrorInLines(ErrorInLines, click.UsageError):
+    """A wrong command line, explained in several lines."""
 
-    In none of its lines foreign text begins another one.
-    """
+
+class SettingsError(ErrorInLines):
+    """Settings that cannot be used; the command line itself may be right."""
 
     exit_code = 2
-
-    def __init__(self, *lines: str) -> None:
-        from abilities.cli.terminal import escape_text
-
-        super().__init__("\n".join(map(escape_text, lines)))
 
 
 def end_sentence(text: str) -> str:
@@ -88,6 +80,15 @@ def end_sentence(text: str) -> str:
         return text
 
     return f"{text}."
+
+
+def describe_os_error(error: OSError) -> str:
+    """Return the system's words for an error, such as "Permission denied"."""
+    if error.errno is not None and error.errno > 0:
+        return os.strerror(error.errno)
+
+    # Errors of name resolution have negative numbers, which strerror does not know.
+    return error.strerror or str(error)
 
 
 @contextmanager
@@ -110,14 +111,16 @@ def explain_errors() -> Generator[None]:
     except (UnusableLine, NotAStore, UnsoundCopy) as error:
         raise click.ClickException(str(error)) from None
     except BrokenPipeError:
-        raise  # who read the output wants no more
+        raise  # the reader has closed the pipe, as `head` does
     except OSError as error:
-        raise click.ClickException(_describe_file_error(error)) from None
+        words = f"{error.filename or 'the output'}: {describe_os_error(error)}"
+        hint = _FILE_HINTS.get(error.errno or 0)
+        raise click.ClickException(f"{words}; {hint}" if hint else words) from None
 
 
 @contextmanager
 def explain_stop(describe: Callable[[], str]) -> Generator[None]:
-    """If the block is stopped, by Ctrl-C or an error, say how far it came and what to do."""
+    """If Ctrl-C or an expected error stops the block, print ``describe()``: how to go on."""
     try:
         yield
     except BaseException as error:
@@ -126,7 +129,7 @@ def explain_stop(describe: Callable[[], str]) -> Generator[None]:
         from abilities.cli.terminal import echo
         from abilities.declarations.refusals import Refused
 
-        # Ctrl-C cancels what an event loop runs.
+        # Ctrl-C cancels the task of an event loop.
         if isinstance(error, KeyboardInterrupt | CancelledError | Refused | OSError):
             echo(describe(), err=True)
         raise
@@ -134,9 +137,9 @@ def explain_stop(describe: Callable[[], str]) -> Generator[None]:
 
 @contextmanager
 def show_errors(root: click.Group) -> Generator[None]:
-    """Turn errors of the block, a command line of ``root``, into sentences that fit the terminal.
+    """Explain errors of the block, a command line of ``root``, and wrap them for the terminal.
 
-    Whatever they quote neither steers the terminal nor begins a line.
+    Quoted text is escaped, and no line of it looks like one of ours.
     """
     try:
         yield
@@ -146,7 +149,7 @@ def show_errors(root: click.Group) -> Generator[None]:
         from abilities.cli.mistakes import explain_mistake
         from abilities.cli.terminal import escape_text, wrap_text
 
-        if isinstance(error, (UsageErrorInLines, SettingsError)):
+        if isinstance(error, ErrorInLines):
             words = error.message
         else:
             sentence, *more = map(escape_text, explain_mistake(error, root))
@@ -157,23 +160,6 @@ def show_errors(root: click.Group) -> Generator[None]:
         if isinstance(error, click.UsageError):
             shown = click.UsageError(lines, error.ctx)
 
-        # For type checkers it belongs to the class.
+        # Type checkers take exit_code for an attribute of the class.
         vars(shown)["exit_code"] = error.exit_code
         raise shown from None
-
-
-def _describe_file_error(error: OSError) -> str:
-    """Return what is wrong with a file and what to do, if that is known."""
-    words = f"{error.filename or 'the output'}: {describe_os_error(error)}"
-    hint = _FILE_HINTS.get(error.errno or 0)
-
-    return f"{words}; {hint}" if hint else words
-
-
-def describe_os_error(error: OSError) -> str:
-    """Return the system's words for an error, without what Python adds to them."""
-    if error.errno is not None and error.errno > 0:
-        return os.strerror(error.errno)
-
-    # Name resolution has numbers of its own, which are negative.
-    return error.strerror or str(error)

@@ -1,9 +1,4 @@
-"""The command `catch-up`: what an agent should know from earlier sessions.
-
-The commands that forget: `compact`, what the limits no longer allow, and `purge`, one memory.
-
-The command that draws what a bulk read would return.
-"""
+"""Commands about the content of memories: catch-up, graph, compact, purge."""
 
 import asyncio
 import sys
@@ -26,50 +21,11 @@ from abilities.helpers.transfer.patience import Patience
 from abilities.helpers.walk import WalkLimits, WalkOutcome
 from abilities.prompts import write_catch_up
 
-_DEFAULT_TOKENS = 2_000
-_MIN_TOKENS = 500
-_MAX_TOKENS = 16_000
-
 # \b keeps click from joining the lines of a paragraph.
-_EXAMPLE = """\b
+_CATCH_UP_EXAMPLE = """\b
 Example:
   abilities catch-up --max-tokens 1000
 """
-
-
-@click.command("catch-up", epilog=_EXAMPLE)
-@click.option(
-    "--max-tokens",
-    type=click.IntRange(_MIN_TOKENS, _MAX_TOKENS),
-    default=_DEFAULT_TOKENS,
-    show_default=True,
-    help="Print no more than so many tokens, of 4 bytes each.",
-)
-@pass_session
-def catch_up(session: Session, max_tokens: int) -> None:
-    """Print what an agent should know from earlier sessions.
-
-    These are the long-term notes, the notes of the last seven days, and the memories that are
-    important or changed last, each with a label, as the MCP prompt 'catch_up' returns them. Let a
-    client print it at the start of a session, for example by a hook.
-    """
-    stdout = session.stdout
-
-    with explain_errors():
-        text = asyncio.run(_write(session, max_tokens * TOKEN_BYTES))
-
-    echo_payload(text, stdout, nl=not text.endswith("\n"))
-
-
-async def _write(session: Session, max_bytes: int) -> str:
-    async with session.open_application() as abilities:
-        return await write_catch_up(abilities, max_bytes)
-
-
-_UNREACHED = (
-    "Copies elsewhere still have it: backups, exports, replicas, and what was printed or logged."
-)
-
 
 _COMPACT_EXAMPLE = """\b
 Example:
@@ -82,27 +38,62 @@ Examples:
   abilities purge old/address --namespace team --yes
 """
 
+_GRAPH_EXAMPLES = """\b
+Examples:
+  abilities graph goals
+  abilities graph goals -o walk.svg
+  abilities graph goals --depth 2 --format mermaid
+"""
+
+
+@click.command("catch-up", epilog=_CATCH_UP_EXAMPLE)
+@click.option(
+    "--max-tokens",
+    type=click.IntRange(500, 16_000),
+    default=2_000,
+    show_default=True,
+    help="Print at most this many tokens, of 4 bytes each.",
+)
+@pass_session
+def catch_up(session: Session, max_tokens: int) -> None:
+    """Print what an agent should know from earlier sessions.
+
+    The text is that of the MCP prompt 'catch_up': the long-term notes, the notes of the last seven
+    days, and important or recently changed memories, each with a label. Let a client print it at
+    the start of a session, for example by a hook.
+    """
+    stdout = session.stdout
+
+    async def write() -> str:
+        async with session.open_application() as abilities:
+            return await write_catch_up(abilities, max_tokens * TOKEN_BYTES)
+
+    with explain_errors():
+        text = asyncio.run(write())
+
+    echo_payload(text, stdout, nl=not text.endswith("\n"))
+
 
 @click.command(epilog=_COMPACT_EXAMPLE)
 @whole_store
 @pass_session
 def compact(session: Session) -> None:
-    """Forget the changes for which the settings have no room.
+    """Forget the changes that exceed the limits of the history.
 
-    Those are older than history_days, or larger than history_max_mb in all. Stores forget a little
-    with every few hundred changes; this does all of it at once, for example after the settings were
-    lowered. What it forgets cannot be undone any more; the memories stay as they are.
+    The limits are history_days, and history_max_mb for all changes together. Stores forget a few
+    changes at a time; this forgets all of them at once, for example after you lowered a limit. A
+    forgotten change cannot be undone any more; the memories stay as they are.
     """
+
+    async def forget() -> int:
+        async with session.open_store() as store:
+            now = utc_now()
+            return await Patience().call(lambda: store.compact(now))
+
     with explain_errors(), explain_stop(lambda: "Stopped. To go on, run the same command again."):
-        forgotten = asyncio.run(_compact(session))
+        forgotten = asyncio.run(forget())
 
-    echo(f"Forgot {format_count(forgotten, 'change', 'changes')}.", err=True)
-
-
-async def _compact(session: Session) -> int:
-    async with session.open_store() as store:
-        now = utc_now()
-        return await Patience().call(lambda: store.compact(now))
+    echo(f"Forgot {format_count(forgotten, 'change')}.", err=True)
 
 
 @click.command(epilog=_PURGE_EXAMPLES)
@@ -113,33 +104,27 @@ async def _compact(session: Session) -> int:
 def purge(session: Session, key: str, yes: bool) -> None:
     """Delete a memory for good, together with its history.
 
-    It is the one with KEY. Nothing brings it back, and no import does.
+    Nothing brings the memory KEY back, not even an import.
     """
     if not yes:
         click.confirm(f"Delete {key!r} and its history for good?", abort=True, err=True)
 
+    async def delete() -> None:
+        async with session.open_store() as store:
+            writer = Writer(session.settings.namespace, store, "cli")
+            await writer.change("purge", {"key": key})
+
     with explain_errors():
-        asyncio.run(_purge(session, key))
+        asyncio.run(delete())
 
-    echo(f"Purged it. {_UNREACHED}", err=True)
-
-
-async def _purge(session: Session, key: str) -> None:
-    namespace = session.settings.namespace
-
-    async with session.open_store() as store:
-        await Writer(namespace, store, "cli").change("purge", {"key": key})
+    echo(
+        "Purged it. Copies elsewhere still have it: backups, exports, replicas, and what was "
+        "printed or logged.",
+        err=True,
+    )
 
 
-_EXAMPLES = """\b
-Examples:
-  abilities graph goals
-  abilities graph goals -o walk.svg
-  abilities graph goals --depth 2 --format mermaid
-"""
-
-
-@click.command(epilog=_EXAMPLES)
+@click.command(epilog=_GRAPH_EXAMPLES)
 @click.argument("key", shell_complete=complete_key)
 @click.option(
     "--depth",
@@ -193,15 +178,19 @@ def graph(
     form: str | None,
     output: Path | None,
 ) -> None:
-    """Draw what a bulk read of the memory KEY returns.
+    """Draw the memories that a bulk read of KEY returns.
 
-    Memories are numbered in the order of retrieval, and links carry their weights. The best
-    memories that a limit left out are drawn pale, with the name of the limit.
+    Memories are numbered in the order of retrieval, and links show their weights. The best memories
+    that a limit left out are drawn pale, with the name of the limit.
     """
-    limits = WalkLimits(depth, breadth, total)
+
+    async def walk() -> WalkOutcome:
+        async with session.open_application() as abilities:
+            limits = WalkLimits(depth, breadth, total)
+            return (await abilities.context.memory.walk(key, limits, direction)).outcome
 
     with explain_errors():
-        drawing = draw_walk(asyncio.run(_walk(session, key, limits, direction)))
+        drawing = draw_walk(asyncio.run(walk()))
 
     if form is None:
         form = "tree" if output is None and sys.stdout.isatty() else "svg"
@@ -217,26 +206,18 @@ def graph(
 
 
 def _print(drawing: Drawing, form: str, file: TextIO) -> None:
+    """Print a picture as "svg", "mermaid" or "tree"."""
     if form == "svg":
         echo_payload(as_svg(drawing), file, nl=False)
     elif form == "mermaid":
         echo_payload(as_mermaid(drawing), file, nl=False)
     else:
-        # Pictures do not need what prints for people.
+        # Pictures do not need rich, which takes long to import.
         from rich.console import Console
 
         from abilities.cli.printing import print_tree
 
         print_tree(drawing, Console(file=file))
-
-
-async def _walk(
-    session: Session, key: str, limits: WalkLimits, direction: Direction
-) -> WalkOutcome:
-    async with session.open_application() as abilities:
-        result = await abilities.context.memory.walk(key, limits, direction)
-
-    return result.outcome
 
 
 COMMANDS = (catch_up, compact, graph, purge)

@@ -1,4 +1,4 @@
-"""What a person who mistyped a command line probably meant, and what to type instead."""
+"""Suggestions for a mistyped command line: the probable intention, and how to type it."""
 
 import re
 from collections.abc import Iterator, Sequence
@@ -47,7 +47,7 @@ _COMMANDS = {
     "token remove": "token revoke",
     "token rm": "token revoke",
 }
-"""Our commands by the words that other programs have for them."""
+"""Our commands by the names that other programs use for them."""
 
 _OPTIONS = {
     "cwd": "--workspace-dir",
@@ -72,13 +72,13 @@ _OPTIONS = {
     "scopes": "--scope",
     "name": "--label",
 }
-"""Our options by the words that other programs have for them."""
+"""Our options by the names that other programs use for them."""
 
 _PLAIN_WORD = re.compile(r"[\w-]{1,64}")
 
 
 def suggest_command(group: click.Group, context: click.Context, args: Sequence[str]) -> str:
-    """Return a sentence about a command that a group does not have."""
+    """Return a sentence about an unknown command, such as "Did you mean 'abilities list'?"."""
     name = args[0]
     inner = "" if context.parent is None else f"{context.info_name} "
     known = group.list_commands(context)
@@ -103,22 +103,41 @@ def suggest_command(group: click.Group, context: click.Context, args: Sequence[s
 
 
 def explain_mistake(error: click.ClickException, root: click.Group) -> list[str]:
-    """Return what is wrong with a command line of ``root``, and then lines that may be typed."""
+    """Return the mistake in a command line of ``root``, then lines that can be typed instead."""
     context = error.ctx if isinstance(error, click.UsageError) else None
     words = " ".join(error.format_message().split())
 
-    if isinstance(error, click.NoSuchOption) and context is not None:
-        return [f"No such option {error.option_name!r}. {_suggest_option(error, context, root)}"]
     if isinstance(error, click.BadOptionUsage):
-        return [words, *_show_option(error.option_name, root)]
-    if isinstance(error, click.MissingParameter) and context is not None:
-        return [words, *_show_example(context.command)]
-    if isinstance(error, click.BadParameter):
+        # The option lacks its value: show how it is written.
+        for path, command in _walk(root):
+            for parameter in command.params:
+                is_shown = isinstance(parameter, click.Option) and not parameter.hidden
+                if is_shown and error.option_name in parameter.opts:
+                    metavar = parameter.make_metavar(click.Context(command, info_name=path))
+                    return [words, f"Write it after the option: {error.option_name} {metavar}"]
+    elif isinstance(error, click.BadParameter) and not isinstance(error, click.MissingParameter):
         return [_explain_value(error, words)]
-    if words.startswith("Got unexpected extra argument") and context is not None:
-        return [f"{words.rstrip('.')}. {_explain_extra(context.command)}"]
 
-    return [words]
+    if context is None:
+        return [words]
+    if isinstance(error, click.NoSuchOption):
+        return [f"No such option {error.option_name!r}. {_suggest_option(error, context, root)}"]
+    if isinstance(error, click.MissingParameter):
+        found = re.search(r"^  (abilities .+)$", context.command.epilog or "", re.MULTILINE)
+        return [words, f"For example: {found[1]}"] if found else [words]
+    if not words.startswith("Got unexpected extra argument"):
+        return [words]
+
+    command = context.command
+    arguments = [param for param in command.params if isinstance(param, click.Argument)]
+    if not arguments:
+        return [f"{words.rstrip('.')}. {command.name} takes none; leave it out."]
+
+    names = " and ".join(argument.human_readable_name.strip("[]") for argument in arguments)
+    return [
+        f"{words.rstrip('.')}. {command.name} takes {names} only: leave it out, "
+        "or put words with spaces in quotes."
+    ]
 
 
 def _suggest_option(error: click.NoSuchOption, context: click.Context, root: click.Group) -> str:
@@ -137,48 +156,25 @@ def _suggest_option(error: click.NoSuchOption, context: click.Context, root: cli
 
     others = [path for path, command in _walk(root) if error.option_name in _list_options(command)]
     if others:
-        return f"It is an option of {' and '.join(repr(path) for path in others)}."
+        return f"It is an option of {' and '.join(map(repr, others))}."
 
-    return f"'{context.command_path} --help' lists those that there are."
-
-
-def _show_option(name: str, root: click.Group) -> list[str]:
-    """Return a line that shows how a value of an option is written."""
-    for path, command in _walk(root):
-        for parameter in command.params:
-            if name in _list_options(command) and name in parameter.opts:
-                metavar = parameter.make_metavar(click.Context(command, info_name=path))
-                return [f"Write it after the option: {name} {metavar}"]
-
-    return []
-
-
-def _show_example(command: click.Command) -> list[str]:
-    """Return a line with the first example of a command's help."""
-    found = re.search(r"^  (abilities .+)$", command.epilog or "", re.MULTILINE)
-    return [f"For example: {found[1]}"] if found else []
+    return f"'{context.command_path} --help' lists the options."
 
 
 def _explain_value(error: click.BadParameter, words: str) -> str:
+    """Return click's sentence about a wrong value, with the allowed values or the likely one."""
     kind = None if error.param is None else error.param.type
 
     if isinstance(kind, click.IntRange):
         name = error.param_hint or (error.param and error.param.get_error_hint(error.ctx))
         return f"Invalid value for {name}: it must be a whole number from {kind.min} to {kind.max}."
-    if isinstance(kind, click.Choice):
-        return _suggest_choice(kind, words)
     if isinstance(kind, click.Path) and words.endswith("is a directory."):
         return f"{words} Name a file in it."
     if isinstance(kind, click.Path) and words.endswith("does not exist."):
         return f"{words} Paths begin in the current folder, {Path.cwd()}."
 
-    return words
-
-
-def _suggest_choice(kind: click.Choice[str], words: str) -> str:
-    """Return click's sentence about a wrong choice, with the one that was probably meant."""
     found = re.search(r": '(.{1,64}?)' is not one of ", words)
-    if not found:
+    if not isinstance(kind, click.Choice) or not found:
         return words
 
     alike = [choice for choice in kind.choices if choice.startswith(found[1])]
@@ -189,16 +185,8 @@ def _suggest_choice(kind: click.Choice[str], words: str) -> str:
     return f"{words} Did you mean {' or '.join(alike)}?" if alike else words
 
 
-def _explain_extra(command: click.Command) -> str:
-    arguments = [param for param in command.params if isinstance(param, click.Argument)]
-    if not arguments:
-        return f"{command.name} takes none; leave it out."
-
-    names = " and ".join(argument.human_readable_name.strip("[]") for argument in arguments)
-    return f"{command.name} takes {names} only: leave it out, or put words with spaces in quotes."
-
-
 def _list_options(command: click.Command) -> list[str]:
+    """Return the options that the help of a command shows."""
     names: list[str] = []
     for parameter in command.params:
         if isinstance(parameter, click.Option) and not parameter.hidden:
@@ -208,7 +196,7 @@ def _list_options(command: click.Command) -> list[str]:
 
 
 def _walk(group: click.Group, path: str = "abilities") -> Iterator[tuple[str, click.Command]]:
-    """Yield each command of a group, and of the groups in it, with the words that call it."""
+    """Yield each command of a group and of its inner groups, after the words that call it."""
     context = click.Context(group)
 
     for name in group.list_commands(context):

@@ -1,21 +1,21 @@
-"""The options that all commands share; they count before a command's name and after it."""
+"""The options that all commands share, given before or after the name of the command."""
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import TypedDict, TypeVar
+from typing import TypedDict, TypeVar, cast
 
 import click
 
 _Decorated = TypeVar("_Decorated", bound=Callable[..., object])
 
 _OPTIONS = "abilities.options"
-"""Where click's contexts keep them; a command and the group that it is in share this."""
+"""The key of the options in `context.meta`, which a group shares with its commands."""
 
 NAMESPACE = "--namespace"
 
 
 class Options(TypedDict, total=False):
-    """Settings from options of the command line; an option that was not given is absent."""
+    """Settings from the command line; an option that was not given is absent."""
 
     workspace_dir: Path
     agent_dir: Path
@@ -25,35 +25,25 @@ class Options(TypedDict, total=False):
 
 
 def find_options(context: click.Context) -> Options:
-    """Return the shared options of a command line; those that are read later join them."""
+    """Return the shared options of a command line; options that are parsed later are added."""
     options: Options = context.meta.setdefault(_OPTIONS, Options())
     return options
 
 
 def _keep_option(context: click.Context, parameter: click.Parameter, value: object) -> None:
-    """Keep the value of a shared option; one that was not given stays absent.
+    """Check and keep the value of a shared option that was given.
 
-    The command's own option is read after that of the group, and replaces it.
+    An option after the command's name is parsed last, and replaces one before it.
     """
-    if value is not None and parameter.name:
-        context.meta.setdefault(_OPTIONS, Options())[parameter.name] = value
-
-
-def _keep_namespace(context: click.Context, parameter: click.Parameter, value: object) -> None:
-    if value is not None:
-        # Every command line begins with this module; few have the option.
+    # Every command line imports this module, and few have these options: hence the imports here.
+    if parameter.name == "namespace" and value is not None:
         from abilities.declarations.memory import parse_namespace
 
         try:
             value = parse_namespace(value)
         except ValueError as error:
             raise click.BadParameter(f"{error}.", context, parameter) from None
-
-    _keep_option(context, parameter, value)
-
-
-def _keep_store_url(context: click.Context, parameter: click.Parameter, value: object) -> None:
-    if isinstance(value, str):
+    elif parameter.name == "store_url" and isinstance(value, str):
         from abilities.clients.entry import holds_password
 
         if holds_password(value):
@@ -64,11 +54,12 @@ def _keep_store_url(context: click.Context, parameter: click.Parameter, value: o
                 parameter,
             )
 
-    _keep_option(context, parameter, value)
+    if value is not None and parameter.name:
+        cast(dict[str, object], find_options(context))[parameter.name] = value
 
 
 def format_options(options: Options) -> list[str]:
-    """Return options as the words of a command line."""
+    """Return options as words of a command line, such as ["--namespace", "team"]."""
     words: list[str] = []
     for name, value in options.items():
         words += [f"--{name.replace('_', '-')}", str(value)]
@@ -77,26 +68,28 @@ def format_options(options: Options) -> list[str]:
 
 
 def take_namespace(words: str) -> Callable[[_Decorated], _Decorated]:
-    """Return a decorator that gives a command the option --namespace with a help of its own."""
+    """Return a decorator that adds the option --namespace with the help ``words`` to a command."""
     return click.option(
-        NAMESPACE, metavar="NAME", expose_value=False, callback=_keep_namespace, help=words
+        NAMESPACE, metavar="NAME", expose_value=False, callback=_keep_option, help=words
     )
 
 
-def _refuse_namespace(context: click.Context, parameter: click.Parameter, value: object) -> None:
-    _keep_namespace(context, parameter, value)
+def whole_store(command: _Decorated) -> _Decorated:
+    """Let a command for the whole store refuse --namespace instead of ignoring it."""
 
-    if "namespace" in find_options(context):
-        raise click.UsageError(
-            f"{context.info_name} works on the whole store, with all its namespaces; "
-            f"leave out {NAMESPACE}",
-            context,
-        )
+    def refuse(context: click.Context, parameter: click.Parameter, value: object) -> None:
+        _keep_option(context, parameter, value)
 
+        # The option may also have been given before the command's name.
+        if "namespace" in find_options(context):
+            raise click.UsageError(
+                f"{context.info_name} works on the whole store, with all its namespaces; "
+                f"leave out {NAMESPACE}",
+                context,
+            )
 
-# Hidden, because it is there to be refused, before the command's name and after it.
-whole_store = click.option(NAMESPACE, expose_value=False, callback=_refuse_namespace, hidden=True)
-"""Marks a command that knows no namespaces, so that nobody believes that it worked on one."""
+    # Hidden, because the option is declared only to be refused.
+    return click.option(NAMESPACE, expose_value=False, callback=refuse, hidden=True)(command)
 
 
 SHARED = (
@@ -105,8 +98,8 @@ SHARED = (
         type=click.Path(path_type=Path),
         expose_value=False,
         callback=_keep_option,
-        help="The folder to read files from (default: the current one, unless it must not be "
-        "shared, such as '/' or your home).",
+        help="The folder to read files from (default: the current one, except folders that are "
+        "never shared, such as '/' or your home).",
     ),
     click.Option(
         ["--agent-dir"],
@@ -119,22 +112,22 @@ SHARED = (
         ["--store-url"],
         metavar="URL",
         expose_value=False,
-        callback=_keep_store_url,
+        callback=_keep_option,
         help="Where memories are stored (default: sqlite:///~/.abilities/memory.db).",
     ),
     click.Option(
         [NAMESPACE],
         metavar="NAME",
         expose_value=False,
-        callback=_keep_namespace,
-        help="Whose files and memories these are (default: the configured namespace).",
+        callback=_keep_option,
+        help="The owner of the files and memories (default: the configured namespace).",
     ),
 )
-"""The settings that every command takes as options."""
+"""The options of every command."""
 
 
 def share_options(command: click.Command) -> None:
-    """Give a command, and those of a group, the shared options that it has no own form of."""
+    """Add the shared options to a command, or to all of a group, unless it has its own form."""
     own = {parameter.name for parameter in command.params}
     command.params += [option for option in SHARED if option.name not in own]
 

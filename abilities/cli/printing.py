@@ -1,4 +1,4 @@
-"""Answers as people read them: tables of records, contents below their names, trees, sentences."""
+"""Answers for people: tables of records, contents below their names, trees and sentences."""
 
 import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -33,49 +33,37 @@ from abilities.cli.records import (
     format_mended,
     format_time,
     format_truncation,
-    print_table,
     style_failure,
-    styled,
+    style_text,
 )
 from abilities.cli.terminal import escape_lines, format_count
 from abilities.declarations.values import JsonObject, as_object, unwrap_json
 
 _INDENT = 2
-"""Cells by which a memory of a walk is indented for each link that leads to it."""
+"""Cells of indentation for each link that leads to a memory of a walk."""
 
 
 def print_answer(answer: AnsweredCall, console: Console, command: Sequence[str] = ()) -> None:
     """Print an answer for people: a table, a tree or sentences, or JSON for a plugin's ability.
 
-    ``command`` are the words of a command that calls an ability, up to its name.
+    ``command`` are the words of a command that calls an ability, such as "abilities call".
     """
     page = Page(console, command)
-    if "error" in answer.payload:
-        _print_fault(answer, page)
+    if "error" not in answer.payload:
+        if answer.name in PRINTERS:
+            PRINTERS[answer.name](answer, page)
+        else:
+            document = json.dumps(answer.payload, indent=2, ensure_ascii=False)
+            console.print(JSONHighlighter()(Text(escape_lines(document))), soft_wrap=True)
         return
 
-    if answer.name in PRINTERS:
-        PRINTERS[answer.name](answer, page)
-        return
-
-    document = json.dumps(answer.payload, indent=2, ensure_ascii=False)
-    console.print(JSONHighlighter()(Text(escape_lines(document))), soft_wrap=True)
-
-
-def _print_rest(answer: AnsweredCall, page: Page, words: str = "For the rest:") -> None:
-    if "next_request" in answer.payload:
-        page.print_rest(answer.name, answer.payload["next_request"], words)
-
-
-def _print_fault(answer: AnsweredCall, page: Page) -> None:
-    """Print the sentence of a fault, and a table of the arguments that are wrong."""
     fault: JsonObject = answer.payload["error"]
     page.print_line(f"{fault['code']} ({fault['reason']}): {fault['message']}", style="red")
 
     mistakes: list[JsonObject] = fault.get("fields", [fault])
     rules = [{**mistake, "expected": describe_rule(mistake)} for mistake in mistakes]
     if any(rule.get(name) for rule in rules for name in ("field", "expected", "did_you_mean")):
-        print_table(page, MISTAKES, rules)
+        page.print_table(MISTAKES, rules)
 
     if "ref" in fault:
         page.print_line(f"The log has the details under {fault['ref']}.")
@@ -85,25 +73,42 @@ def _print_fault(answer: AnsweredCall, page: Page) -> None:
         page.print_command("For all arguments:", f"abilities describe {answer.name}")
 
 
-def _print_results(answer: AnsweredCall, page: Page) -> None:
-    """Print the records of a batch: what was read, written or asked, or what would come of it."""
+def _print_rest(answer: AnsweredCall, page: Page, words: str = "For the rest:") -> None:
+    """Print the command for the rest of an answer, if there is one."""
+    if "next_request" in answer.payload:
+        page.print_rest(answer.name, answer.payload["next_request"], words)
+
+
+def print_batch(answer: AnsweredCall, page: Page) -> None:
+    """Print the items of a batch and their contents, or the plan of a batch."""
     results: list[JsonObject] = answer.payload["results"]
-    if "operations" in answer.arguments:
-        _print_operations(answer, results, page)
-    elif "queries" in answer.arguments:
-        _print_questions(answer, results, page)
-    elif "reply_bytes" in answer.payload["summary"]:
-        _print_plan(answer, results, page)
-    else:
-        _print_contents_read(answer, results, page)
+    summary = answer.payload["summary"]
 
+    if "reply_bytes" in summary:
+        page.print_table(PLAN, results)
+        more: list[int] = answer.payload.get("more", [])
+        for index in more:
+            page.print_line("more match than the limit: ", results[index]["input"])
 
-def _print_contents_read(answer: AnsweredCall, results: list[JsonObject], page: Page) -> None:
-    rows = [{**record, "characters": _count_chars(record)} for record in results]
-    print_table(page, BATCH, rows)
+        page.print_line(f"the reply would take {summary['reply_bytes']:,} bytes")
+        _print_rest(answer, page, "To read them:")
+        return
+
+    page.print_table(BATCH, [{**record, "characters": _count_chars(record)} for record in results])
     page.print_blank()
     _print_contents(results, page)
-    page.print_line(_summarize_batch(answer.payload))
+
+    left_out = sum(find_reason(record) == "response_budget" for record in results)
+    parts = [
+        f"{summary['succeeded']} of {summary['requested']} read",
+        f"{summary['failed'] - left_out} failed",
+        f"{summary['truncated']} cut",
+    ]
+    if left_out:
+        parts.append(f"{left_out} left for later")
+    parts.append(format_count(summary["returned_chars"], "character"))
+
+    page.print_line(", ".join(parts))
     _print_rest(answer, page)
 
 
@@ -120,58 +125,35 @@ def _count_chars(record: JsonObject) -> int | None:
 
 
 def _print_contents(records: Sequence[JsonObject], page: Page) -> None:
-    """Print the contents of all records, also of those that hold several; failed ones have none."""
+    """Print the contents of records below their names; failed records have none."""
     for record in records:
         data: JsonObject = record.get("data", record)
 
         if "items" in data:
             _print_contents(data["items"], page)
         elif "content" in data:
-            page.print_line(styled(str(format_cell(ITEM, record)), "bold"))
+            page.print_line(style_text(str(format_cell(ITEM, record)), "bold"))
             page.print_beginning(data["content"])
             page.print_blank()
 
 
-def _summarize_batch(payload: JsonObject) -> str:
-    summary = payload["summary"]
-    left_out = sum(find_reason(record) == "response_budget" for record in payload["results"])
-
-    parts = [
-        f"{summary['succeeded']} of {summary['requested']} read",
-        f"{summary['failed'] - left_out} failed",
-        f"{summary['truncated']} cut",
-    ]
-    if left_out:
-        parts.append(f"{left_out} left for later")
-
-    parts.append(format_count(summary["returned_chars"], "character"))
-    return ", ".join(parts)
-
-
-def _print_plan(answer: AnsweredCall, results: list[JsonObject], page: Page) -> None:
-    print_table(page, PLAN, results)
-    more: list[int] = answer.payload.get("more", [])
-    for index in more:
-        page.print_line("more match than the limit: ", results[index]["input"])
-
-    page.print_line(f"the reply would take {answer.payload['summary']['reply_bytes']:,} bytes")
-    _print_rest(answer, page, "To read them:")
-
-
-def _print_operations(answer: AnsweredCall, results: list[JsonObject], page: Page) -> None:
-    # Operations may have been sent in a string, all together or each.
+def print_operations(answer: AnsweredCall, page: Page) -> None:
+    """Print the outcome of each operation, and how to undo one."""
+    results: list[JsonObject] = answer.payload["results"]
+    # Operations may be sent as a string, all together or each.
     sent = cast(list[object], unwrap_json(answer.arguments["operations"]))
     rows: list[JsonObject] = []
     for record in results:
         asked = as_object(unwrap_json(sent[record["input"]])) or {}
         named = {name: str(asked.get(name) or "") for name in ("op", "key", "id")}
         rows.append({**named, **record, **record.get("data", {})})
-    print_table(page, OPERATIONS, rows)
+
+    page.print_table(OPERATIONS, rows)
 
     summary = answer.payload["summary"]
     undone = sum(find_reason(record) == "rolled_back" for record in results)
-    words = f"{summary['succeeded']} of {summary['requested']} made"
     failed = summary["failed"] - undone
+    words = f"{summary['succeeded']} of {summary['requested']} made"
     if failed:
         words += f", {failed} failed"
     if undone:
@@ -180,53 +162,61 @@ def _print_operations(answer: AnsweredCall, results: list[JsonObject], page: Pag
 
     made = [row for row in rows if find_reason(row) is None]
     if made:
-        # A memory that was deleted has its key alone.
+        # A deleted memory has only its key.
         name = "id" if made[-1]["id"] else "key"
         words = "memory_restore undoes a change. For the versions of the last one:"
         page.print_rest("memory_history", {name: made[-1][name]}, words)
 
 
-def _print_questions(answer: AnsweredCall, results: list[JsonObject], page: Page) -> None:
-    for record in results:
+def print_questions(answer: AnsweredCall, page: Page) -> None:
+    """Print the memories and notes that answer each question."""
+    for record in answer.payload["results"]:
         data: JsonObject = record.get("data", record)
+        rows: list[JsonObject] = []
+        for memory in data["memories"]:
+            via = f" (via {memory['via']})" if "via" in memory else ""
+            rows.append({**memory, "key": f"{memory.get('key', '')}{via}"})
+
         page.print_line(record["input"], style="bold")
-        print_table(page, RECALLED, map(_name_way, data["memories"]))
-        page.print_line(_summarize_question(data))
+        page.print_table(RECALLED, rows)
+
+        words = f"{len(rows)} of {format_count(data['matched'], 'match', 'matches')} shown"
+        if "also" in data:
+            words += f"; under another question: {', '.join(data['also'])}"
+        if "unknown_words" in data:
+            words += f"; in no key, summary or content: {', '.join(data['unknown_words'])}"
+        page.print_line(words)
+
         if "overview" in data:
-            page.print_line("The question names nothing to look for. What there is, in short:")
-            print_table(page, RECALLED, data["overview"])
+            page.print_line("The question names nothing to look for. An overview:")
+            page.print_table(RECALLED, data["overview"])
 
     _print_rest(answer, page)
 
 
-def _name_way(memory: JsonObject) -> JsonObject:
-    """Return a memory whose name says by which other one it was found."""
-    if "via" not in memory:
-        return memory
-
-    return {**memory, "key": f"{memory['key']} (via {memory['via']})"}
-
-
-def _summarize_question(data: JsonObject) -> str:
-    words = f"{len(data['memories'])} of {format_count(data['matched'], 'match', 'matches')} shown"
-    if "also" in data:
-        words += f"; under another question: {', '.join(data['also'])}"
-    if "unknown_words" in data:
-        words += f"; in no key, summary or content: {', '.join(data['unknown_words'])}"
-
-    return words
-
-
-def _print_memories(answer: AnsweredCall, page: Page) -> None:
-    """Print the memories of a page that was found, or of a list."""
+def print_memories(answer: AnsweredCall, page: Page) -> None:
+    """Print a page of found memories, or a list of keys."""
     payload = answer.payload
     memories: list[JsonObject] = payload["memories"]
+
     if "total" not in payload:
-        print_table(page, LISTED, memories)
-        page.print_line(format_count(len(memories), "memory", "memories"))
+        page.print_table(LISTED, memories)
+        words = format_count(len(memories), "memory", "memories")
     else:
-        print_table(page, FOUND, map(_name_archived, memories))
-        page.print_line(_describe_part(payload["offset"], len(memories), payload["total"]))
+        rows: list[JsonObject] = []
+        for memory in memories:
+            state = " (archived)" if memory.get("archived") else ""
+            rows.append({**memory, "key": f"{memory['key']}{state}"})
+        page.print_table(FOUND, rows)
+
+        offset, total = payload["offset"], payload["total"]
+        words = format_count(total, "memory", "memories") if total else "no memories"
+        if total and not memories:
+            words = f"none of {words}"
+        elif len(memories) < total:
+            words = f"{offset + 1:,} to {offset + len(memories):,} of {words}"
+
+    page.print_line(words)
     if payload.get("failed"):
         failed = format_count(payload["failed"], "memory is", "memories are")
         page.print_line(f"{failed} damaged and left out; see: abilities check", style="yellow")
@@ -234,28 +224,11 @@ def _print_memories(answer: AnsweredCall, page: Page) -> None:
     _print_rest(answer, page)
 
 
-def _name_archived(memory: JsonObject) -> JsonObject:
-    return {**memory, "key": f"{memory['key']} (archived)"} if memory.get("archived") else memory
-
-
-def _describe_part(offset: int, count: int, total: int) -> str:
-    """Return which of all memories a page shows."""
-    if not total:
-        return "no memories"
-
-    words = format_count(total, "memory", "memories")
-    if not count:
-        return f"none of {words}"
-    if count == total:
-        return words
-
-    return f"{offset + 1:,} to {offset + count:,} of {words}"
-
-
-def _print_files(answer: AnsweredCall, page: Page) -> None:
+def print_files(answer: AnsweredCall, page: Page) -> None:
+    """Print the files of a list, and the folders that could not be listed."""
     payload = answer.payload
-    # A concise record names the agent directory alone.
-    print_table(page, FILES, ({"source": "workspace", **file} for file in payload["files"]))
+    # A concise record names its source only if it is the agent directory.
+    page.print_table(FILES, [{"source": "workspace", **file} for file in payload["files"]])
     page.print_line(format_count(len(payload["files"]), "file"))
 
     if payload.get("skipped"):
@@ -263,29 +236,31 @@ def _print_files(answer: AnsweredCall, page: Page) -> None:
         if payload.get("skipped_folders"):
             words += f": {', '.join(payload['skipped_folders'])}"
         page.print_line(words, style="yellow")
+
     _print_rest(answer, page)
 
 
-def _print_timeline(answer: AnsweredCall, page: Page) -> None:
-    """Print what became of one memory, newest first, and how to go back."""
+def print_timeline(answer: AnsweredCall, page: Page) -> None:
+    """Print the changes of one memory, newest first, and how to go back."""
     payload = answer.payload
     name = str(payload.get("key") or payload.get("id") or "A deleted memory")
     state = "deleted" if payload.get("deleted") else f"version {payload.get('version', '')} now"
-    page.print_line(styled(name, "bold"), f", {state}")
+    page.print_line(style_text(name, "bold"), f", {state}")
 
-    print_table(page, TIMELINE, payload["entries"])
+    page.print_table(TIMELINE, payload["entries"])
     if not payload["entries"]:
         page.print_line("no changes")
     if "earliest" in payload:
         words = f"memory_restore brings back versions from {payload['earliest']} on."
         page.print_line(words, style="dim")
+
     _print_rest(answer, page, "For older changes:")
 
 
-def _print_changes(answer: AnsweredCall, page: Page) -> None:
-    """Print which memories changed, and how to ask for what changes later."""
+def print_changes(answer: AnsweredCall, page: Page) -> None:
+    """Print the changes of all memories, and how to ask for later ones."""
     payload = answer.payload
-    print_table(page, CHANGES, payload["changes"])
+    page.print_table(CHANGES, payload["changes"])
     if not payload["changes"]:
         page.print_line("nothing changed")
     if not payload.get("complete", True):
@@ -295,53 +270,62 @@ def _print_changes(answer: AnsweredCall, page: Page) -> None:
     _print_rest(answer, page)
     if "next_request" not in payload:
         later = {**answer.arguments, "since": payload["next"]}
-        page.print_rest(answer.name, later, "For what changes later:")
+        page.print_rest(answer.name, later, "For later changes:")
 
 
-def _print_walk(answer: AnsweredCall, page: Page) -> None:
-    """Print each memory beneath the one that leads to it, and how to get what is left."""
+def print_walk(answer: AnsweredCall, page: Page) -> None:
+    """Print each memory below the one that leads to it, and how to get the rest."""
     payload = answer.payload
     entries: list[JsonObject] = [payload["targetMemory"], *payload["associatedMemories"]]
     for entry in entries:
         _print_entry(entry, page)
 
+    depth = max(entry.get("depth", 0) for entry in entries)
     metadata: JsonObject = payload.get("metadata", {})
-    page.print_line(_summarize_walk(entries, metadata))
+    words = [
+        format_count(len(entries), "memory", "memories"),
+        f"{format_count(depth, 'link')} deep",
+    ]
+    if metadata.get("failed"):
+        words.append(f"{metadata['failed']} failed")
+    if metadata.get("missingLinks"):
+        words.append(f"{format_count(metadata['missingLinks'], 'link')} to no memory")
+    if metadata.get("invalidLinks"):
+        words.append(format_count(metadata["invalidLinks"], "damaged link"))
+    page.print_line(", ".join(words))
 
-    frontier: list[JsonObject | str] = metadata.get("frontier", [])
-    if frontier:
+    keys: list[str] = []
+    names: list[str] = []
+    for entry in metadata.get("frontier", []):
+        if isinstance(entry, str):  # in a concise answer
+            keys.append(entry)
+            names.append(entry)
+        else:
+            keys.append(entry["key"])
+            names.append(f"{entry['key']} ({entry['combinedScore']:.2f}, {entry['cutBy']})")
+
+    if keys:
         limits = ", ".join(metadata["limitsReached"])
-        names = ", ".join(map(_describe_left_out, frontier))
         more = ", and more" if metadata.get("frontier_more") else ""
-        page.print_line(styled(f"Left out by {limits}: ", "yellow"), f"{names}{more}")
+        page.print_line(
+            style_text(f"Left out by {limits}: ", "yellow"), f"{', '.join(names)}{more}"
+        )
 
-    # Of a cut content some is known; of what the limits left out, nothing yet.
+    # First the rest of contents that were shown in part, then new memories.
     for request in payload.get("next_requests", []):
-        page.print_rest("memory_read_bulk", request, "For the rest of what was cut:")
-    if frontier:
-        keys = [entry if isinstance(entry, str) else entry["key"] for entry in frontier]
+        page.print_rest("memory_read_bulk", request, "For the rest of a cut content:")
+    if keys:
         targets = [{"type": "stored", "key": key} for key in keys]
-        page.print_rest("memory_read_bulk", {"targets": targets}, "To read what was left out:")
+        page.print_rest("memory_read_bulk", {"targets": targets}, "To read the memories left out:")
 
 
 def _print_entry(entry: JsonObject, page: Page) -> None:
+    """Print a memory of a walk: its key, how it was reached, and its beginning."""
     indent = _INDENT * entry.get("depth", 0)
     data: JsonObject = entry.get("data", entry)
-
-    details = _list_details(entry, data)
-    heading = styled(entry["key"], "bold")
-    page.print_line(heading, styled(f"  {details}" if details else "", "dim"), indent=indent)
-
-    words: str | Text = begin_content(data.get("content", ""))
-    if "content" not in data:
-        words = style_failure(entry)
-    page.print_line(words, indent=indent + _INDENT)
-
-
-def _list_details(entry: JsonObject, data: JsonObject) -> str:
     score = entry.get("combinedScore", entry.get("score"))
     link = entry.get("link", "")
-    if isinstance(link, str):  # of a concise entry
+    if isinstance(link, str):  # in a concise answer
         link = {"type": link, "direction": entry.get("direction")}
 
     details = [
@@ -352,41 +336,25 @@ def _list_details(entry: JsonObject, data: JsonObject) -> str:
         format_truncation(entry["truncation"]) if "truncation" in entry else "",
         "cut" if "next" in entry else "",
     ]
-    return ", ".join(filter(None, details))
+    words = ", ".join(filter(None, details))
+    heading = style_text(entry["key"], "bold")
+    page.print_line(heading, style_text(f"  {words}" if words else "", "dim"), indent=indent)
+
+    content: str | Text = begin_content(data.get("content", ""))
+    if "content" not in data:
+        content = style_failure(entry)
+    page.print_line(content, indent=indent + _INDENT)
 
 
-def _summarize_walk(entries: list[JsonObject], metadata: JsonObject) -> str:
-    depth = max(entry.get("depth", 0) for entry in entries)
-    words = [
-        format_count(len(entries), "memory", "memories"),
-        f"{format_count(depth, 'link')} deep",
-    ]
-    if metadata.get("failed"):
-        words.append(f"{metadata['failed']} failed")
-    if metadata.get("missingLinks"):
-        words.append(f"{format_count(metadata['missingLinks'], 'link')} to no memory")
-    if metadata.get("invalidLinks"):
-        words.append(f"{format_count(metadata['invalidLinks'], 'damaged link')}")
-
-    return ", ".join(words)
-
-
-def _describe_left_out(entry: JsonObject | str) -> str:
-    if isinstance(entry, str):
-        return entry
-
-    return f"{entry['key']} ({entry['combinedScore']:.2f}, {entry['cutBy']})"
-
-
-def _print_memory(answer: AnsweredCall, page: Page) -> None:
-    """Print one memory: a heading, what there is to know of it, its content, and its links."""
+def print_memory(answer: AnsweredCall, page: Page) -> None:
+    """Print one memory: a heading, its properties, its content, and its links."""
     payload = answer.payload
     if "targetMemory" in payload:
-        _print_walk(answer, page)
+        print_walk(answer, page)
         return
 
     memory: JsonObject = payload.get("data", payload)
-    page.print_line(styled(payload["key"], "bold"))
+    page.print_line(style_text(payload["key"], "bold"))
     for line in _describe_memory(memory):
         page.print_line(line, style="dim")
 
@@ -394,25 +362,37 @@ def _print_memory(answer: AnsweredCall, page: Page) -> None:
     page.print_content(memory["content"])
     page.print_blank()
 
+    # The offset may also be sent as a string.
+    offset = int(answer.arguments.get("links_offset", 0))
+    counts: list[int] = []
+    has_more = False
     for field, heading in (("links", "Links to"), ("backlinks", "Linked from")):
         total: int = memory.get(f"{field}_total", 0)
         if total:
             words = f"{heading} {format_count(total, 'memory', 'memories')}"
             page.print_line(words, style="bold")
-            print_table(page, LINKS, memory.get(field, []))
-    _print_more_links(answer, memory, page)
+            page.print_table(LINKS, memory.get(field, []))
+        # Without the list, only the number of links was requested.
+        if field in memory:
+            counts.append(len(memory[field]))
+            has_more = has_more or total > offset + counts[-1]
+
+    if has_more:
+        more = {**answer.arguments, "links_offset": offset + max(counts)}
+        page.print_rest(answer.name, more, "For more links:")
 
     if "truncation" in payload:
         page.print_line(format_truncation(payload["truncation"]))
     _print_rest(answer, page)
     if "next_request" not in payload and ("truncation" in payload or "next" in payload):
-        target = {"type": "stored", "key": payload["key"], "resume": payload.get("next")}
-        rest = payload["truncation"]["next"] if "truncation" in payload else target
+        rest = {"type": "stored", "key": payload["key"], "resume": payload.get("next")}
+        if "truncation" in payload:
+            rest = payload["truncation"]["next"]
         page.print_rest("memory_read_bulk", {"targets": [rest]})
 
 
 def _describe_memory(memory: JsonObject) -> list[str]:
-    """Return what there is to know of a memory besides its content, a line for each kind."""
+    """Return the properties of a memory besides its content, a line for each kind."""
     state: list[str] = []
     if "type" in memory:
         state += [memory["type"], f"{memory['importance']} importance"]
@@ -438,17 +418,7 @@ def _describe_memory(memory: JsonObject) -> list[str]:
     return lines
 
 
-def _print_more_links(answer: AnsweredCall, memory: JsonObject, page: Page) -> None:
-    # The model of the arguments also takes a number in a string.
-    offset = int(answer.arguments.get("links_offset", 0))
-    # Without the list only the number of links is shown, and more of them would not be either.
-    shown = {name: len(memory[name]) for name in ("links", "backlinks") if name in memory}
-    if any(memory[f"{name}_total"] > offset + count for name, count in shown.items()):
-        more = {**answer.arguments, "links_offset": offset + max(shown.values())}
-        page.print_rest(answer.name, more, "For more links:")
-
-
-def _print_stats(answer: AnsweredCall, page: Page) -> None:
+def print_stats(answer: AnsweredCall, page: Page) -> None:
     """Print counts, times and tags, a line for each kind."""
     payload = answer.payload
     total = format_count(payload["total_memories"], "memory", "memories")
@@ -469,92 +439,83 @@ def _print_stats(answer: AnsweredCall, page: Page) -> None:
     if payload["top_tags"]:
         facts["tags"] = _list_counts((tag["tag"], tag["count"]) for tag in payload["top_tags"])
 
-    rows = [{"name": styled(name, "bold"), "fact": fact} for name, fact in facts.items()]
-    print_table(page, FACTS, rows)
+    page.print_table(
+        FACTS, [{"name": style_text(name, "bold"), "fact": fact} for name, fact in facts.items()]
+    )
 
 
 def _list_counts(counts: Iterable[tuple[str, int]]) -> str:
     return ", ".join(f"{name} {count:,}" for name, count in counts)
 
 
-def _print_write(answer: AnsweredCall, page: Page) -> None:
-    """Print what became of a memory that was written, and how to undo it."""
-    payload = answer.payload
-    name = _name_memory(payload)
+def print_write(answer: AnsweredCall, page: Page) -> None:
+    """Print the outcome of a written memory, and how to undo it."""
+    payload, arguments = answer.payload, answer.arguments
+    memory: JsonObject = payload.get("memory", payload)
+    key, identity = memory.get("key"), memory.get("id", payload.get("id"))
+    name = f"{key} (id {identity})"
+    if key is None:
+        name = f"the memory with the id {identity}"
+    elif identity is None:
+        name = str(key)
+
+    action = "written"
     if answer.name == "delete_memory":
-        action = payload.get("action") or _find_action(answer.arguments)
-        page.print_line(f"{action.capitalize()} {name}.")
+        # A concise answer does not repeat the kind of deletion.
+        kept = "deleted" if arguments.get("permanent") else "archived"
+        action = payload.get("action") or ("purged" if arguments.get("purge") else kept)
+        words = f"{action.capitalize()} {name}."
+    elif answer.name == "memory_restore":
+        words = f"Brought back version {arguments['version']} of {name}"
     else:
-        action = "written"
         words = f"Stored a new memory {name}" if payload.get("created") else f"Changed {name}"
-        if answer.name == "memory_restore":
-            words = f"Brought back version {answer.arguments['version']} of {name}"
+
+    if action == "written":
         if "updated_fields" in payload:
             words += f": {', '.join(payload['updated_fields']) or 'nothing was different'}"
-        page.print_line(f"{words}. It has version {payload.get('memory', payload)['version']}.")
+        words += f". It has version {memory['version']}."
+    page.print_line(words)
 
     if payload.get("mended"):
         page.print_line(format_mended(payload), style="yellow")
-    _print_undo(answer, action, page)
 
-
-def _find_action(arguments: JsonObject) -> str:
-    """Return what a concise answer leaves out."""
-    if arguments.get("purge"):
-        return "purged"
-
-    return "deleted" if arguments.get("permanent") else "archived"
-
-
-def _print_undo(answer: AnsweredCall, action: str, page: Page) -> None:
-    payload = answer.payload
     named = {"id": payload.get("id")}
     if action == "purged":
         page.print_line("Nothing brings it back.")
     elif action == "archived":
         page.print_rest("update_memory", {**named, "archived": False}, "To bring it back:")
     elif action == "deleted":
-        # Only the history knows the version to restore.
-        page.print_rest("memory_history", named, "To find what memory_restore needs:")
+        # Only the history has the version to restore.
+        page.print_rest("memory_history", named, "To find the version for memory_restore:")
     elif "replaced" in payload:
         undo = {**named, "version": payload["replaced"]}
         page.print_rest("memory_restore", undo, "It replaced other content. To bring that back:")
 
 
-def _name_memory(payload: JsonObject) -> str:
-    """Return a memory's key and id, or one of them if the answer does not have both."""
-    memory: JsonObject = payload.get("memory", payload)
-    key, identity = memory.get("key"), memory.get("id", payload.get("id"))
-    if key is None:
-        return f"the memory with the id {identity}"
-
-    return f"{key} (id {identity})" if identity is not None else f"{key}"
-
-
 PRINTERS: Mapping[str, Callable[[AnsweredCall, Page], None]] = {
-    "bulk_read_memory": _print_walk,
-    "delete_memory": _print_write,
-    "file_list": _print_files,
-    "file_read_bulk": _print_results,
-    "get_memory_stats": _print_stats,
-    "memory_changes": _print_changes,
-    "memory_get": _print_memory,
-    "memory_history": _print_timeline,
-    "memory_list": _print_memories,
-    "memory_read_bulk": _print_results,
-    "memory_restore": _print_write,
-    "query_memories": _print_memories,
-    "read": _print_results,
-    "recall": _print_results,
-    "remember": _print_results,
-    "store_memory": _print_write,
-    "update_memory": _print_write,
+    "bulk_read_memory": print_walk,
+    "delete_memory": print_write,
+    "file_list": print_files,
+    "file_read_bulk": print_batch,
+    "get_memory_stats": print_stats,
+    "memory_changes": print_changes,
+    "memory_get": print_memory,
+    "memory_history": print_timeline,
+    "memory_list": print_memories,
+    "memory_read_bulk": print_batch,
+    "memory_restore": print_write,
+    "query_memories": print_memories,
+    "read": print_batch,
+    "recall": print_questions,
+    "remember": print_operations,
+    "store_memory": print_write,
+    "update_memory": print_write,
 }
 """Printers by the names of abilities; plugins cannot take these names."""
 
 
 def print_tree(drawing: Drawing, console: Console) -> None:
-    """Print each memory beneath the one that leads to it, with the link between them."""
+    """Print each memory of a walk below the one that leads to it, with the link between them."""
     ways: dict[str, DrawnEdge] = {}
     again: dict[str, list[DrawnEdge]] = {}
     for edge in drawing.edges:
@@ -576,17 +537,17 @@ def print_tree(drawing: Drawing, console: Console) -> None:
 
 
 def _describe_node(node: DrawnNode, way: DrawnEdge | None, again: list[DrawnEdge]) -> Text:
-    words = styled(node.key, "dim")
+    words = style_text(node.key, "dim")
     if node.number:
-        words = styled(f"{node.number}. {node.key}", "bold")
+        words = style_text(f"{node.number}. {node.key}", "bold")
     if way is not None:
-        words.append_text(styled(f"  {_describe_link(way)}", "dim"))
+        words.append_text(style_text(f"  {_describe_link(way)}", "dim"))
     if node.note:
-        words.append_text(styled(f"  {node.note}", "yellow"))
+        words.append_text(style_text(f"  {node.note}", "yellow"))
 
     links = [f"{edge.target} ({_describe_link(edge)})" for edge in again]
     if links:
-        words.append_text(styled(f"  also: {', '.join(links)}", "dim"))
+        words.append_text(style_text(f"  also: {', '.join(links)}", "dim"))
 
     return words
 

@@ -1,4 +1,4 @@
-"""Progress of long work, shown to people."""
+"""Progress bars for long work."""
 
 from collections.abc import Generator
 from contextlib import contextmanager
@@ -8,30 +8,29 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 
 
 class ProgressBar:
-    """One bar; its methods are the progress callbacks that long work asks for."""
+    """One bar; pass its methods as progress callbacks."""
 
     def __init__(self, progress: Progress, title: str, total: float | None) -> None:
         self._progress = progress
         self._task = progress.add_task(title, total=total)
         self.done = 0.0
-        """What was done so far, whether or not it is shown."""
+        """The amount done so far, counted even if no bar is shown."""
 
     def advance(self, amount: float) -> None:
-        """Add to what is done."""
-        self.done += amount
-        self._progress.advance(self._task, amount)
+        """Add to the amount done."""
+        self.reach(self.done + amount)
 
     def reach(self, done: float) -> None:
-        """Set what is done so far."""
+        """Set the amount done."""
         self.done = done
         self._progress.update(self._task, completed=done)
 
 
 @contextmanager
 def show_progress(title: str, total: float | None = None) -> Generator[ProgressBar]:
-    """Show a bar on stderr for the length of a block, if stderr is a terminal.
+    """Show a bar on stderr during a block, if stderr is a terminal.
 
-    With a ``total`` it shows a percentage and the time that remains, without one a running count.
+    With a ``total`` it shows a percentage and the remaining time, without one a running count.
     """
     console = Console(stderr=True)
     columns = [TextColumn("{task.description}"), BarColumn()]
@@ -41,7 +40,7 @@ def show_progress(title: str, total: float | None = None) -> Generator[ProgressB
     else:
         columns += [MofNCompleteColumn()]
 
-    # In a log file the frames of a bar would only be noise.
+    # The frames of a bar would be noise in a log file.
     with Progress(
         *columns, console=console, transient=True, disable=not console.is_terminal
     ) as progress:

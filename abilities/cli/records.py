@@ -1,9 +1,7 @@
-"""Records of answers as rows of tables: the fields of each column, and what to say of a record.
+"""The page that an answer is printed on, and the tables of records on it.
 
-The page that an answer is printed on: lines, tables, and the command for what is left.
-
-No line is wider than the terminal, except commands, which people paste. All text is shown as it
-stands: neither markup nor control characters in it are obeyed.
+No line is wider than the terminal, except commands, which people paste. Text is never interpreted:
+markup in it is printed as it is, and control characters are escaped.
 """
 
 import json
@@ -20,7 +18,7 @@ from abilities.cli.terminal import escape_lines, escape_text, format_count
 from abilities.declarations.values import JsonObject, as_object
 
 _LEAST_CELLS = 12
-"""A column that wraps is at least so wide, or the table is printed as a list."""
+"""The least width of a column that wraps; in less room the table is printed as lists."""
 
 _GAP = 2
 """Cells between two columns."""
@@ -29,18 +27,18 @@ _INDENT = 4
 _CONTENT_INDENT = 2
 
 _SHOWN_CHARS = 200
-"""How much of a content a table shows."""
+"""Characters of a content that a table shows."""
 
 _BEGINNING_LINES = 20
 _BEGINNING_CHARS = 2_000
-"""How much of a content a terminal shows if there may be many."""
+"""The part of a content that a terminal shows if there may be many."""
 
 _COMMAND_LINES = 2
-"""A command that fills more lines is not printed."""
+"""The most lines of a printed command."""
 
 
 class AnsweredCall(NamedTuple):
-    """An answer, and what was asked: the ability's name and its arguments."""
+    """A call and its answer."""
 
     name: str
     arguments: JsonObject
@@ -48,11 +46,11 @@ class AnsweredCall(NamedTuple):
 
 
 class Column(NamedTuple):
-    """A column of a table; one that ``wraps`` takes what room the others leave.
+    """A column of a table, which shows the first of ``fields`` that a record has.
 
-    It shows the first of ``fields`` that a record has. A column without any text is left out unless
-    it is ``kept``. Where a table has no room, its rows become lists, and the texts of columns that
-    ``lead`` stand before the others.
+    A column that ``wraps`` gets the room that the others leave. A column without any text is left
+    out unless it is ``kept``. If a table has no room, each row becomes a list under a line with the
+    texts of the columns that ``leads`` marks.
     """
 
     heading: str
@@ -66,8 +64,8 @@ class Column(NamedTuple):
 class Page:
     """Prints an answer.
 
-    ``command`` are the words of a command that calls an ability, up to its name; without them a
-    page says that next_request has the rest, and prints no command for it.
+    ``command`` are the words of a command that calls an ability, such as "abilities call". Without
+    them the page mentions next_request instead of printing commands.
     """
 
     def __init__(self, console: Console, command: Sequence[str] = ()) -> None:
@@ -75,7 +73,7 @@ class Page:
         self._command = command
 
     def print_line(self, *parts: str | Text, style: str = "", indent: int = 0) -> None:
-        """Print texts after each other; they wrap at the page's width, behind the indent."""
+        """Print texts after each other; they wrap at the page's width, with the indent."""
         line = Text(style=style)
         for part in parts:
             line.append_text(to_text(part))
@@ -83,14 +81,14 @@ class Page:
         self._print(Padding(line, (0, 0, 0, indent), expand=False) if indent else line)
 
     def print_content(self, content: str) -> None:
-        """Print a content of several lines, indented: none of them passes for one of the page."""
+        """Print a content of several lines, indented so that none looks like a line of the page."""
         text = Text(escape_lines(content))
         self._print(Padding(text, (0, 0, 0, _CONTENT_INDENT), expand=False))
 
     def print_beginning(self, content: str) -> None:
-        """Print a content as `print_content` does; on a terminal only so much as it has room for.
+        """Print a content as `print_content` does, but only its beginning on a terminal.
 
-        Who pipes the page into a file or a pager has asked for all of it.
+        A file or a pager gets all of it.
         """
         shown = content
         if self._console.is_terminal:
@@ -109,37 +107,74 @@ class Page:
         """Print an empty line."""
         self._console.print()
 
-    def print_table(self, columns: Sequence[Column], rows: Sequence[Sequence[str | Text]]) -> None:
-        """Print a table, or lists if the page is too narrow for it."""
-        texts = [[to_text(cell) for cell in row] for row in rows]
-        filled = [index for index, column in enumerate(columns) if _is_shown(index, column, texts)]
-        columns = [columns[index] for index in filled]
-        texts = [[row[index] for index in filled] for row in texts]
+    def print_table(self, columns: Sequence[Column], records: Iterable[JsonObject]) -> None:
+        """Print one row per record, or lists if the page is too narrow; nothing without records."""
+        rows: list[list[Text]] = []
+        for record in records:
+            values = {**record, **(as_object(record.get("data")) or {})}
+            mark, note = _describe_outcome(values)
+            values = {"mark": mark, "note": note, **values}
+            rows.append([to_text(format_cell(column, values)) for column in columns])
+        if not rows:
+            return
 
-        if _measure(columns, texts) <= self._console.width:
-            self._print(_build_table(columns, texts))
-        else:
-            self._print_lists(columns, texts)
+        filled = [
+            index
+            for index, column in enumerate(columns)
+            if column.kept or any(row[index] for row in rows)
+        ]
+        columns = [columns[index] for index in filled]
+        rows = [[row[index] for index in filled] for row in rows]
+
+        least = _GAP * (len(columns) - 1)
+        headed = any(column.heading for column in columns)
+        table = Table(box=None, pad_edge=False, header_style="bold", show_header=headed)
+        for index, column in enumerate(columns):
+            texts = [Text(column.heading), *(row[index] for row in rows)]
+            widest = max(text.cell_len for text in texts)
+            least += min(widest, _LEAST_CELLS) if column.wraps else widest
+            table.add_column(
+                column.heading,
+                justify="right" if column.is_right else "left",
+                overflow="fold",
+                min_width=None if column.wraps else widest,
+            )
+
+        if least <= self._console.width:
+            for row in rows:
+                table.add_row(*row)
+            self._print(table)
+            return
+
+        for row in rows:
+            cells = [pair for pair in zip(columns, row, strict=True) if pair[1]]
+            leading = [cell for column, cell in cells if column.leads]
+            self.print_line(Text("  ").join(leading))
+
+            for column, cell in cells:
+                if not column.leads:
+                    heading = style_text(f"{column.heading}: ", "dim")
+                    self.print_line(heading, cell, indent=_INDENT)
 
     def print_rest(self, name: str, arguments: JsonObject, words: str = "For the rest:") -> None:
-        """Print the command that calls an ability for what is left."""
+        """Print the command that calls an ability for the rest of an answer."""
         if not self._command:
             self.print_line("send next_request for the rest")
             return
 
-        # Escapes of JSON mean the same in it, and can be pasted.
+        # Control characters become JSON escapes, which mean the same and can be pasted.
         document = escape_text(json.dumps(arguments, ensure_ascii=False, separators=(",", ":")))
         command = Text(shlex.join([*self._command, name, document, "--pretty"]))
         room = _COMMAND_LINES * self._console.width
 
         if command.cell_len > room or command.plain != escape_text(command.plain):
-            self.print_line(f"{words} send what the answer as JSON says, without --pretty.")
+            self.print_line(f"{words} send the request in the JSON answer (leave out --pretty).")
             return
 
         self.print_command(words, command.plain)
 
     def print_command(self, words: str, command: str) -> None:
-        """Print a command on a line of its own, which is never broken."""
+        """Print a command on its own line, which is never broken."""
         self.print_line(words)
         self._console.print(Text(command), soft_wrap=True)
 
@@ -154,30 +189,19 @@ class Page:
         for line in captured.get().removesuffix("\n").split("\n"):
             self._console.print(Text(line.rstrip(" ")), soft_wrap=True)
 
-    def _print_lists(self, columns: Sequence[Column], rows: Sequence[Sequence[Text]]) -> None:
-        for row in rows:
-            cells = [pair for pair in zip(columns, row, strict=True) if pair[1]]
-            leading = [cell for column, cell in cells if column.leads]
-            self.print_line(Text("  ").join(leading))
 
-            for column, cell in cells:
-                if not column.leads:
-                    heading = styled(f"{column.heading}: ", "dim")
-                    self.print_line(heading, cell, indent=_INDENT)
-
-
-def styled(text: str, style: str) -> Text:
-    """Return foreign text for one line in a style; what could steer the terminal is an escape."""
+def style_text(text: str, style: str) -> Text:
+    """Return foreign text for one line in a style, with control characters escaped."""
     return Text(escape_text(text), style=style)
 
 
 def to_text(value: str | Text) -> Text:
     """Return foreign text for one line without a style; a Text is returned as it is."""
-    return styled(value, "") if isinstance(value, str) else value
+    return style_text(value, "") if isinstance(value, str) else value
 
 
 def begin_content(content: str) -> str:
-    """Return the beginning of a content on one line."""
+    """Return the first 200 characters of a content on one line."""
     words = " ".join(content.split())
     if len(words) <= _SHOWN_CHARS:
         return words
@@ -194,46 +218,8 @@ def format_time(time: str) -> str:
     return time[:16].replace("T", " ")
 
 
-def _is_shown(index: int, column: Column, rows: Sequence[Sequence[Text]]) -> bool:
-    return column.kept or any(row[index] for row in rows)
-
-
-def _measure(columns: Sequence[Column], rows: Sequence[Sequence[Text]]) -> int:
-    """Return the fewest cells in which a table of these rows can be read."""
-    cells = _GAP * (len(columns) - 1)
-
-    for index, column in enumerate(columns):
-        widest = _measure_column(index, column, rows)
-        cells += min(widest, _LEAST_CELLS) if column.wraps else widest
-
-    return cells
-
-
-def _measure_column(index: int, column: Column, rows: Sequence[Sequence[Text]]) -> int:
-    widths = [row[index].cell_len for row in rows]
-    return max([Text(column.heading).cell_len, *widths])
-
-
-def _build_table(columns: Sequence[Column], rows: Sequence[Sequence[Text]]) -> Table:
-    has_headings = any(column.heading for column in columns)
-    table = Table(box=None, pad_edge=False, header_style="bold", show_header=has_headings)
-
-    for index, column in enumerate(columns):
-        table.add_column(
-            column.heading,
-            justify="right" if column.is_right else "left",
-            overflow="fold",
-            min_width=None if column.wraps else _measure_column(index, column, rows),
-        )
-
-    for row in rows:
-        table.add_row(*row)
-
-    return table
-
-
 _NAMES = ("input", "path", "key", "filename", "date", "type")
-"""What may name a record or a content within one, the first that it has."""
+"""The fields that may name a record or a content in it; the first one present does."""
 
 ITEM = Column("item", _NAMES, wraps=True, leads=True, kept=True)
 _MARK = Column("", ("mark",), leads=True, kept=True)
@@ -313,121 +299,90 @@ MISTAKES = (
 FACTS = (Column("", ("name",), leads=True), Column("", ("fact",), wraps=True, leads=True))
 
 
-def print_table(page: Page, columns: Sequence[Column], records: Iterable[JsonObject]) -> None:
-    """Print one row per record; nothing without any."""
-    rows: list[list[str | Text]] = []
-    for record in records:
-        values = {**record, **(as_object(record.get("data")) or {})}
-        values.setdefault("mark", _mark(values))
-        values.setdefault("note", _describe(values))
-        rows.append([format_cell(column, values) for column in columns])
-
-    if rows:
-        page.print_table(columns, rows)
-
-
-def format_cell(column: Column, values: JsonObject) -> str | Text:
-    """Return the first value that a record has of those that a column shows."""
-    for name in column.fields:
-        value = values.get(name)
-        if value is not None and value != "":
-            return _FORMATS.get(name, str)(value) if not isinstance(value, Text) else value
-
-    return ""
-
-
-def _format_number(number: int) -> str:
-    return f"{number:,}"
-
-
-def _format_score(score: float) -> str:
-    return f"{score:.2f}"
-
-
 _FORMATS: Mapping[str, Callable[[Any], str]] = {
-    **dict.fromkeys(("bytes", "characters", "granted_bytes", "size", "size_bytes"), _format_number),
-    **dict.fromkeys(("score", "link_weight"), _format_score),
+    **dict.fromkeys(("bytes", "characters", "granted_bytes", "size", "size_bytes"), "{:,}".format),
+    **dict.fromkeys(("score", "link_weight"), "{:.2f}".format),
     **dict.fromkeys(("at", "modified_at"), format_time),
     "changed": ", ".join,
     "content": begin_content,
     "updated_at": lambda time: time[:10],
 }
-"""How values are shown, by the names of their fields; others as they are."""
+"""The formats of fields, by name; other values are printed as they are."""
+
+
+def format_cell(column: Column, values: JsonObject) -> str | Text:
+    """Return the text of a column for a record."""
+    for name in column.fields:
+        value = values.get(name)
+        if isinstance(value, Text):
+            return value
+        if value is not None and value != "":
+            return _FORMATS.get(name, str)(value)
+
+    return ""
 
 
 def find_reason(record: JsonObject) -> str | None:
-    """Return why a record failed; None if it did not."""
+    """Return why a record failed, such as "not_found"; None if it did not."""
     reason: str | None = record.get("error", record).get("reason")
     return reason
 
 
-def _mark(record: JsonObject) -> Text:
-    """Return the word for how a record ended."""
-    match find_reason(record):
-        case "response_budget":
-            return styled("later", "yellow")  # people need not take it for a failure
-        case "rolled_back":
-            return styled("not made", "yellow")
-        case None if "truncation" in record or "next" in record:
-            return styled("cut", "yellow")
-        case None:
-            return styled("ok", "green")
-        case _:
-            return styled("failed", "red")
-
-
-def _describe(record: JsonObject) -> Text:
-    """Return why a record failed, or what else there is to know of it."""
+def _describe_outcome(record: JsonObject) -> tuple[Text, Text]:
+    """Return the word for a record's outcome, and the reason of a failure or other notes."""
     match find_reason(record):
         case None:
-            return styled(", ".join(filter(None, _list_notes(record))), "dim")
+            pass
         case "response_budget":
-            return styled("no room left; next_request fetches it", "dim")
+            # People need not take it for a failure.
+            note = "no room left; next_request fetches it"
+            return style_text("later", "yellow"), style_text(note, "dim")
         case "rolled_back":
-            return styled("another operation failed", "dim")
+            return style_text("not made", "yellow"), style_text("another operation failed", "dim")
         case _:
-            return style_failure(record)
+            return style_text("failed", "red"), style_failure(record)
 
+    mark = style_text("ok", "green")
+    if "truncation" in record or "next" in record:
+        mark = style_text("cut", "yellow")
 
-def _list_notes(record: JsonObject) -> list[str]:
-    items, planned = record.get("items"), "granted_bytes" in record
+    replaced = record.get("replaced")
+    is_version = isinstance(replaced, int) and not isinstance(replaced, bool)
     notes = [
         "unchanged, not sent again" if record.get("unchanged") else "",
         "archived" if record.get("archived") else "",
         "new" if record.get("created") is True else "",
-        f"replaced version {record['replaced']}" if _is_version(record.get("replaced")) else "",
+        f"replaced version {replaced}" if is_version else "",
         f"changed {', '.join(record['updated_fields'])}" if record.get("updated_fields") else "",
         format_mended(record),
         begin_content(str(record.get("summary", ""))),
     ]
+
+    items, planned = record.get("items"), "granted_bytes" in record
     if planned and items is not None:
-        notes.append(f"{record['granted_items']} of {format_count(items, 'content', 'contents')}")
+        notes.append(f"{record['granted_items']} of {format_count(items, 'content')}")
     elif planned and record["bytes"] and not record["granted_bytes"]:
         notes.append("no room left")
     elif isinstance(items, list):
-        notes.append(format_count(len(cast(list[object], items)), "content", "contents"))
+        notes.append(format_count(len(cast(list[object], items)), "content"))
     if "truncation" in record:
         notes.append(format_truncation(record["truncation"]))
 
-    return notes
-
-
-def _is_version(value: object) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool)
+    return mark, style_text(", ".join(filter(None, notes)), "dim")
 
 
 def style_failure(record: JsonObject) -> Text:
-    """Return why a record failed; a concise one has the reason alone, or with a message."""
+    """Return why a record failed; a concise record has a reason, and perhaps a message."""
     if "error" in record:
         words = f"{record['error']['code']}: {record['error']['message']}"
     else:
         words = ": ".join(filter(None, [record["reason"], record.get("message", "")]))
 
-    return styled(words, "red")
+    return style_text(words, "red")
 
 
 def format_truncation(truncation: JsonObject) -> str:
-    """Return how much of a content is there."""
+    """Return how much of a content was read, such as "cut at 20 of 90 characters (limit)"."""
     returned = f"{truncation['returned_chars']:,}"
 
     # The total is unknown if reading stopped before the end.
@@ -438,7 +393,7 @@ def format_truncation(truncation: JsonObject) -> str:
 
 
 def format_mended(record: JsonObject) -> str:
-    """Return which fields of a memory were damaged; empty if none was."""
+    """Return a sentence about the damaged fields of a memory; "" if none was."""
     if not record.get("mended"):
         return ""
 

@@ -8,7 +8,6 @@ import sys
 import threading
 import webbrowser
 from contextlib import suppress
-from functools import partial
 
 import click
 
@@ -25,10 +24,10 @@ from abilities.helpers.tokens import TokenFile
 from abilities.settings import Settings, split_names
 
 IDLE_SECONDS = 10
-"""How long a connection without requests is kept open."""
+"""The time that a connection without requests is kept open."""
 
 DRAIN_SECONDS = 9
-"""How long a stopping server waits for running calls; those that take longer are told so."""
+"""The time that a stopping server waits for running calls, before it ends them with an error."""
 
 _MCP_EXAMPLE = """\b
 Example of a client's configuration:
@@ -52,13 +51,15 @@ _LISTENING = {
     "end that, or choose a port: --port 0 takes a free one",
     errno.EACCES: "choose a port above 1023, for example --port 8642",
 }
-"""What to do about an address that cannot be listened on."""
+"""The remedy if an address cannot be listened on, by the error number."""
 
-_offer = click.option(
+_NO_MCP = f"version 2 of the MCP SDK is not installed; run: {format_install('mcp')}"
+
+_take_tools = click.option(
     "--tools",
     metavar="NAMES",
     shell_complete=complete_tools,
-    help="The abilities to offer: all, lean, files, memory, or names with commas between them "
+    help="The abilities to offer: all, lean, files, memory, or names separated by commas "
     "(default: those of the settings).",
 )
 
@@ -78,14 +79,14 @@ _offer = click.option(
     show_default=True,
     help="The port to listen on; 0 takes a free one.",
 )
-@_offer
+@_take_tools
 @pass_session
 def serve(session: Session, host: str, port: int, tools: str | None) -> None:
     """Serve HTTP (/api), MCP (/mcp) and the memory explorer (/).
 
-    As long as there never was a token, only this machine can connect. Once there was one (see
-    'abilities token') every caller needs one, and the server may listen on other addresses than
-    loopback; put a proxy that speaks TLS in front of it.
+    Without tokens, only this machine can connect. From the first token on (see 'abilities token')
+    every caller needs one, and the server may listen on other addresses than loopback; put a proxy
+    with TLS in front of it.
     """
     _serve(_choose_tools(session, tools), host, port, open_browser=False)
 
@@ -112,39 +113,24 @@ def explore(session: Session, port: int, browser: bool) -> None:
 
 
 @click.command(epilog=_MCP_EXAMPLE)
-@_offer
+@_take_tools
 @pass_session
 def mcp(session: Session, tools: str | None) -> None:
     """Serve the abilities to an MCP client over stdin and stdout.
 
     MCP clients start this command themselves, so configure it as the command of a server.
     """
-    asyncio.run(_serve_stdio(_choose_tools(session, tools)))
-
-
-def _explain_no_mcp() -> str:
-    return f"version 2 of the MCP SDK is not installed; run: {format_install('mcp')}"
-
-
-def _choose_tools(session: Session, tools: str | None) -> Session:
-    """Return the session with the tools of an option, if that was given."""
-    if tools is None:
-        return session
-
-    return session.override({"tools": split_names(tools)})
-
-
-async def _serve_stdio(session: Session) -> None:
+    session = _choose_tools(session, tools)
     # An optional dependency.
     if not is_installed("mcp"):
-        raise click.UsageError(_explain_no_mcp())
+        raise click.UsageError(_NO_MCP)
 
     with pause_collection():
-        # By themselves they import the SDK's client and a second server too, and what those need.
+        # Their __init__ would import the SDK's client and a second server too.
         defer_packages("mcp", "mcp.server")
         from abilities.adapters.stdio import serve_stdio
 
-    # Whoever types the command would wait for something to happen, and it waits for them.
+    # A person who types the command would wait for the server, which waits for a client.
     if sys.stdin is not None and sys.stdin.isatty():
         echo(
             "Waiting for an MCP client to write to stdin; clients start this command themselves. "
@@ -152,33 +138,26 @@ async def _serve_stdio(session: Session) -> None:
             err=True,
         )
 
-    # stdout belongs to the protocol; everything for people goes to stderr.
-    async with session.open_application() as abilities:
-        _print_problems(abilities.problems)
-        _keep_loaded()
-        await serve_stdio(abilities)
+    async def run_server() -> None:
+        # stdout belongs to the protocol; everything for people goes to stderr.
+        async with session.open_application() as abilities:
+            _print_problems(abilities)
+            _keep_loaded()
+            await serve_stdio(abilities)
+
+    asyncio.run(run_server())
 
 
 def _serve(session: Session, host: str, port: int, *, open_browser: bool) -> None:
-    """Serve until stopped. Raises click.UsageError, click.ClickException."""
+    """Serve HTTP until stopped. Raises click.UsageError, click.ClickException."""
     settings = session.shareable_settings
-    _check_reach(settings, host)
-
-    # Listening comes first: a port that is taken is reported before anything is opened.
-    with _listen(host, port) as listener:
-        asyncio.run(_run_server(session, host, listener, open_browser=open_browser))
-
-
-def _check_reach(settings: Settings, host: str) -> None:
-    """Check that nobody can connect who should not. Raises click.UsageError."""
     if not is_installed("http"):
         raise click.UsageError(f"serving is not installed; run: {format_install('http')}")
 
-    # An optional dependency.
+    # Imports an optional dependency.
     from abilities.server.app import LOOPBACK, is_beyond_loopback
 
     tokens = TokenFile(settings.tokens_file).load()
-
     try:
         settings.check_namespaces(tokens.namespaces)
     except ValueError as error:
@@ -191,48 +170,49 @@ def _check_reach(settings: Settings, host: str) -> None:
             "Create a token first: abilities token add --namespace NAME --scope read.",
         )
 
-
-def _listen(host: str, port: int) -> socket.socket:
-    """Return a listening socket. Raises click.ClickException."""
+    # Listen first, so that a port in use is reported before anything is opened.
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
-
     try:
-        return socket.create_server((host, port), family=family)
+        listener = socket.create_server((host, port), family=family)
     except OSError as error:
-        mend = _LISTENING.get(
-            error.errno or 0, "check --host, which names an address of this machine"
-        )
+        check = "check --host, which names an address of this machine"
+        mend = _LISTENING.get(error.errno or 0, check)
         raise click.ClickException(
             f"cannot listen on {host} port {port}: {describe_os_error(error)}; {mend}"
         ) from None
+
+    with listener:
+        asyncio.run(_run_server(session, host, listener, open_browser=open_browser))
 
 
 async def _run_server(
     session: Session, host: str, listener: socket.socket, *, open_browser: bool
 ) -> None:
-    # Slow to import, and all other commands do without it.
+    """Serve on a listening socket until a signal arrives."""
+    # Slow to import, and only this command needs them.
     import uvicorn
 
     from abilities.server.app import create_app
     from abilities.server.connections import GracefulServer
     from abilities.server.telemetry import log_to_stderr
 
-    # Before anything opens, so that what goes wrong then is logged in the same form.
+    # First, so that failures of opening are logged in the same form.
     log_to_stderr()
 
     async with session.open_application() as abilities:
-        _print_problems(abilities.problems)
+        _print_problems(abilities)
         config = uvicorn.Config(
             create_app(abilities, host),
             ws="none",  # there is nothing to upgrade to
-            log_config=None,  # keeps what log_to_stderr has set up
+            log_config=None,  # keeps the log of log_to_stderr
             access_log=False,  # telemetry logs the requests
             server_header=False,  # tells attackers nothing
             timeout_keep_alive=IDLE_SECONDS,
             timeout_graceful_shutdown=DRAIN_SECONDS,
         )
 
-        address = _format_address(host, listener.getsockname()[1])
+        name = f"[{host}]" if ":" in host else host
+        address = f"http://{name}:{listener.getsockname()[1]}"
         _print_addresses(abilities.settings, host, address)
 
         if open_browser:
@@ -248,55 +228,8 @@ async def _run_server(
         reporting.cancel()
 
 
-def _keep_loaded() -> None:
-    """Take what is loaded out of the garbage collector's sight, because it stays.
-
-    Going through all of it would stop every call for a twentieth of a second now and then. It is
-    not collected first, because hardly any of it is garbage, and that takes as long.
-    """
-    gc.freeze()
-
-
-async def _report_state(abilities: Abilities) -> None:
-    """Say what keeps callers out, if anything does: the store, or a token that nobody has."""
-    await _report_store(abilities)
-    await _check_lock(abilities)
-
-
-async def _report_store(abilities: Abilities) -> None:
-    """Say what to do about the store if it does not answer."""
-    try:
-        await abilities.check_ready()
-    except Exception as error:  # whatever is wrong with the store, the server runs
-        words = describe_failure(Fault.from_exception(error), abilities.settings)
-        if words is not None:
-            echo(words, err=True)
-
-
-async def _check_lock(abilities: Abilities) -> None:
-    """Let the store remember tokens, or say if nobody can call, because there is none."""
-    tokens = TokenFile(abilities.settings.tokens_file).load()
-
-    if tokens.by_id:
-        # If the store does not answer now, it is told when the first request comes.
-        with suppress(Refused):
-            await abilities.set_token_mark()
-        return
-
-    lock = await find_lock(abilities.settings, tokens, partial(_has_token_mark, abilities))
-    if lock.is_locked:
-        echo(f"Every caller is refused: {lock.reason}.", err=True)
-        echo(f"To go on, {WAY_OUT}.", err=True)
-
-
-async def _has_token_mark(abilities: Abilities) -> bool | None:
-    try:
-        return await abilities.has_token_mark()
-    except Refused:
-        return None
-
-
 def _print_addresses(settings: Settings, host: str, address: str) -> None:
+    """Print the addresses of a server, and the host names that it accepts."""
     from abilities.server.app import list_host_names
 
     has_mcp = is_installed("mcp")
@@ -310,7 +243,7 @@ def _print_addresses(settings: Settings, host: str, address: str) -> None:
     )
 
     if not has_mcp:
-        echo(f"MCP is not served: {_explain_no_mcp()}.", err=True)
+        echo(f"MCP is not served: {_NO_MCP}.", err=True)
 
     if host != "127.0.0.1" or settings.allowed_hosts:
         names = ", ".join(list_host_names(settings, host))
@@ -320,16 +253,56 @@ def _print_addresses(settings: Settings, host: str, address: str) -> None:
         )
 
 
-def _format_address(host: str, port: int) -> str:
-    if ":" in host:
-        return f"http://[{host}]:{port}"
+async def _report_state(abilities: Abilities) -> None:
+    """Print what keeps callers out, if anything does: the store, or a token that nobody has."""
+    settings = abilities.settings
+    try:
+        await abilities.check_ready()
+    except Exception as error:  # whatever is wrong with the store, the server runs
+        words = describe_failure(Fault.from_exception(error), settings)
+        if words is not None:
+            echo(words, err=True)
 
-    return f"http://{host}:{port}"
+    tokens = TokenFile(settings.tokens_file).load()
+    if tokens.by_id:
+        # If the store does not answer now, the first request records the tokens.
+        with suppress(Refused):
+            await abilities.set_token_mark()
+        return
+
+    async def read_mark() -> bool | None:
+        try:
+            return await abilities.has_token_mark()
+        except Refused:
+            return None
+
+    lock = await find_lock(settings, tokens, read_mark)
+    if lock.is_locked:
+        echo(f"Every caller is refused: {lock.reason}.", err=True)
+        echo(f"To go on, {WAY_OUT}.", err=True)
 
 
-def _print_problems(problems: list[str]) -> None:
-    for problem in problems:
+def _choose_tools(session: Session, tools: str | None) -> Session:
+    """Return the session with the tools of an option, if that was given."""
+    if tools is None:
+        return session
+
+    return session.override({"tools": split_names(tools)})
+
+
+def _print_problems(abilities: Abilities) -> None:
+    """Print a sentence for each plugin that did not load."""
+    for problem in abilities.problems:
         echo(problem, err=True)
+
+
+def _keep_loaded() -> None:
+    """Exempt all loaded objects from garbage collection, because they stay until the end.
+
+    Searching them would stop every call for a twentieth of a second now and then. They are not
+    collected first, because hardly any of them is garbage, and that takes as long.
+    """
+    gc.freeze()
 
 
 COMMANDS = (serve, explore, mcp)

@@ -1,16 +1,14 @@
-"""The session of one command line: what commands share, made at most once and only when needed.
+"""The session of one command line: settings, abilities and the store, each opened when first used.
 
-What to do about a store that cannot be used, by the reason and by what is found at its place.
-
-Messages of the log, as a command shows them on stderr; a server has a log of its own there.
+A session also explains failures: which setting is wrong and where it is set, and the remedy for a
+store that does not open.
 """
 
 import logging
 import sys
 from collections.abc import AsyncGenerator
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from functools import cached_property
-from pathlib import Path
 from typing import TextIO
 
 import click
@@ -29,6 +27,9 @@ from abilities.settings import Settings, explain_unknown, find_origin, list_unkn
 
 _HEADER_BYTES = 100
 
+_MAX_SHOWN = 4
+"""The number of wrong settings, or of unknown variables, that are named."""
+
 _MENDING = {
     "storage_moved": "put the file back where it was, with its -wal and -shm files, which hold "
     "memories; if only those are missing, stop all that uses the store, then start it again",
@@ -46,30 +47,17 @@ _MENDING = {
     "io_error": "check the disk of the store, and what this process may write (ulimit -f)",
     "busy": "end the program that holds the store, or wait for it",
 }
-"""What to do by the fault's reason."""
+"""The remedy for a store that fails, by the reason."""
 
 
 def choose_mend(reason: str, settings: Settings) -> str | None:
-    """Return what to do about a store that does not answer; None if it is only to wait."""
-    mend = None
-    if settings.store_path is not None:
-        mend = _look_at_place(settings.store_path)
+    """Return the remedy for a store that does not answer; None if waiting is all there is to do."""
+    path = settings.store_path
+    if path is None:
+        return _MENDING.get(reason)
 
-    return mend or _MENDING.get(reason)
-
-
-def describe_failure(fault: Fault, settings: Settings) -> str | None:
-    """Return what is wrong with a store and what to do; None if it is only to wait."""
-    mend = choose_mend(fault.reason, settings) if fault.reason in _MENDING else None
-    if mend is None:
-        return None
-
-    return f"{fault.message} What to do: {mend}."
-
-
-def _look_at_place(path: Path) -> str | None:
-    """Return what to do if there cannot be a store at a path."""
-    try:
+    # First look for reasons why there cannot be a store at this place.
+    with suppress(OSError):
         if path.is_dir():
             return f"store_url names the folder {path}; name a file in it, as {path / 'memory.db'}"
 
@@ -77,22 +65,29 @@ def _look_at_place(path: Path) -> str | None:
         if not nearest.is_dir():
             return f"store_url leads through {nearest}, which is no folder; name another place"
 
-        # Nothing repairs what is no store at all. An empty file becomes one.
+        # No repair helps if the file was never a store. An empty file becomes one.
         if path.is_file() and path.stat().st_size:
             with path.open("rb") as file:
-                if not is_store_header(file.read(_HEADER_BYTES)):
-                    return (
-                        f"{path} does not begin as a store does; let store_url name another file, "
-                        "or, if it was one: abilities restore BACKUP --replace"
-                    )
-    except OSError:
+                beginning = file.read(_HEADER_BYTES)
+            if not is_store_header(beginning):
+                return (
+                    f"{path} does not begin as a store does; let store_url name another file, "
+                    "or, if it was one: abilities restore BACKUP --replace"
+                )
+
+    return _MENDING.get(reason)
+
+
+def describe_failure(fault: Fault, settings: Settings) -> str | None:
+    """Return a store's failure and its remedy; None if the fault is not the store's."""
+    if fault.reason not in _MENDING:
         return None
 
-    return None
+    return f"{fault.message} What to do: {choose_mend(fault.reason, settings)}."
 
 
 class _StoreHandler(logging.Handler):
-    """Prints messages of a store, unless a server writes its own log."""
+    """Prints messages of a store, unless a server has set up its log."""
 
     @override
     def emit(self, record: logging.LogRecord) -> None:
@@ -101,7 +96,7 @@ class _StoreHandler(logging.Handler):
 
 
 class _TerminalFormatter(logging.Formatter):
-    """Formats warnings and traces, which quote data: all lines but the first are indented."""
+    """Formats warnings and traces, which quote data: lines after the first are indented."""
 
     @override
     def format(self, record: logging.LogRecord) -> str:
@@ -109,13 +104,13 @@ class _TerminalFormatter(logging.Formatter):
 
 
 def show_warnings() -> None:
-    """Let nothing in what is logged steer the terminal or forge a line, where no log is set up."""
+    """Escape the warnings that are printed to stderr if no log is set up."""
     if logging.lastResort is not None:
         logging.lastResort.setFormatter(_TerminalFormatter())
 
 
 def show_store_messages() -> None:
-    """Show what a store tells people, such as how far a migration is, if stderr is a terminal."""
+    """Show the messages of a store, such as the progress of a migration, on a terminal."""
     if not sys.stderr.isatty():
         return
 
@@ -124,44 +119,57 @@ def show_store_messages() -> None:
     logger.addHandler(_StoreHandler())
 
 
-_MAX_SHOWN = 4
-"""Wrong settings, or variables that are none, that are named at once."""
-
-
 class Session:
-    """What the commands of one command line share.
+    """The state that the commands of one command line share.
 
-    Settings are loaded, plugins are discovered and the store is opened when a command first needs
-    them. What is wrong with the settings is raised as SettingsError: sentences for people, and exit
-    code 2.
+    Settings are loaded, plugins discovered and the store opened when a command first needs them.
+    Wrong settings raise SettingsError: sentences for people, and exit code 2.
     """
 
     def __init__(self, options: Options) -> None:
-        self._options = options
+        self.options = options
+        """The settings from the command line."""
 
     @property
     def given_namespace(self) -> str | None:
-        """The namespace of the option; None if settings say it."""
-        return self._options.get("namespace")
+        """The namespace of the option --namespace; None if it was not given."""
+        return self.options.get("namespace")
 
     def override(self, options: Options) -> "Session":
         """Return a new session in which these options replace this one's."""
-        return Session({**self._options, **options})
-
-    @property
-    def options(self) -> Options:
-        """The settings that come from options."""
-        return self._options
+        return Session({**self.options, **options})
 
     @cached_property
     def settings(self) -> Settings:
-        """The settings: options, then the environment, then the file. Raises SettingsError."""
-        _warn_of_unknown_variables()
+        """The settings: options, then the environment, then the file. Raises SettingsError.
+
+        Prints the unknown variables that look like settings; other programs set such variables too.
+        """
+        known = Settings.model_fields.keys()
+        unknown = list_unknown_variables(known)
+        for variable, name in unknown[:_MAX_SHOWN]:
+            words = f"{variable} is ignored: {name} {explain_unknown(name, known)}"
+            echo(end_sentence(words), err=True)
+
+        if len(unknown) > _MAX_SHOWN:
+            left = len(unknown) - _MAX_SHOWN
+            rest = format_count(left, "more variable is", "more variables are")
+            echo(f"{rest} ignored; 'abilities doctor' lists them.", err=True)
 
         try:
-            return Settings(**self._options)
+            return Settings(**self.options)
         except ValidationError as error:
-            raise SettingsError(*self._describe_invalid_settings(error)) from None
+            problems = error.errors()
+            lines = ["these settings are invalid:"]
+            for problem in problems[:_MAX_SHOWN]:
+                name = ".".join(map(str, problem["loc"]))
+                context = problem.get("ctx", {})
+                place = self._find_place(str(problem["loc"][0])) or context["place"]
+                lines.append(f"  {place}: {name} {end_sentence(context['words'])}")
+
+            if len(problems) > _MAX_SHOWN:
+                lines.append(f"  and {len(problems) - _MAX_SHOWN} more.")
+            raise SettingsError(*lines) from None
         except ValueError as error:
             raise SettingsError(end_sentence(str(error))) from None
 
@@ -177,7 +185,7 @@ class Session:
 
     @cached_property
     def stdout(self) -> TextIO:
-        """The stream for what a command prints; plugins print to stderr once this was read."""
+        """The stream for the output of a command; once it is used, plugins print to stderr."""
         return claim_stdout()
 
     @property
@@ -187,7 +195,7 @@ class Session:
 
     @property
     def plugin_problems(self) -> list[str]:
-        """One sentence per plugin that did not load. Raises SettingsError."""
+        """A sentence for each plugin that did not load. Raises SettingsError."""
         return self._discovery[1]
 
     @cached_property
@@ -202,14 +210,14 @@ class Session:
 
     @asynccontextmanager
     async def open_application(self) -> AsyncGenerator[Abilities]:
-        """Open the application for the length of a block. Raises SettingsError.
+        """Open the application for a block. Raises SettingsError.
 
-        The application has a registry of its own: take the abilities from there, not from
-        `registry`, which would discover plugins a second time.
+        The application has its own registry. Take abilities from there, because `registry` of the
+        session would discover plugins a second time.
         """
         settings = self.shareable_settings
 
-        # Only what opening raises is wrong usage; what the block raises passes through.
+        # Only errors of opening are wrong usage; errors of the block pass through.
         async with AsyncExitStack() as stack:
             try:
                 with divert_stdout():
@@ -221,26 +229,31 @@ class Session:
 
     @asynccontextmanager
     async def open_store(self) -> AsyncGenerator[ServableStore]:
-        """Open the store alone for the length of a block, however long that takes.
+        """Open the store without the application for a block, however long opening takes.
 
-        Raises SettingsError, Refused; click.ClickException if it is known what to do.
+        Raises SettingsError, Refused; click.ClickException if there is a known remedy.
         """
-        settings = self.settings
-
-        # The form of the URL is known to be right; what the store needs may not be installed.
+        # The URL was validated, but the driver of its database may be missing.
         try:
-            store = open_store(settings)
+            store = open_store(self.settings)
         except ValueError as error:
             raise self.blame_setting(error) from None
 
         try:
-            await self._prepare(store)
+            try:
+                await store.prepare()
+            except Refused as error:
+                words = describe_failure(Fault.from_refusal(error), self.settings)
+                if words is None:
+                    raise
+                raise click.ClickException(words) from None
+
             yield store
         finally:
             await store.close()
 
     def blame_setting(self, error: ValueError) -> SettingsError:
-        """Return an error that says where the setting is set that an error begins with."""
+        """Return an error that adds where the setting is set whose name an error begins with."""
         sentence = str(error)
         name = sentence.partition(" ")[0].rstrip(":")
         place = self._find_place(name) if name in Settings.model_fields else None
@@ -250,66 +263,12 @@ class Session:
         return SettingsError(end_sentence(sentence), f"It is set by {place}.")
 
     def _find_place(self, name: str) -> str | None:
-        """Return where a setting is set; None if that is nowhere."""
-        if name in self._options:
+        """Return where a setting is set; None for a default."""
+        if name in self.options:
             return f"the option --{name.replace('_', '-')}"
 
         return find_origin(name)
 
-    def _describe_invalid_settings(self, error: ValidationError) -> list[str]:
-        """Return a heading, and a line for each of the first mistakes."""
-        problems = error.errors()
-        lines = ["these settings are invalid:"]
-
-        for problem in problems[:_MAX_SHOWN]:
-            name = ".".join(map(str, problem["loc"]))
-            context = problem.get("ctx", {})
-            place = self._find_place(str(problem["loc"][0])) or context["place"]
-            words = end_sentence(context["words"])
-            lines.append(f"  {place}: {name} {words}")
-
-        if len(problems) > _MAX_SHOWN:
-            lines.append(f"  and {len(problems) - _MAX_SHOWN} more.")
-
-        return lines
-
-    async def _prepare(self, store: ServableStore) -> None:
-        """Open a store; raise click.ClickException if it is known what to do about it."""
-        try:
-            await store.prepare()
-        except Refused as error:
-            words = describe_failure(Fault.from_refusal(error), self.settings)
-            if words is None:
-                raise
-
-            raise click.ClickException(words) from None
-
-    async def set_token_mark(self) -> None:
-        """Let the store remember that there are tokens; do not wait for a long migration.
-
-        Raises Refused; ValueError if the database driver of the store is not installed.
-        """
-        store = open_store(self.settings)
-
-        try:
-            await store.set_mark("tokens")
-        finally:
-            await store.close()
-
 
 pass_session = click.make_pass_decorator(Session)
 """Gives a command the session as its first argument."""
-
-
-def _warn_of_unknown_variables() -> None:
-    """Say which variables look like settings and are none; programs set such variables too."""
-    known = Settings.model_fields.keys()
-    unknown = list_unknown_variables(known)
-
-    for variable, name in unknown[:_MAX_SHOWN]:
-        words = f"{variable} is ignored: {name} {explain_unknown(name, known)}"
-        echo(end_sentence(words), err=True)
-
-    if len(unknown) > _MAX_SHOWN:
-        rest = format_count(len(unknown) - _MAX_SHOWN, "more variable")
-        echo(f"Ignored are {rest}, which 'abilities doctor' lists.", err=True)

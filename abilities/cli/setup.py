@@ -1,8 +1,7 @@
-"""The command `setup`: put this package into the configuration of an MCP client."""
+"""The command `setup`: add this server to the configuration of an MCP client, or remove it."""
 
 import asyncio
-from collections.abc import Generator
-from contextlib import contextmanager
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -16,7 +15,14 @@ from abilities.cli.errors import explain_errors
 from abilities.cli.options import take_namespace
 from abilities.cli.session import Session, pass_session
 from abilities.cli.terminal import echo, echo_line, format_count
-from abilities.clients.entry import NOTES, Unusable, is_set_here, name_namespace
+from abilities.clients.entry import (
+    NOTES,
+    ServerEntry,
+    Unusable,
+    is_set_here,
+    is_temporary,
+    name_namespace,
+)
 from abilities.clients.table import CLIENTS, Client, Machine, find_hooks_file
 from abilities.declarations.limits import TOKEN_BYTES
 from abilities.declarations.values import json_size, text_size
@@ -25,7 +31,7 @@ from abilities.prompts import build_instructions
 from abilities.settings import Settings, split_names
 
 if TYPE_CHECKING:
-    from abilities.clients.changes import FileChange, HooksChange, ServerChange
+    from abilities.clients.changes import HooksChange
     from abilities.clients.edits import Edit
 
 _EXAMPLES = """\b
@@ -39,13 +45,14 @@ Examples:
 
 
 class _Target(NamedTuple):
-    """A client, and the project that it is set up for: None for all projects of the user."""
+    """A client and the project to set it up for, or None for all projects of the user."""
 
     client: Client
     project: Path | None
 
     @property
     def file(self) -> Path:
+        """The configuration file. Raises ValueError if the client has no projects."""
         return self.client.find_file(Machine(), self.project)
 
 
@@ -59,10 +66,10 @@ class _Target(NamedTuple):
     shell_complete=complete_tools,
     help="The abilities to offer, as for 'abilities mcp'.",
 )
-@click.option("--print", "only_print", is_flag=True, help="Print the block to paste, do no more.")
+@click.option("--print", "only_print", is_flag=True, help="Only print the block to paste.")
 @click.option("--dry-run", is_flag=True, help="Show the difference, and change nothing.")
-@click.option("--remove", is_flag=True, help="Take out what setup put in.")
-@take_namespace("The namespace that is written (default: none; with --project the folder's name).")
+@click.option("--remove", is_flag=True, help="Remove the server from the configuration.")
+@take_namespace("The namespace to write (default: none; with --project the folder's name).")
 @pass_session
 def setup(
     session: Session,
@@ -78,13 +85,16 @@ def setup(
 
     CLIENT is claude-code, claude-desktop, cursor, vscode, codex, gemini or opencode.
 
-    Starts the server as the client will, and makes a call; only if that works, writes the server
-    into the client's configuration. What is there stays as it is, and a backup goes into
+    Starts the server as the client will, and makes a call. Only if that works, the server is added
+    to the client's configuration. The rest of the file stays as it is, and a backup goes into
     ~/.abilities/backups. No token and no password is written.
     """
-    folder = Path.cwd() if project else None
     if client is None and (hooks or only_print or dry_run or remove or tools is not None):
         raise click.UsageError("name the client, for example: abilities setup CLIENT --remove")
+    if not is_installed("mcp"):
+        raise click.UsageError(f"setup needs MCP; run: {format_install('mcp')}")
+
+    folder = Path.cwd() if project else None
     if client is None:
         _list_clients(folder)
         return
@@ -95,183 +105,142 @@ def setup(
         raise click.UsageError("--print goes with neither --remove nor --dry-run; leave those out")
 
     target = _Target(CLIENTS[client], folder)
-    _check_target(target)
-
-    with _explain_unusable():
-        if remove:
-            _remove(target, dry_run=dry_run)
-            return
-
-        if tools is not None:
-            _ = session.override({"tools": split_names(tools)}).registry  # raises for wrong ones
-
-        session = settle_workspace(session, folder)
-        if folder is not None:
-            session = settle_project(session, target.client, folder)
-
-        server, hooks_change = _build_changes(session, target, tools, with_hooks=hooks)
-
-        if only_print:
-            _print_blocks(session, target, server, hooks_change)
-        else:
-            _set_up(session, target, server, hooks_change, dry_run=dry_run)
-
-
-def _list_clients(project: Path | None) -> None:
-    for client in CLIENTS.values():
-        target = _Target(client, project)
-        try:
-            echo(f"{client.name:<15} {_find_state(target):<10} {target.file}")
-        except ValueError:
-            continue  # it knows no projects
-
-    echo(f"Set one up: abilities setup CLIENT{' --project' if project else ''}")
-
-
-def _find_state(target: _Target) -> str:
-    """Return whether a client has abilities, or is at least on this machine."""
-    from abilities.clients.edits import read_server
-
-    try:
-        if read_server(target.client, target.file) is not None:
-            return "set up"
-    except (Unusable, OSError):
-        pass  # setting it up says why
-
-    return "found" if target.client.is_found(Machine()) else "not found"
-
-
-def _check_target(target: _Target) -> None:
-    """Raise click.UsageError if there is nothing to set up in this way."""
-    if not is_installed("mcp"):
-        raise click.UsageError(f"setup needs MCP; run: {format_install('mcp')}")
-
     try:
         _ = target.file
     except ValueError as error:
         raise click.UsageError(f"{error}; leave out --project") from None
 
-
-@contextmanager
-def _explain_unusable() -> Generator[None]:
     with explain_errors():
         try:
-            yield
+            if remove:
+                _remove(target, dry_run=dry_run)
+            else:
+                _set_up(session, target, tools, hooks=hooks, only_print=only_print, dry_run=dry_run)
         except Unusable as error:
             raise click.ClickException(str(error)) from None
 
 
-def _build_changes(
-    session: Session, target: _Target, tools: str | None, *, with_hooks: bool
-) -> "tuple[ServerChange, HooksChange | None]":
-    from abilities.clients.changes import ServerChange, build_hooks_change
-    from abilities.clients.entry import build_entry
+def _list_clients(project: Path | None) -> None:
+    """Print a line for each client: whether it is set up, or at least on this machine."""
+    from abilities.clients.edits import read_server
 
-    entry = build_entry(session.settings, session.options, tools)
-    server = ServerChange(target.client, entry)
-    hooks = build_hooks_change(entry) if with_hooks else None
-    return server, hooks
+    for client in CLIENTS.values():
+        try:
+            file = client.find_file(Machine(), project)
+        except ValueError:
+            continue  # it has no projects
 
+        state = "found" if client.is_found(Machine()) else "not found"
+        with suppress(Unusable, OSError):  # setting it up explains these
+            if read_server(client, file) is not None:
+                state = "set up"
+        echo(f"{client.name:<15} {state:<10} {file}")
 
-def _print_blocks(
-    session: Session, target: _Target, server: "ServerChange", hooks: "HooksChange | None"
-) -> None:
-    """Print what empty files would get, and on stderr the names of the files."""
-    for file, change in _list_changes(target, server, hooks):
-        echo(f"To paste into {file}:", err=True)
-        click.echo(change.put(""), nl=False)
-
-    folder = find_missing_folder(session)
-    if folder is not None:
-        echo(f"The server needs a folder for notes, so create it: mkdir -p {folder}", err=True)
-
-
-def _list_changes(
-    target: _Target, server: "ServerChange", hooks: "HooksChange | None"
-) -> "list[tuple[Path, FileChange]]":
-    changes: list[tuple[Path, FileChange]] = [(target.file, server)]
-    if hooks is not None:
-        changes.append((find_hooks_file(Machine(), target.project), hooks))
-
-    return changes
+    echo(f"Set one up: abilities setup CLIENT{' --project' if project else ''}")
 
 
 def _set_up(
     session: Session,
     target: _Target,
-    server: "ServerChange",
-    hooks: "HooksChange | None",
+    tools: str | None,
     *,
+    hooks: bool,
+    only_print: bool,
     dry_run: bool,
 ) -> None:
+    """Add the server to a client, or show what would be added. Raises Unusable."""
+    # MCP is an optional dependency, and so is the TOML editor of some clients.
+    from abilities.clients.changes import FileChange, ServerChange, build_hooks_change
     from abilities.clients.edits import plan_put, write_put
+    from abilities.clients.entry import build_entry
 
-    client = target.client
+    if tools is not None:
+        _ = session.override({"tools": split_names(tools)}).registry  # raises for unknown names
+    session = _settle(session, target)
 
-    # All are planned before the first is written: either all are fit for it, or nothing changes.
+    entry = build_entry(session.settings, session.options, tools)
+    server = ServerChange(target.client, entry)
+    hooks_change = build_hooks_change(entry) if hooks else None
+    changes: list[tuple[Path, FileChange]] = [(target.file, server)]
+    if hooks_change is not None:
+        changes.append((find_hooks_file(Machine(), target.project), hooks_change))
+
+    # No server starts without the folder of the notes of all projects.
+    notes = NOTES.expanduser()
+    is_folder_missing = session.settings.agent_dir == notes and not notes.parent.is_dir()
+
+    if only_print:
+        for file, change in changes:
+            echo(f"To paste into {file}:", err=True)
+            click.echo(change.put(""), nl=False)
+
+        if is_folder_missing:
+            words = "The server needs a folder for notes, so create it: mkdir -p"
+            echo(f"{words} {notes.parent}", err=True)
+        return
+
+    # All files are planned before the first is written: either all can be changed, or none is.
+    reads_comments = target.client.reads_comments
     plans = [
-        (plan_put(file, change, reads_comments=client.reads_comments), change)
-        for file, change in _list_changes(target, server, hooks)
+        (plan_put(file, change, reads_comments=reads_comments), change) for file, change in changes
     ]
-
     if dry_run:
         for edit, _ in plans:
             _print_differences(edit)
         return
 
-    create_notes_folder(session)
-    _try(target, server, plans[0][0].text or "", hooks)
+    if is_folder_missing:
+        notes.parent.mkdir(mode=0o700, parents=True)
+
+    _try(target, server.read_back(plans[0][0].text or ""), hooks_change)
 
     for edit, change in plans:
         if edit.is_needed:
-            backup = write_put(edit, change, reads_comments=client.reads_comments)
-            _report(edit, backup)
+            _report(edit, write_put(edit, change, reads_comments=reads_comments))
         else:
             echo(f"{edit.path} is as it should be; nothing was changed.")
 
-    _explain(session, target, server)
+    _explain(session, target, entry.command)
 
 
-def _remove(target: _Target, *, dry_run: bool) -> None:
-    from abilities.clients.changes import HooksChange, ServerChange
-    from abilities.clients.edits import plan_removal, write_removal
-    from abilities.clients.entry import ServerEntry
+def _settle(session: Session, target: _Target) -> Session:
+    """Return a session with the workspace, the namespace and the notes of a project.
 
-    server = ServerChange(target.client, ServerEntry("", (), {}))
-    changes: list[tuple[Path, FileChange]] = [(target.file, server)]
-    if target.client.name == "claude-code":
-        changes.append((find_hooks_file(Machine(), target.project), HooksChange("")))
+    Options and the environment come first, then the values that the client has for the project
+    already. The settings file is for all projects, so a project's values replace it. Without a
+    project, only check that a workspace in the settings may be shared.
+    """
+    from abilities.clients.edits import read_server
 
-    plans = [(plan_removal(file, change), change) for file, change in changes]
-    needed = [(edit, change) for edit, change in plans if edit.is_needed]
+    project = target.project
+    if project is None:
+        if "workspace_dir" in session.settings.model_fields_set:
+            _ = session.shareable_settings
+        return session
 
-    if not needed:
-        echo(f"{target.file} does not have abilities; nothing was changed.")
+    if not is_set_here(session.options, "workspace_dir"):
+        session = session.override({"workspace_dir": project})
+    _ = session.shareable_settings
 
-    for edit, change in needed:
-        if dry_run:
-            _print_differences(edit)
-        else:
-            _report(edit, write_removal(edit, change))
+    server = read_server(target.client, target.file)
+    known = {} if server is None else server.variables
 
+    if not is_set_here(session.options, "namespace"):
+        namespace = known.get("ABILITIES_NAMESPACE") or name_namespace(project)
+        session = session.override({"namespace": namespace})
 
-def _print_differences(edit: "Edit") -> None:
-    if not edit.is_needed:
-        echo(f"{edit.path} is as it should be; nothing would change.")
-        return
+    # The settings may name a folder for each namespace already.
+    is_apart = session.settings.agent_root.path != session.settings.agent_dir
+    if not is_set_here(session.options, "agent_dir") and not is_apart:
+        session = session.override({"agent_dir": Path(known.get("ABILITIES_AGENT_DIR") or NOTES)})
 
-    words = "would be created" if edit.snapshot.content is None else "would change"
-    echo(f"{edit.path} {words}:")
-    for line in edit.list_differences():
-        # A tab is no character to escape here; any width will do.
-        echo_line(line.expandtabs(4))
+    return session
 
 
-def _try(target: _Target, server: "ServerChange", text: str, hooks: "HooksChange | None") -> None:
-    """Start what is to be written, and say what answered. Raises click.ClickException."""
+def _try(target: _Target, entry: ServerEntry, hooks: "HooksChange | None") -> None:
+    """Start the server as the client will, and report its answer. Raises click.ClickException."""
     from abilities.clients.trial import TrialFailed, try_entry, try_hook
 
-    entry = server.read_back(text)
     folder = Path("/")
     if target.project is not None or target.client.starts_in_project:
         folder = Path.cwd()
@@ -292,25 +261,62 @@ def _try(target: _Target, server: "ServerChange", text: str, hooks: "HooksChange
         echo("Tested: the hooks' command works.")
 
 
+def _remove(target: _Target, *, dry_run: bool) -> None:
+    """Remove the server, and the hooks of Claude Code, from a client. Raises Unusable."""
+    from abilities.clients.changes import FileChange, HooksChange, ServerChange
+    from abilities.clients.edits import plan_removal, write_removal
+
+    server = ServerChange(target.client, ServerEntry("", (), {}))
+    changes: list[tuple[Path, FileChange]] = [(target.file, server)]
+    if target.client.name == "claude-code":
+        changes.append((find_hooks_file(Machine(), target.project), HooksChange("")))
+
+    plans = [(plan_removal(file, change), change) for file, change in changes]
+    needed = [(edit, change) for edit, change in plans if edit.is_needed]
+
+    if not needed:
+        echo(f"{target.file} does not have abilities; nothing was changed.")
+
+    for edit, change in needed:
+        if dry_run:
+            _print_differences(edit)
+        else:
+            _report(edit, write_removal(edit, change))
+
+
+def _print_differences(edit: "Edit") -> None:
+    """Print the lines of a file that would change."""
+    if not edit.is_needed:
+        echo(f"{edit.path} is as it should be; nothing would change.")
+        return
+
+    words = "would be created" if edit.snapshot.content is None else "would change"
+    echo(f"{edit.path} {words}:")
+    for line in edit.list_differences():
+        # A tab would be printed as an escape; any width will do.
+        echo_line(line.expandtabs(4))
+
+
 def _report(edit: "Edit", backup: Path | None) -> None:
+    """Print which file was written or removed, and where its backup is."""
     verb = "Removed" if edit.text is None else "Wrote"
-    kept = "" if backup is None else f"; as it was: {backup}"
+    kept = ""
+    if backup is not None:
+        kept = f"; as it was: {backup}"
+
     echo(f"{verb} {edit.path}{kept}")
 
 
-def _explain(session: Session, target: _Target, server: "ServerChange") -> None:
-    """Say what the server reads, and what to try next."""
-    from abilities.cli.setup import explain_tools
-    from abilities.clients.entry import is_temporary
-
+def _explain(session: Session, target: _Target, command: str) -> None:
+    """Print which files and memories the server uses, and what to try next."""
     client, settings = target.client, session.settings
 
     if target.project is not None:
         echo("The file has paths of this machine; keep it out of version control.")
-    if is_temporary(server.entry.command):
+    if is_temporary(command):
         echo(
-            f"{server.entry.command} lies in a cache, which may be emptied: install "
-            "agent-abilities, and run this again."
+            f"{command} lies in a cache, which may be emptied: install agent-abilities, and run "
+            "this again."
         )
 
     if "workspace_dir" in settings.model_fields_set:
@@ -336,77 +342,16 @@ def _explain(session: Session, target: _Target, server: "ServerChange") -> None:
             "All projects share these notes and memories; --project in the folder of one keeps "
             "its own apart."
         )
-    echo(explain_tools(client, settings))
-    echo(f"Next: {client.next_step}")
 
-
-COMMANDS = (setup,)
-
-
-def settle_workspace(session: Session, project: Path | None) -> Session:
-    """Return a session whose workspace is the project, if there is one and none is asked for."""
-    is_named = "workspace_dir" in session.settings.model_fields_set
-
-    # The settings file is for all projects, and says nothing of this one.
-    if project is not None and not is_set_here(session.options, "workspace_dir"):
-        session = session.override({"workspace_dir": project})
-    if project is not None or is_named:
-        _ = session.shareable_settings
-
-    return session
-
-
-def settle_project(session: Session, client: Client, project: Path) -> Session:
-    """Return a session with the namespace and the notes of a project.
-
-    What is asked for comes first, then what the project's entry of the client has already.
-    """
-    # Whoever has not installed MCP is told so before.
-    from abilities.clients.edits import read_server
-
-    server = read_server(client, client.find_file(Machine(), project))
-    known = {} if server is None else server.variables
-
-    if not is_set_here(session.options, "namespace"):
-        namespace = known.get("ABILITIES_NAMESPACE") or name_namespace(project)
-        session = session.override({"namespace": namespace})
-
-    # Settings may name a folder for each namespace already.
-    is_apart = session.settings.agent_root.path != session.settings.agent_dir
-    if not is_set_here(session.options, "agent_dir") and not is_apart:
-        session = session.override({"agent_dir": Path(known.get("ABILITIES_AGENT_DIR") or NOTES)})
-
-    return session
-
-
-def find_missing_folder(session: Session) -> Path | None:
-    """Return the folder of the notes of all projects if the server needs it, and it is missing."""
-    notes = NOTES.expanduser()
-    if session.settings.agent_dir != notes or notes.parent.is_dir():
-        return None
-
-    return notes.parent
-
-
-def create_notes_folder(session: Session) -> None:
-    """Create the folder of the notes of all projects, without which no server starts."""
-    folder = find_missing_folder(session)
-    if folder is not None:
-        folder.mkdir(mode=0o700, parents=True)
-
-
-def explain_tools(client: Client, settings: Settings) -> str:
-    """Return what each profile costs, and the one that is recommended for a client."""
-    costs = [f"{name} {count_tokens(settings, name):,}" for name in (ALL, *PROFILES)]
-
+    costs = ", ".join(f"{name} {count_tokens(settings, name):,}" for name in (ALL, *PROFILES))
     advised, reason = "lean", "its model may read all descriptions in every conversation"
     if client.defers_tools:
         advised, reason = ALL, "its model reads only the descriptions that it looks for"
-
-    return (
-        f"Tokens of the tools: {', '.join(costs)}. Recommended for {client.title}: "
-        f"--tools {advised}, because {reason}."
+    echo(
+        f"Tokens of the tools: {costs}. Recommended for {client.title}: --tools {advised}, "
+        f"because {reason}."
     )
+    echo(f"Next: {client.next_step}")
 
 
 def count_tokens(settings: Settings, profile: str) -> int:
@@ -417,3 +362,6 @@ def count_tokens(settings: Settings, profile: str) -> int:
 
     size = json_size({"tools": tools}) + text_size(build_instructions(registry.names))
     return -(-size // TOKEN_BYTES)
+
+
+COMMANDS = (setup,)

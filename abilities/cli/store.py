@@ -1,13 +1,14 @@
-"""The commands that look after a store: import, export, check."""
+"""The commands that move memories in and out of a store, and check it: import, export, check."""
 
 import asyncio
 import json
 import sys
 from collections import Counter
 from collections.abc import Callable, Generator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from functools import partial
 from pathlib import Path
+from typing import TextIO
 
 import click
 
@@ -31,15 +32,15 @@ from abilities.helpers.transfer.patience import Patience
 from abilities.settings import Settings
 
 _OUTCOMES = ("added", "replaced", "unchanged", "kept", "adjusted", "refused")
-"""What may become of an imported memory, in the order of the summary."""
+"""The outcomes of an imported memory, in the order of the summary."""
 
 _MARKS = {"sound": ("ok", "green"), "note": ("note", "yellow"), "damaged": ("damaged", "red")}
 
 SHOWN_REMARKS = 20
-"""Remarks printed before only new ones are; a million of them would bury the summary."""
+"""The number of remarks that are printed in full; a million would bury the summary."""
 
 ADVICE = "To mend it: abilities repair"
-"""What is said where damage is found."""
+"""The remedy for a damaged store."""
 
 _IMPORT_EXAMPLES = """\b
 Examples:
@@ -88,19 +89,19 @@ def import_(
     """Import memories from FILE.
 
     FILE is an export of this package, the memory.jsonl of the official MCP memory server, or a
-    kv-memory SQLite database; '-' reads lines from stdin. Lines of your own need a key and a
-    content. Importing a file again changes nothing: if an import is interrupted, run it again to
-    finish it.
+    kv-memory SQLite database; '-' reads lines from stdin. You can also write the lines yourself,
+    for example {"key": "tea", "content": "Ada drinks green tea."}. If an import is interrupted, run
+    it again: importing a file twice changes nothing.
 
-    With an export comes the history of its memories, unless they have one here already. A memory
-    that was purged from this store is refused.
+    An export brings the history of its memories, unless they have one here already. A memory that
+    was purged from this store is refused.
 
-    What does not fit is adjusted and reported. What has no place here is counted and reported.
+    Values that do not fit are adjusted, and values that have no place here are left out. Both are
+    reported.
 
     Exits with 1 if a memory was refused; all others are imported.
     """
     options = ImportOptions(replace, dry_run)
-
     counts: Counter[str] = Counter()
 
     def describe_stop() -> str:
@@ -110,8 +111,22 @@ def import_(
             "To go on, run the same command again."
         )
 
+    async def import_file() -> None:
+        # Without the option, memories stay in the namespaces of the export.
+        all_into_it = session.given_namespace is not None
+        namespace = session.settings.namespace
+        opening = open_source(_to_path(file), namespace, all_into_it=all_into_it)
+
+        # The file comes first: if it cannot be imported, the store is not opened.
+        async with opening as source, session.open_store() as store:
+            with (
+                report_notes(report) as add_note,
+                show_progress(f"Importing {source.kind}", source.length or None) as bar,
+            ):
+                await import_memories(store, source, options, add_note, bar.reach, counts)
+
     with explain_errors(), explain_stop(describe_stop):
-        asyncio.run(_import(session, _to_path(file), options, report, counts))
+        asyncio.run(import_file())
 
     verb = "Would import" if dry_run else "Imported"
     echo(f"{verb}: {_format_counts(counts)}.", err=True)
@@ -138,22 +153,40 @@ def export_(session: Session, file: Path, resume: bool, no_history: bool) -> Non
     FILE appears only when it is complete; until then it is called FILE.part. It may replace an
     earlier export, and no other file. 'abilities import' restores the memories byte for byte.
 
-    The history holds what memories were before, deleted ones too, which an import can bring back.
+    The history has the earlier versions of memories, and those of deleted ones. An import brings it
+    back.
 
     Exits with 1 if a damaged memory or entry of the history was left out.
     """
-    if resume and _to_path(file) is None:
+    path = _to_path(file)
+    if resume and path is None:
         raise click.UsageError("--resume goes on with a file; name the file: export FILE --resume")
 
     check_store_exists(session.settings)
-    check_target(_to_path(file))
+    if path is not None:
+        check_target(path)
 
-    options = ExportOptions(session.given_namespace, resume, history=not no_history)
+    async def write() -> ExportResult:
+        options = ExportOptions(session.given_namespace, resume, history=not no_history)
+        async with session.open_store() as store:
+            number = await Patience().call(store.count_memories)
+            with show_progress("Exporting", number) as bar:
+
+                def describe_stop() -> str:
+                    done = format_count(int(bar.done), "memory", "memories")
+                    if path is None:
+                        rest = "The output is not complete; run the same command again."
+                    else:
+                        rest = "To go on, run the same command with --resume."
+                    return f"Stopped after {done}. {rest}"
+
+                with explain_stop(describe_stop):
+                    return await export(store, path, options, bar.advance)
+
     with explain_errors():
-        result = asyncio.run(_export(session, _to_path(file), options))
+        result = asyncio.run(write())
 
     _print_export(result)
-
     if result.damaged:
         sys.exit(1)
 
@@ -169,72 +202,35 @@ def check(session: Session, as_json: bool, full: bool) -> None:
     """Check the integrity of the store.
 
     Looks at its pages, hashes, links, counters and side files, and changes nothing; only a store of
-    an older version is migrated first, as by every command. Exits with 0 if the store is sound
-    (links to missing memories are only noted) and with 1 if anything is damaged.
+    an older version is migrated first, as by every command. Exits with 1 if anything is damaged.
+    Links to missing memories are only noted.
     """
     check_store_exists(session.settings)
 
+    async def find() -> list[IntegrityFinding]:
+        async with session.open_store() as store:
+            with show_progress("Checking") as bar:
+
+                def describe_stop() -> str:
+                    rest = "nothing was changed. Run the same command again."
+                    return f"Stopped after {int(bar.done):,} rows; {rest}"
+
+                with explain_stop(describe_stop):
+                    return await Patience().call(partial(store.check, bar.advance, full=full))
+
     with explain_errors():
-        findings = asyncio.run(_check(session, full=full))
+        findings = asyncio.run(find())
 
     if as_json:
         objects = [{**finding._asdict(), "examples": [*finding.examples]} for finding in findings]
         echo_line(json.dumps(objects))
     else:
-        _print_findings(findings)
+        for finding in findings:
+            print_finding(finding, *_MARKS[finding.state])
 
     if any(finding.state == "damaged" for finding in findings):
         echo(ADVICE, err=True)
         sys.exit(1)
-
-
-async def _import(
-    session: Session,
-    path: Path | None,
-    options: ImportOptions,
-    report: Path | None,
-    counts: Counter[str],
-) -> None:
-    # Without the option, memories stay in the namespaces that an export has for them.
-    all_into_it = session.given_namespace is not None
-    opening = open_source(path, session.settings.namespace, all_into_it=all_into_it)
-
-    # First the file: one that cannot be imported need not open a store.
-    async with opening as source, session.open_store() as store:
-        with (
-            report_notes(report) as tell,
-            show_progress(f"Importing {source.kind}", source.length or None) as bar,
-        ):
-            await import_memories(store, source, options, tell, bar.reach, counts)
-
-
-async def _export(session: Session, path: Path | None, options: ExportOptions) -> ExportResult:
-    async with session.open_store() as store:
-        number = await Patience().call(store.count_memories)
-        with show_progress("Exporting", number) as bar:
-
-            def describe_stop() -> str:
-                rest = "To go on, run the same command with --resume."
-                if path is None:
-                    rest = "The output is not complete; run the same command again."
-                return f"Stopped after {format_count(int(bar.done), 'memory', 'memories')}. {rest}"
-
-            with explain_stop(describe_stop):
-                return await export(store, path, options, bar.advance)
-
-
-async def _check(session: Session, *, full: bool) -> list[IntegrityFinding]:
-    async with session.open_store() as store:
-        with (
-            show_progress("Checking") as bar,
-            explain_stop(
-                lambda: (
-                    f"Stopped after {int(bar.done):,} rows; nothing was changed. "
-                    "Run the same command again."
-                )
-            ),
-        ):
-            return await Patience().call(partial(store.check, bar.advance, full=full))
 
 
 def _format_counts(counts: Counter[str]) -> str:
@@ -267,55 +263,56 @@ def _print_export(result: ExportResult) -> None:
     echo(f"{words}.", err=True)
 
 
-def _print_findings(findings: list[IntegrityFinding]) -> None:
-    for finding in findings:
-        mark, color = _MARKS[finding.state]
-        echo(finding.words, head=click.style(f"{mark:<8}", fg=color), hang=8)
-
-        for example in finding.examples:
-            echo(f"        {example}")
+def print_finding(finding: IntegrityFinding, mark: str, color: str, *, width: int = 8) -> None:
+    """Print a finding beside its mark, which is padded to ``width`` cells, and examples below."""
+    echo(finding.words, head=click.style(mark.ljust(width), fg=color), hang=width)
+    for example in finding.examples:
+        echo(f"{' ' * width}{example}")
 
 
 def _to_path(file: Path) -> Path | None:
-    """Return None for '-', which stands for stdin or stdout."""
+    """Return None for '-', which means stdin or stdout."""
     return None if str(file) == "-" else file
 
 
-COMMANDS = (import_, export_, check)
-
-
 class _Remarks:
-    """Prints the first remarks of an import and the first of each further sentence.
+    """Prints the first remarks of an import, and the first one with each later sentence.
 
-    Of up to 20 sentences it counts how often each was not printed, and all others together.
-    Remarks on kinds of rows are few and come last, so they are all printed.
+    Of up to 20 sentences it counts the remarks that were not printed, and of all others together.
+    The remarks on kinds of rows are few and come last, so all of them are printed. Each remark also
+    goes into ``file`` if given.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, file: TextIO | None) -> None:
+        self._file = file
         self._printed = 0
         self._left: dict[str, int] = {}
         self._others = 0
 
     def add(self, note: ImportNote) -> None:
-        """Print a remark, or count it."""
-        if note.rows is not None:
-            echo(_format_note(note), err=True)
-            return
+        """Write a remark, and print or count it."""
+        if self._file is not None:
+            self._file.write(json.dumps(note._asdict(), ensure_ascii=False) + "\n")
 
-        is_new = note.words not in self._left and len(self._left) < SHOWN_REMARKS
-        if is_new:
-            self._left[note.words] = 0
+        if note.rows is None:
+            is_new = note.words not in self._left and len(self._left) < SHOWN_REMARKS
+            if is_new:
+                self._left[note.words] = 0
 
-        if is_new or self._printed < SHOWN_REMARKS:
+            if not is_new and self._printed >= SHOWN_REMARKS:
+                if note.words in self._left:
+                    self._left[note.words] += 1
+                else:
+                    self._others += 1
+                return
+
             self._printed += 1
-            echo(_format_note(note), err=True)
-        elif note.words in self._left:
-            self._left[note.words] += 1
-        else:
-            self._others += 1
+
+        key = f" ({note.key})" if note.key else ""
+        echo(f"{note.place}{key}: {note.words}", err=True)
 
     def print_rest(self, hint: str) -> None:
-        """Print how many remarks were not printed, by their sentence."""
+        """Print the numbers of remarks that were not printed, by their sentence."""
         for words, count in self._left.items():
             if count:
                 echo(f"... and {count:,} more of: {words}", err=True)
@@ -328,43 +325,24 @@ class _Remarks:
 
 @contextmanager
 def report_notes(report: Path | None) -> Generator[Callable[[ImportNote], None]]:
-    """Print remarks, equal ones up to a number, and write all of them to ``report`` if given.
+    """Yield a function that prints a remark, and writes it to the file ``report`` if given.
 
-    The block calls what it gets with each remark. Raises OSError if the report cannot be written.
+    At the end, print the numbers of remarks that were not printed. Raises OSError if the report
+    cannot be written.
     """
     # Opened before the import begins, so that a wrong path costs nothing.
-    file = report.open("w", encoding="utf-8") if report else None
-    remarks = _Remarks()
-
-    def report_note(note: ImportNote) -> None:
-        if file:
-            file.write(json.dumps(note._asdict(), ensure_ascii=False) + "\n")
-
-        remarks.add(note)
-
-    try:
-        yield report_note
-    finally:
-        if file:
-            file.close()
+    with report.open("w", encoding="utf-8") if report else nullcontext() as file:
+        remarks = _Remarks(file)
+        yield remarks.add
 
     hint = f"All of them are in {report}." if report else "--report FILE writes all of them."
     remarks.print_rest(hint)
 
 
-def _format_note(note: ImportNote) -> str:
-    place = note.place
-
-    if note.key:
-        place = f"{place} ({note.key})"
-
-    return f"{place}: {note.words}"
-
-
 def check_folder(path: Path) -> None:
     """Raise click.ClickException if the folder of a new file is missing.
 
-    Such a file is written beside it under another name first, which the system's error would show.
+    Without this check the system's error would show the temporary name that is written first.
     """
     if not path.parent.is_dir():
         raise click.ClickException(
@@ -372,37 +350,32 @@ def check_folder(path: Path) -> None:
         )
 
 
-def check_target(path: Path | None) -> None:
-    """Raise click.ClickException if an export to a file would replace anything but an export.
-
-    None is stdout, which takes everything.
-    """
-    if path is None:
+def check_target(path: Path) -> None:
+    """Raise click.ClickException if an export to a file would replace anything but an export."""
+    check_folder(path)
+    if not path.exists():
         return
 
-    check_folder(path)
-
-    # Devices are replaced by files as easily as files are.
-    is_special = Path("/dev") in path.absolute().parents or not path.is_file()
-    if path.exists() and is_special:
+    # An export replaces its target by a new file, even a device.
+    if Path("/dev") in path.absolute().parents or not path.is_file():
         raise click.ClickException(f"{path} is no ordinary file; to print an export, name none")
-
-    if path.exists() and path.stat().st_size and not holds_export(path):
+    if path.stat().st_size and not holds_export(path):
         raise click.ClickException(
             f"{path} already exists, and is no export; nothing was changed. Choose another name."
         )
 
 
 def check_store_exists(settings: Settings) -> None:
-    """Check that a store's file exists. Raises click.ClickException.
+    """Raise click.ClickException if the file of an SQLite store is missing.
 
-    Whether a database exists shows when it is opened.
+    Opening the store would create an empty one. A missing database is noticed when it is opened.
     """
     path = settings.store_path
-
-    # Without this check, opening the store would create an empty one.
     if path is not None and not path.exists():
         raise click.ClickException(
             f"there is no store at {path}; it is created when it is first used. "
             "If it is elsewhere, set store_url."
         )
+
+
+COMMANDS = (import_, export_, check)

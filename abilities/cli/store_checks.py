@@ -1,10 +1,10 @@
-"""What `abilities doctor` checks of the store: its disk, its software, and whether it answers."""
+"""The checks of `abilities doctor` on the store: its disk, its software, and its answers."""
 
 import shutil
 import sqlite3
 import sys
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import closing
+from contextlib import closing, suppress
 from pathlib import Path
 from types import MappingProxyType
 from typing import NamedTuple
@@ -26,7 +26,7 @@ MIN_SQLITE = (3, 37, 0)
 SOUND_SQLITE = (3, 51, 3)
 """Older versions may lose a commit if two programs reset the log at once (https://sqlite.org/wal.html#walresetbug).
 
-Our own processes never do: they take turns by a lock, which other programs do not know.
+Our own processes take turns with a lock, which other programs do not know.
 """
 
 MIN_FREE_BYTES = 200 * 1024 * 1024
@@ -46,19 +46,19 @@ REMOTE_FILE_SYSTEMS = frozenset(
         "smbfs",
     }
 )
-"""File systems, by the names that Linux gives them, whose locks do not hold between machines."""
+"""Linux names of file systems whose locks do not hold between machines."""
 
 _ENCRYPTING_MODES = ("require", "verify-ca", "verify-full")
 
 _LOCAL_HOSTS = ("", "localhost", "127.0.0.1", "[::1]")
-"""Hosts in a URL that are this machine; "" is libpq's default, a socket."""
+"""Names of this machine in a URL; "" is a socket, the default of libpq."""
 
 
 class StoreAnswer(NamedTuple):
-    """What the store answers: to a look at it, and whether it remembers that there were tokens.
+    """Findings about the store, and its answers for other checks.
 
-    ``remembers_tokens`` is None if it does not say. ``memories`` counts those of each namespace
-    that was asked for; it is empty if the store does not answer.
+    ``remembers_tokens`` is None, and ``memories`` is empty, if the store does not answer.
+    ``memories`` has the number of memories of each requested namespace.
     """
 
     diagnoses: list[Diagnosis]
@@ -67,7 +67,7 @@ class StoreAnswer(NamedTuple):
 
 
 def check_store_setup(settings: Settings) -> Iterator[Diagnosis]:
-    """Check what a store depends on: its file, disk and SQLite, or a database connection."""
+    """Check the foundations of a store: its file, disk and SQLite, or its connection."""
     path = settings.store_path
 
     if path is None:
@@ -86,12 +86,8 @@ def check_store_setup(settings: Settings) -> Iterator[Diagnosis]:
 def check_sqlite() -> Iterator[Diagnosis]:
     """Check that this Python's SQLite is new enough."""
     if sqlite3.sqlite_version_info < MIN_SQLITE:
-        yield Diagnosis(
-            "fails",
-            "SQLite",
-            f"{sqlite3.sqlite_version} is too old",
-            "use a Python with SQLite 3.37 or newer",
-        )
+        words = f"{sqlite3.sqlite_version} is too old"
+        yield Diagnosis("fails", "SQLite", words, "use a Python with SQLite 3.37 or newer")
     elif sqlite3.sqlite_version_info < SOUND_SQLITE:
         yield Diagnosis(
             "note",
@@ -103,7 +99,7 @@ def check_sqlite() -> Iterator[Diagnosis]:
 
 
 def check_disk(path: Path) -> Iterator[Diagnosis]:
-    """Check that a store's disk is a local one with room left."""
+    """Check that a store's disk is local and has room."""
     kind = find_file_system(path)
 
     if kind in REMOTE_FILE_SYSTEMS:
@@ -119,52 +115,60 @@ def check_disk(path: Path) -> Iterator[Diagnosis]:
     free = shutil.disk_usage(nearest).free
 
     if free < MIN_FREE_BYTES:
-        yield Diagnosis(
-            "note", "store", f"only {free // 1_000_000} MB are free on its disk", "make room"
-        )
+        words = f"only {free // 1_000_000} MB are free on its disk"
+        yield Diagnosis("note", "store", words, "make room")
 
 
 def check_connection(url: str) -> Iterator[Diagnosis]:
     """Check that the connection to a database is encrypted, and its password kept elsewhere."""
     parts = urlsplit(url)
     mode = parse_qs(parts.query).get("sslmode", ["prefer"])[0]
-    remote = [host for host in _list_hosts(parts.netloc) if host not in _LOCAL_HOSTS]
+    remote: list[str] = []
+
+    # libpq takes several hosts with commas between them, and urlsplit does not.
+    for place in parts.netloc.split(","):
+        address = place.rpartition("@")[2]
+        host = address.partition(":")[0]
+        if address.startswith("["):  # an IPv6 address, which has colons itself
+            host = address.partition("]")[0] + "]"
+        if host not in _LOCAL_HOSTS:
+            remote.append(host)
 
     if remote and mode not in _ENCRYPTING_MODES:
-        yield Diagnosis(
-            "unsafe",
-            "store",
-            f"the connection to {', '.join(remote)} may be unencrypted (sslmode={mode})",
-            "add ?sslmode=verify-full to store_url",
-        )
+        words = f"the connection to {', '.join(remote)} may be unencrypted (sslmode={mode})"
+        yield Diagnosis("unsafe", "store", words, "add ?sslmode=verify-full to store_url")
 
     if parts.password:
-        yield Diagnosis(
-            "note",
-            "store",
-            "store_url holds the password",
-            "keep it in ~/.pgpass, which libpq reads",
-        )
+        mend = "keep it in ~/.pgpass, which libpq reads"
+        yield Diagnosis("note", "store", "store_url holds the password", mend)
 
 
 async def check_store_answers(settings: Settings, namespaces: Iterable[str] = ()) -> StoreAnswer:
     """Check that the store can be opened and read, and ask it about tokens and namespaces.
 
-    A store that does not exist is not created, and one of an older version is not migrated.
+    A missing store is not created, and one of an older version is not migrated.
     """
     path = settings.store_path
     place = _describe_place(settings)
 
-    # Its log or lock may be left without it: then it was moved, and opening it says so.
-    if path is not None and not any(path.parent.glob(f"{path.name}*")):
-        words = f"{place} does not exist; it is created when first used"
-        empty = dict.fromkeys(namespaces, 0)
-        return StoreAnswer([Diagnosis("ok", "store", words)], False, empty)
+    if path is not None:
+        # A log or lock without the store means that the store was moved, and opening it says so.
+        if not any(path.parent.glob(f"{path.name}*")):
+            words = f"{place} does not exist; it is created when first used"
+            empty = dict.fromkeys(namespaces, 0)
+            return StoreAnswer([Diagnosis("ok", "store", words)], False, empty)
 
-    if path is not None and _is_migration_due(path):
-        words = f"{place} is older; it is migrated when next opened"
-        diagnosis = Diagnosis("note", "store", words)
-        return StoreAnswer([diagnosis], await has_token_mark(settings))
+        is_due = False
+        # If the file cannot be read, opening the store says why.
+        with (
+            suppress(Refused, sqlite3.Error, UnicodeDecodeError),
+            closing(connect_to_file(path, "ro")) as connection,
+        ):
+            is_due = is_older(connection)
+        if is_due:
+            words = f"{place} is older; it is migrated when next opened"
+            diagnosis = Diagnosis("note", "store", words)
+            return StoreAnswer([diagnosis], await has_token_mark(settings))
 
     try:
         store = open_store(settings)
@@ -174,27 +178,15 @@ async def check_store_answers(settings: Settings, namespaces: Iterable[str] = ()
 
     try:
         diagnosis = await _diagnose_answer(store, settings)
-        if diagnosis.state == "fails":
-            return StoreAnswer([diagnosis], await _recall_from(store))
+        memories: dict[str, int] = {}
+        if diagnosis.state != "fails":
+            # Without all numbers none is known, if the store stops answering.
+            with suppress(Refused):
+                memories = {name: (await store.read_stats(name)).total for name in namespaces}
 
-        memories = await _count_memories(store, namespaces)
-        return StoreAnswer([diagnosis], await _recall_from(store), memories)
+        return StoreAnswer([diagnosis], await _read_token_mark(store), memories)
     finally:
         await store.close()
-
-
-async def _count_memories(store: ServableStore, namespaces: Iterable[str]) -> dict[str, int]:
-    """Return how many memories each namespace holds; none at all if the store stops answering."""
-    counts: dict[str, int] = {}
-
-    try:
-        for name in namespaces:
-            stats = await store.read_stats(name)
-            counts[name] = stats.total
-    except Refused:
-        return {}
-
-    return counts
 
 
 async def _diagnose_answer(store: ServableStore, settings: Settings) -> Diagnosis:
@@ -203,7 +195,7 @@ async def _diagnose_answer(store: ServableStore, settings: Settings) -> Diagnosi
     try:
         stats = await store.read_stats(settings.namespace)
         language = (await store.read_language()).name
-    except Exception as error:  # whatever is wrong with a store, the other checks go on
+    except Exception as error:  # whatever the failure, the other checks go on
         fault = Fault.from_exception(error)
         mend = choose_mend(fault.reason, settings)
         mend = mend or "for more details: abilities call get_memory_stats"
@@ -229,7 +221,7 @@ async def _diagnose_answer(store: ServableStore, settings: Settings) -> Diagnosi
 async def has_token_mark(settings: Settings) -> bool | None:
     """Return whether the store remembers that there were tokens; None if it does not answer.
 
-    A store that does not exist is not created.
+    A missing store is not created.
     """
     try:
         store = open_store(settings)
@@ -237,12 +229,12 @@ async def has_token_mark(settings: Settings) -> bool | None:
         return None
 
     try:
-        return await _recall_from(store)
+        return await _read_token_mark(store)
     finally:
         await store.close()
 
 
-async def _recall_from(store: ServableStore) -> bool | None:
+async def _read_token_mark(store: ServableStore) -> bool | None:
     try:
         return await store.has_mark("tokens")
     except Refused:
@@ -250,7 +242,7 @@ async def _recall_from(store: ServableStore) -> bool | None:
 
 
 def find_file_system(path: Path) -> str:
-    """Return the kind of file system of a path, for example "ext4"; "" on systems but Linux."""
+    """Return the kind of file system of a path, such as "ext4"; "" except on Linux."""
     if not sys.platform.startswith("linux"):
         return ""
 
@@ -262,7 +254,7 @@ def find_file_system(path: Path) -> str:
         _, target, found, *_ = line.split()
         mount = Path(target)
 
-        # Mounts lie within one another: the longest path is the innermost mount.
+        # Mounts are nested: the longest path is the innermost mount.
         if (mount == real or mount in real.parents) and len(mount.parts) > longest:
             kind = found
             longest = len(mount.parts)
@@ -270,32 +262,8 @@ def find_file_system(path: Path) -> str:
     return kind
 
 
-def _is_migration_due(path: Path) -> bool:
-    """Return whether opening a store would migrate it; False if it cannot be told."""
-    try:
-        with closing(connect_to_file(path, "ro")) as connection:
-            return is_older(connection)
-    except (Refused, sqlite3.Error, UnicodeDecodeError):
-        return False  # opening it says why
-
-
-def _list_hosts(netloc: str) -> list[str]:
-    """Return the hosts of a URL without user and ports; libpq takes several, urlsplit does not."""
-    hosts: list[str] = []
-
-    for part in netloc.split(","):
-        host = part.rpartition("@")[2]
-
-        if host.startswith("["):  # an IPv6 address, which holds colons itself
-            hosts.append(host.partition("]")[0] + "]")
-        else:
-            hosts.append(host.partition(":")[0])
-
-    return hosts
-
-
 def _describe_place(settings: Settings) -> str:
-    """Return where the store is, without user and password."""
+    """Return the place of the store, such as "db.example/memories", without user and password."""
     if settings.store_path is not None:
         return str(settings.store_path)
 

@@ -1,9 +1,7 @@
-"""Text for a terminal: counts in words, and the one way to print, in which nothing steers it.
+"""Printing to a terminal, where no printed text can move the cursor or fake a line of ours.
 
-Keeping stdout for what a command prints itself; plugins print to stderr instead.
-
-Programs read JSON from stdout, and a plugin may print while it is imported, while it is called, and
-after that, until the process ends.
+Programs read the stdout of a command. A plugin may print while it is imported or called, or later,
+so its output is sent to stderr.
 """
 
 import codecs
@@ -12,7 +10,7 @@ import json
 import os
 import re
 import sys
-from collections.abc import Generator, Iterator
+from collections.abc import Generator
 from contextlib import contextmanager, redirect_stderr, redirect_stdout, suppress
 from pathlib import Path
 from typing import TextIO
@@ -22,7 +20,7 @@ import click
 from abilities.declarations.values import escape_unseen
 
 _USUAL_COLUMNS = 80
-"""What a terminal is taken for that does not say how wide it is."""
+"""The assumed width of a terminal that reports a width of 0."""
 
 _WORD = re.compile(r" *\S+|\s+")
 _PIECE = re.compile(r" *(?:(?<!\S)'[^']*'\S*|\S+)|\s+")
@@ -42,7 +40,7 @@ def format_count(number: int, noun: str, plural: str | None = None) -> str:
 
 
 def escape_text(text: str) -> str:
-    r"""Return foreign text for one line of a terminal: what could steer it is an escape.
+    r"""Return foreign text for one line of a terminal, with control characters escaped.
 
     >>> print(escape_text("two\nlines, a\x1b[31m 名"))
     two\nlines, a\u001b[31m 名
@@ -58,27 +56,28 @@ def escape_lines(text: str) -> str:
 def echo(
     text: object, file: TextIO | None = None, *, err: bool = False, head: str = "", hang: int = 2
 ) -> None:
-    """Print a line for people, which wraps at the width of a terminal.
+    """Print a line for people, wrapped at the width of the terminal.
 
-    Nothing in it steers the terminal or begins a line: the lines after the first are indented, by
-    ``hang`` cells more than that. ``head`` is printed before it as it is, with its colors.
+    Control characters in ``text`` are escaped. ``head`` is printed before it unchanged, with its
+    colors. Continuation lines are indented by ``hang`` cells more than the first one, so none of
+    them looks like a line of its own.
     """
+    # Looked up now, because a progress bar replaces the streams while it is shown.
     stream = file or (sys.stderr if err else sys.stdout)
     line = head + escape_text(str(text))
-    # The stream as it is now, because a bar that is shown meanwhile makes room for lines.
     _write(wrap_text(line, stream, hang), stream)
 
 
 def echo_line(text: object, file: TextIO | None = None) -> None:
-    """Print one line of data, such as JSON or a path, however long it is."""
+    """Print one line of data, such as JSON or a path, without wrapping it."""
     _write(escape_text(str(text)), file)
 
 
 def echo_payload(text: str, file: TextIO | None = None, *, nl: bool = True) -> None:
-    """Print what programs read: as it is, or on a terminal with escapes as in `escape_lines`.
+    """Print data for programs unchanged; on a terminal, escape it as `escape_lines` does.
 
-    Its lines are its own: JSON and drawings hold no line end of foreign text. Only replies in the
-    text format do, as they must.
+    JSON and drawings contain no line ends of foreign text. Replies in the text format do, and keep
+    them.
     """
     stream = file or sys.stdout
     if stream.isatty():
@@ -88,97 +87,83 @@ def echo_payload(text: str, file: TextIO | None = None, *, nl: bool = True) -> N
 
 
 def wrap_text(text: str, stream: TextIO, hang: int = 2) -> str:
-    """Return text with its lines wrapped for a terminal; for anything else as it is.
+    """Return text with its lines wrapped for a terminal; for other streams return it unchanged.
 
-    What stands in single quotes, often a command, stays in one piece if it has room, and so does
-    what has no spaces. The lines after the first of each are indented by ``hang`` cells more.
+    A command in single quotes stays in one piece if a line has room for it, as does anything
+    without spaces. Continuation lines are indented by ``hang`` cells more than their first line.
     """
-    columns = _measure_columns(stream)
+    columns = 0
+    if stream.isatty():
+        with suppress(OSError):
+            columns = os.get_terminal_size(stream.fileno()).columns or _USUAL_COLUMNS
     if not columns:
         return text
 
-    return "\n".join(_wrap_line(line, columns, hang) for line in text.split("\n"))
+    lines: list[str] = []
+    for line in text.split("\n"):
+        indent = " " * (len(line) - len(line.lstrip(" ")) + hang)
+        pieces: list[str] = []
+        for found in _PIECE.finditer(line):
+            is_short = len(found[0].lstrip(" ")) <= columns - len(indent)
+            pieces += [found[0]] if is_short else _WORD.findall(found[0])
 
+        lines.append("")
+        for piece in pieces:
+            room = columns - len(click.unstyle(lines[-1]))
+            is_beginning = not lines[-1].strip()
 
-def _measure_columns(stream: TextIO) -> int:
-    """Return the width of the terminal that a stream writes to; 0 if there is none."""
-    if not stream.isatty():
-        return 0
-
-    try:
-        return os.get_terminal_size(stream.fileno()).columns or _USUAL_COLUMNS
-    except OSError:
-        return 0
-
-
-def _wrap_line(line: str, columns: int, hang: int) -> str:
-    indent = " " * (len(line) - len(line.lstrip(" ")) + hang)
-    lines = [""]
-
-    for piece in _split_pieces(line, columns - len(indent)):
-        room = columns - len(click.unstyle(lines[-1]))
-        is_beginning = not lines[-1].strip()
-
-        if len(click.unstyle(piece)) <= room or is_beginning:
-            lines[-1] += piece
-        else:
-            lines.append(indent + piece.lstrip(" "))
+            if len(click.unstyle(piece)) <= room or is_beginning:
+                lines[-1] += piece
+            else:
+                lines.append(indent + piece.lstrip(" "))
 
     return "\n".join(lines)
 
 
-def _split_pieces(line: str, room: int) -> Iterator[str]:
-    """Yield words, and what stands in quotes if it has room, each with the space before it."""
-    for found in _PIECE.finditer(line):
-        if len(found[0].lstrip(" ")) <= room:
-            yield found[0]
-        else:
-            yield from _WORD.findall(found[0])
-
-
 def show_unencodable() -> None:
-    """Print characters that a terminal or a pipe has no bytes for as escapes, as JSON has them."""
-    codecs.register_error("json_escapes", _escape_unencodable)
+    """Print characters that the encoding of stdout or stderr lacks as JSON escapes."""
 
+    def escape(error: UnicodeError) -> tuple[str, int]:
+        if not isinstance(error, UnicodeEncodeError):
+            raise error
+
+        escaped = json.dumps(error.object[error.start : error.end])
+        return escaped[1:-1], error.end
+
+    codecs.register_error("json_escapes", escape)
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper) and stream.encoding.lower() != "utf-8":
             stream.reconfigure(errors="json_escapes")
 
 
-def _escape_unencodable(error: UnicodeError) -> tuple[str, int]:
-    if not isinstance(error, UnicodeEncodeError):
-        raise error
-
-    escaped = json.dumps(error.object[error.start : error.end])
-    return escaped[1:-1], error.end
-
-
 def _write(text: str, file: TextIO | None, *, nl: bool = True) -> None:
-    """Print a text. Raises click.ClickException if it does not fit where it goes."""
+    """Print a text. Raises click.ClickException if it cannot be written, say to a full disk."""
     try:
         click.echo(text, file, nl=nl)
     except BrokenPipeError:
-        raise  # who reads it wants no more
+        raise  # the reader has closed the pipe, as `head` does
     except OSError as error:
-        _discard_output(file or sys.stdout)
+        # Otherwise the interpreter would fail again at exit, flushing the same buffer.
+        with suppress(OSError), Path(os.devnull).open("wb") as nowhere:
+            os.dup2(nowhere.fileno(), (file or sys.stdout).fileno())
+
         raise click.ClickException(
             f"the output cannot be written: {error.strerror}; make room, or send it elsewhere"
         ) from None
 
 
-def _discard_output(stream: TextIO) -> None:
-    """Let the end of the process not fail on what is left in a stream's buffer."""
-    with suppress(OSError), Path(os.devnull).open("wb") as nowhere:
-        os.dup2(nowhere.fileno(), stream.fileno())
-
-
 def claim_stdout() -> TextIO:
     """Return a stream to stdout; from now on everything else that is printed goes to stderr."""
     stdout = sys.stdout
-    if _is_process_stdout(stdout):
+    try:
+        is_ours = stdout.fileno() == 1
+    except OSError:
+        is_ours = False  # a program that runs the command has put its own stream there
+
+    if is_ours:
         stdout.flush()
         stdout = os.fdopen(os.dup(1), "w", encoding=stdout.encoding, errors=stdout.errors)
-        # The descriptor, because subprocesses and C libraries print there.
+        # The descriptor too, because subprocesses and C libraries print there.
         os.dup2(2, 1)
 
     sys.stdout = sys.stderr
@@ -189,35 +174,30 @@ def claim_stdout() -> TextIO:
 def divert_stdout() -> Generator[None]:
     """Send everything that is printed during a block to stderr."""
     sys.stdout.flush()
-    descriptor = os.dup(1)
-    os.dup2(2, 1)
-
-    try:
-        with redirect_stdout(sys.stderr):
-            yield
-    finally:
-        os.dup2(descriptor, 1)
-        os.close(descriptor)
+    with _replace_descriptor(1, 2), redirect_stdout(sys.stderr):
+        yield
 
 
 @contextmanager
 def silence_stderr() -> Generator[None]:
     """Drop everything that is printed to stderr during a block."""
     sys.stderr.flush()
-    descriptor = os.dup(2)
+    with (
+        Path(os.devnull).open("w") as nothing,
+        _replace_descriptor(2, nothing.fileno()),
+        redirect_stderr(nothing),
+    ):
+        yield
+
+
+@contextmanager
+def _replace_descriptor(number: int, other: int) -> Generator[None]:
+    """Let one file descriptor be a copy of another one during a block."""
+    saved = os.dup(number)
+    os.dup2(other, number)
 
     try:
-        with Path(os.devnull).open("w") as nothing, redirect_stderr(nothing):
-            os.dup2(nothing.fileno(), 2)
-            yield
+        yield
     finally:
-        os.dup2(descriptor, 2)
-        os.close(descriptor)
-
-
-def _is_process_stdout(stream: TextIO) -> bool:
-    """Return whether a stream is the process's own stdout, and not what a program put there."""
-    try:
-        return stream.fileno() == 1
-    except OSError:
-        return False
+        os.dup2(saved, number)
+        os.close(saved)

@@ -12,7 +12,7 @@ import pytest
 
 import abilities
 from abilities.cli.importing import defer_packages
-from abilities.cli.main import _SUMMARIES, main
+from abilities.cli.main import _COMMANDS, main
 from tests.support.sources import ROOT
 
 OPTIONAL = {
@@ -131,7 +131,7 @@ def test_the_list_of_commands_says_what_each_of_them_says() -> None:
 
     said = {name: command and command.get_short_help_str(200) for name, command in commands.items()}
 
-    assert said == _SUMMARIES
+    assert said == {name: summary for name, (_, summary) in _COMMANDS.items()}
 
 
 def test_public_names_are_imported_from_where_type_checkers_see_them() -> None:

@@ -230,7 +230,7 @@ def test_a_command_that_fills_the_screen_is_not_printed() -> None:
     lines = print_plainly(AnsweredCall("file_read_bulk", {}, payload))
 
     assert not [line for line in lines if line.startswith("abilities ")]
-    assert "send what the answer as JSON says, without --pretty" in " ".join(lines)
+    assert "send the request in the JSON answer (leave out --pretty)" in " ".join(lines)
 
 
 def test_a_walk_is_a_tree_with_scores_and_what_was_left_out(answers: Answers) -> None:
@@ -244,7 +244,7 @@ def test_a_walk_is_a_tree_with_scores_and_what_was_left_out(answers: Answers) ->
         assert any(line.startswith("Left out by depth: deep") for line in lines)
         target = '{"targets":[{"type":"stored","key":"deep"}]}'
         assert lines[-3:-1] == [
-            "To read what was left out:",
+            "To read the memories left out:",
             f"abilities call memory_read_bulk '{target}' --pretty",
         ]
 
