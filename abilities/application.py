@@ -37,7 +37,7 @@ from abilities.helpers.store.protocol import (
     ServableStore,
 )
 from abilities.helpers.threads.workers import WorkerPool
-from abilities.plugins import add_ability, add_plugins, open_ranking
+from abilities.plugins import add_ability, add_plugins
 from abilities.registry import AbilityRegistry, Reply
 from abilities.settings import Settings
 
@@ -196,6 +196,9 @@ class Resources:
         chosen = settings.embedder if embedder is None else embedder
         second_ranking = None
         if chosen not in (None, ""):
+            # Imported here, because few use it.
+            from abilities.embedders import open_ranking
+
             second_ranking = open_ranking(chosen)
 
         # The store comes first: if it cannot be used, no plugin is imported in vain.

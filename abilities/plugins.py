@@ -1,25 +1,19 @@
-"""Plugins: abilities and embedders that other packages declare as entry points."""
+"""Plugins: abilities that other packages declare as entry points."""
 
 import logging
 from collections.abc import Sequence
 from dataclasses import fields
-from functools import partial
 from importlib.metadata import EntryPoint, entry_points
 from traceback import format_exception
 from typing import cast
 
 from abilities.declarations.values import has_control_character
 from abilities.definition import Ability
-from abilities.helpers.embedder import EMBED_SECONDS, Embedder, EmbedderThread
-from abilities.helpers.memory.meaning import RankingByMeaning
 from abilities.registry import AbilityRegistry
 from abilities.schemas import check_schemas
 
-ABILITY_GROUP = "abilities"
-"""The entry point group of abilities; each entry point is an Ability or a list of them."""
-
-EMBEDDER_GROUP = "abilities.plugins"
-"""The entry point group of embedders; each is an embedder, or creates one without arguments."""
+GROUP = "abilities"
+"""The entry point group; each entry point is an Ability or a list of them."""
 
 MAX_ABILITIES = 100
 """Abilities of one entry point."""
@@ -43,7 +37,7 @@ def add_plugins(registry: AbilityRegistry) -> list[str]:
     """
     problems: list[str] = []
 
-    for point in _list_points(ABILITY_GROUP):
+    for point in list_points(GROUP):
         try:
             loaded: object = point.load()
             values = [loaded]
@@ -68,7 +62,7 @@ def add_plugins(registry: AbilityRegistry) -> list[str]:
     return problems
 
 
-def _list_points(group: str) -> list[EntryPoint]:
+def list_points(group: str) -> list[EntryPoint]:
     """Return the entry points of a group, in an order that is the same on every machine.
 
     If two packages claim a name, the first one gets it everywhere.
@@ -107,46 +101,3 @@ def add_ability(registry: AbilityRegistry, ability: object) -> None:
     plain = Ability(**{name: getattr(ability, name) for name in names})
     check_schemas(plain)
     registry.add(plain)
-
-
-def open_ranking(embedder: Embedder | str) -> RankingByMeaning:
-    """Return the ranking by an embedder, or by the embedder of an entry point.
-
-    Raises ValueError if no entry point has this name, and TypeError if the object is no embedder.
-    """
-    if isinstance(embedder, str):
-        return RankingByMeaning(open_embedder(embedder))
-
-    _check_embedder(embedder)
-    return RankingByMeaning(EmbedderThread(lambda: embedder))
-
-
-def open_embedder(name: str, seconds: float = EMBED_SECONDS) -> EmbedderThread:
-    """Return an embedder by the name of its entry point; ``seconds`` is the timeout of a call.
-
-    It is loaded at its first use. Raises ValueError if no entry point has this name.
-    """
-    points = _list_points(EMBEDDER_GROUP)
-    for point in points:
-        if point.name == name:
-            return EmbedderThread(partial(_load_embedder, point), seconds)
-
-    installed = ", ".join(dict.fromkeys(point.name for point in points)) or "none"
-    raise ValueError(f"embedder {name!r} is not installed; installed are: {installed}")
-
-
-def _load_embedder(point: EntryPoint) -> Embedder:
-    """Return the embedder of an entry point. Raises TypeError and the plugin's exceptions."""
-    loaded: object = point.load()
-
-    # A class has the attribute too, but is called to create an embedder.
-    if isinstance(loaded, type) or (callable(loaded) and not hasattr(loaded, "embed")):
-        loaded = loaded()
-
-    _check_embedder(loaded)
-    return cast(Embedder, loaded)
-
-
-def _check_embedder(embedder: object) -> None:
-    if not callable(getattr(embedder, "embed", None)):
-        raise TypeError("an embedder must have a method 'embed'")

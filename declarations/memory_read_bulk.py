@@ -18,39 +18,9 @@ from abilities.declarations.fields import (
     items_schema,
 )
 from abilities.declarations.limits import DEFAULT_READ_CHARS, MAX_ITEMS
-from abilities.declarations.memory import IsArchived
+from abilities.declarations.memory import TARGET_SCHEMA, IsArchived
 from abilities.declarations.records import Record, ReplyOf
-from abilities.declarations.values import JsonObject, Model
-
-TARGET_SCHEMA: JsonObject = {
-    "type": "object",
-    "properties": {
-        "type": {
-            "type": "string",
-            "enum": ["long_term", "short_term", "stored"],
-            "description": (
-                "long_term: the lasting notes; short_term: a day's; stored: a memory by 'key'."
-            ),
-        },
-        "date": {
-            "type": "string",
-            "description": "short_term: YYYY-MM-DD, 'yesterday' or 'today'.",
-            "default": "today",
-        },
-        "key": {
-            "type": "string",
-            "description": "stored: the memory's key.",
-            UNSAID: ["description"],
-        },
-        "resume": {
-            "type": "string",
-            "description": "'byte=…' from an answer's 'next'.",
-        },
-    },
-    "required": ["type"],
-    "additionalProperties": False,
-}
-"""The published schema of one target; `helpers.memory.targets` parses targets as they are sent."""
+from abilities.declarations.values import Model
 
 Targets = Annotated[
     list[Any],

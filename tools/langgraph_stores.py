@@ -13,7 +13,7 @@ import psycopg
 from langgraph.store.base import TTLConfig
 
 from abilities import Settings
-from abilities.adapters.host import Host
+from abilities.adapters.functions import Host
 from abilities.adapters.langgraph_store import AbilitiesStore
 
 HOST = Host(Settings(store_url=os.environ["STORE_URL"]), "langgraph")

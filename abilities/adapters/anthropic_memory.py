@@ -9,7 +9,7 @@ from typing import TypeVar
 
 from typing_extensions import override
 
-from abilities.adapters.host import Source, check_namespace
+from abilities.adapters.functions import Source, check_namespace
 from abilities.adapters.memory_files import FolderListing, MemoryFolder, VersionedText
 from abilities.errors import AbilityError, Needs
 

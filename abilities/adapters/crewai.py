@@ -7,7 +7,7 @@ from typing import ClassVar, cast
 from pydantic import BaseModel, ConfigDict, PrivateAttr, create_model
 from typing_extensions import override
 
-from abilities.adapters.host import Function, Source, check_namespace, load_functions
+from abilities.adapters.functions import Function, Source, check_namespace, load_functions
 from abilities.adapters.strict import build_strict_schema, leave_out_null
 from abilities.declarations.values import JsonObject
 from abilities.errors import Needs

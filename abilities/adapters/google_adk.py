@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from typing_extensions import override
 
-from abilities.adapters.host import Function, Source, find_namespace, load_functions
+from abilities.adapters.functions import Function, Source, find_namespace, load_functions
 from abilities.declarations.values import JsonObject
 from abilities.errors import Needs
 

@@ -9,7 +9,7 @@ from langchain_core.tools import BaseTool, BaseToolkit, ToolException
 from pydantic import BaseModel, PrivateAttr
 from typing_extensions import override
 
-from abilities.adapters.host import Function, Source, find_namespace, load_functions
+from abilities.adapters.functions import Function, Source, find_namespace, load_functions
 from abilities.declarations.values import JsonObject
 from abilities.registry import Reply
 

@@ -7,7 +7,7 @@ finds the files of an agent, and each change of a file is in the history and can
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from abilities.adapters.host import Host, Source
+from abilities.adapters.functions import Host, Source
 from abilities.declarations.limits import (
     MAX_KEY_CHARS,
     MAX_LISTED_MEMORIES,

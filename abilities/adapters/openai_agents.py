@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from functools import partial
 from typing import Any
 
-from abilities.adapters.host import Function, Source, find_namespace, load_functions
+from abilities.adapters.functions import Function, Source, find_namespace, load_functions
 from abilities.errors import Needs
 
 with Needs("openai_agents"):

@@ -6,7 +6,7 @@ from typing import Any
 
 from pydantic_core import SchemaValidator, core_schema
 
-from abilities.adapters.host import Function, Source, find_namespace, load_functions
+from abilities.adapters.functions import Function, Source, find_namespace, load_functions
 from abilities.errors import Needs
 
 with Needs("pydantic_ai"):

@@ -9,7 +9,7 @@ from langchain_core.retrievers import BaseRetriever
 from pydantic import Field, PrivateAttr
 from typing_extensions import override
 
-from abilities.adapters.host import Host, Source, check_namespace
+from abilities.adapters.functions import Host, Source, check_namespace
 from abilities.declarations.limits import MAX_QUESTION_CHARS, MAX_RECALL_TOKENS
 from abilities.declarations.refusals import Fault
 from abilities.declarations.values import JsonObject

@@ -7,7 +7,7 @@ describe the arguments that the ability takes.
 
 from typing import cast
 
-from abilities.adapters.host import Function
+from abilities.adapters.functions import Function
 from abilities.declarations.values import JsonObject, as_object
 from abilities.schemas import build_arguments_schema
 

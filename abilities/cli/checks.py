@@ -339,8 +339,8 @@ async def check_embedder(settings: Settings) -> list[Diagnosis]:
         return []
 
     # Imported here, because few use it.
+    from abilities.embedders import open_embedder
     from abilities.helpers.embedder import Comparison, EmbedderFailed
-    from abilities.plugins import open_embedder
 
     try:
         embedder = open_embedder(settings.embedder, CHECK_SECONDS)

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from abilities import Settings
-from abilities.adapters.host import Function, load_functions
+from abilities.adapters.functions import Function, load_functions
 
 
 def complete(messages: list[dict[str, Any]], tools: list[dict[str, Any]]) -> dict[str, Any]:

@@ -7,8 +7,7 @@ from dataclasses import dataclass
 from datetime import date, timedelta
 from typing import Literal, get_args
 
-from abilities.declarations.memory import KEY_RULE, is_key
-from abilities.declarations.memory_read_bulk import TARGET_SCHEMA
+from abilities.declarations.memory import KEY_RULE, TARGET_SCHEMA, is_key
 from abilities.declarations.refusals import MAX_MISTAKES, Mistake, Refused, explain_unknown
 from abilities.declarations.suggestions import suggest_argument, suggest_value
 from abilities.declarations.values import JsonObject, as_object, unwrap_json

@@ -13,7 +13,7 @@ from crewai.tools import BaseTool, ToolFailure
 
 from abilities import Abilities, Settings
 from abilities.adapters.crewai import load_tools
-from abilities.adapters.host import load_functions
+from abilities.adapters.functions import load_functions
 from abilities.adapters.strict import build_strict_schema
 from tests.adapters.parity import READ, WRONG, Call, Seen, check_parity
 

@@ -15,10 +15,10 @@ from click.testing import CliRunner
 from abilities import Abilities, AbilityError, Settings
 from abilities.cli.doctor import diagnose
 from abilities.cli.main import main
+from abilities.embedders import GROUP
 from abilities.helpers import embedder as embedding
 from abilities.helpers.embedder import Comparison, EmbedderFailed, EmbedderThread
 from abilities.helpers.memory import meaning
-from abilities.plugins import EMBEDDER_GROUP
 from tests.support.plugins import install
 from tests.support.synonyms import DIMENSIONS, WRONG, BadEmbedder, SynonymEmbedder
 from tests.support.waiting import wait_until
@@ -41,7 +41,7 @@ def _installed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None
     folder = tmp_path / "installed"
     folder.mkdir()
     SYNONYMS.calls.clear()
-    with install(folder, {}, POINTS, monkeypatch, EMBEDDER_GROUP):
+    with install(folder, {}, POINTS, monkeypatch, GROUP):
         yield
 
 
@@ -375,8 +375,8 @@ async def run():
         await abilities.call("recall", {{"queries": ["a car"]}})
 
 asyncio.run(run())
-names = ("abilities.plugins", "abilities.helpers.embedder", "abilities.helpers.memory.meaning",
-         "abilities.helpers.memory.meaning", "numpy", "fastembed")
+names = ("abilities.embedders", "abilities.helpers.embedder", "abilities.helpers.memory.meaning",
+         "numpy", "fastembed")
 print([name for name in names if name in sys.modules])
 """
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, check=True)

@@ -12,7 +12,7 @@ from mcp import Client
 from pydantic import Field
 
 from abilities import Abilities, Ability, AbilityError, Context, Refused, Settings, ability
-from abilities.adapters.host import load_functions
+from abilities.adapters.functions import load_functions
 from abilities.adapters.langchain import load_tools
 from abilities.adapters.mcp import create_server
 from abilities.builtin.index import NEED_HISTORY

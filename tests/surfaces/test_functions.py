@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from abilities import Abilities, Settings, schemas
-from abilities.adapters.host import Function, find_namespace, load_functions
+from abilities.adapters.functions import Function, find_namespace, load_functions
 from abilities.registry import Reply
 from tests.adapters.parity import Call, Seen, check_parity, hide_changing, list_calls
 from tests.support.catalog import BUILT_IN
@@ -242,7 +242,7 @@ def test_what_could_not_be_opened_is_opened_when_it_can_be(roots: Settings) -> N
 FORKED = """
 import os, sys, warnings
 from abilities import Settings
-from abilities.adapters.host import load_functions
+from abilities.adapters.functions import load_functions
 warnings.simplefilter("ignore")  # Python warns of forks with threads
 (function,) = load_functions(Settings(workspace_dir=sys.argv[1]), only=["file_list"])
 assert not function.call_sync({}).failed

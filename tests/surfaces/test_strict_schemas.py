@@ -7,7 +7,7 @@ import jsonschema_rs
 import pytest
 
 from abilities import Settings
-from abilities.adapters.host import Function, load_functions
+from abilities.adapters.functions import Function, load_functions
 from abilities.adapters.strict import NULL, build_strict_schema, leave_out_null
 
 FUNCTIONS = {function.name: function for function in load_functions(Settings())}

@@ -32,7 +32,7 @@ from abilities.adapters.deepagents.memories import (
     describe,
     list_level,
 )
-from abilities.adapters.host import Host, Source, check_namespace
+from abilities.adapters.functions import Host, Source, check_namespace
 from abilities.adapters.memory_files import MemoryFile
 from abilities.declarations.limits import MAX_ITEMS, MAX_LISTED_FILES, MAX_READ_CHARS
 from abilities.declarations.memory import parse_namespace

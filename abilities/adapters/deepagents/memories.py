@@ -28,7 +28,7 @@ from deepagents.backends.utils import (
 )
 from typing_extensions import override
 
-from abilities.adapters.host import Host, Source
+from abilities.adapters.functions import Host, Source
 from abilities.adapters.memory_files import MemoryFile, MemoryFolder
 from abilities.errors import AbilityError
 

@@ -21,7 +21,7 @@ from langgraph.store.base import (
 )
 from typing_extensions import override
 
-from abilities.adapters.host import Host, Source, check_namespace
+from abilities.adapters.functions import Host, Source, check_namespace
 from abilities.adapters.langgraph_store.items import (
     ItemName,
     StoredItem,
