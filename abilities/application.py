@@ -6,7 +6,7 @@ from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass, field, replace
 from functools import partial
 from types import TracebackType
-from typing import NamedTuple, Self
+from typing import TYPE_CHECKING, NamedTuple, Self
 
 from typing_extensions import override
 
@@ -21,7 +21,6 @@ from abilities.builtin.index import (
 from abilities.declarations.refusals import Reason
 from abilities.declarations.values import JsonObject
 from abilities.definition import Ability, Context
-from abilities.helpers.embedder import Embedder
 from abilities.helpers.files.confinement import Policy
 from abilities.helpers.files.lister import FileLister
 from abilities.helpers.files.reader import FileReader
@@ -40,6 +39,9 @@ from abilities.helpers.threads.workers import WorkerPool
 from abilities.plugins import add_ability, add_plugins
 from abilities.registry import AbilityRegistry, Reply
 from abilities.settings import Settings
+
+if TYPE_CHECKING:
+    from abilities.helpers.embedder import Embedder
 
 MAX_ROOTS = 1_000
 """Optional roots that are kept before those whose directory never existed are dropped."""
@@ -186,7 +188,7 @@ class Resources:
         settings: Settings,
         abilities: Sequence[Ability],
         store: MemoryStore | None,
-        embedder: Embedder | None,
+        embedder: "Embedder | None",
     ) -> Self:
         """Create the resources; by default with the store and the embedder of the settings.
 
@@ -301,7 +303,7 @@ class Abilities:
         *,
         abilities: Sequence[Ability] = (),
         store: MemoryStore | None = None,
-        embedder: Embedder | None = None,
+        embedder: "Embedder | None" = None,
     ) -> "Opening":
         """Open the application: ``async with Abilities.open(Settings(...)) as abilities``.
 
@@ -456,7 +458,7 @@ class Opening(AbstractAsyncContextManager[Abilities]):
         settings: Settings,
         abilities: Sequence[Ability],
         store: MemoryStore | None,
-        embedder: Embedder | None,
+        embedder: "Embedder | None",
     ) -> None:
         self.settings = settings
         self._abilities = abilities
@@ -491,7 +493,7 @@ async def _open(
     settings: Settings,
     abilities: Sequence[Ability],
     store: MemoryStore | None,
-    embedder: Embedder | None,
+    embedder: "Embedder | None",
 ) -> AsyncGenerator[Abilities]:
     """Keep an application open. It is a generator, because the event loop ends forgotten ones."""
     settings.check_roots()
