@@ -7,8 +7,14 @@ from typing import ClassVar, cast
 from pydantic import BaseModel, ConfigDict, PrivateAttr, create_model
 from typing_extensions import override
 
-from abilities.adapters.functions import Function, Source, check_namespace, load_functions
-from abilities.adapters.strict import build_strict_schema, leave_out_null
+from abilities.adapters.functions import (
+    Function,
+    Source,
+    build_strict_schema,
+    check_namespace,
+    leave_out_null,
+    load_functions,
+)
 from abilities.declarations.values import JsonObject
 from abilities.errors import Needs
 from abilities.registry import Reply

@@ -17,10 +17,16 @@ from abilities.helpers.files.confinement import Policy, parse_path
 from abilities.helpers.files.file_walk import FileWalk, FolderMemory, FoundFile
 from abilities.helpers.files.globs import Glob
 from abilities.helpers.files.reader import ReadingSession
-from abilities.helpers.files.redaction import SHAPES, Secret, find_secrets, format_mark
+from abilities.helpers.files.redaction import (
+    SHAPES,
+    Pattern,
+    Secret,
+    compile_line_pattern,
+    find_secrets,
+    format_mark,
+)
 from abilities.helpers.files.roots import Root
 from abilities.helpers.text.codec import Encoding, decode, detect_encoding, replace_markers
-from abilities.helpers.text.patterns import Pattern, compile_line_pattern
 from abilities.helpers.text.pieces import back_off
 from abilities.helpers.threads.workers import Worker, WorkerPool
 

@@ -14,24 +14,22 @@ from typing import Any, NamedTuple, TypeVar
 
 from abilities.helpers.search.postings import POSTING_BYTES, block_of, decode, look_up
 from abilities.helpers.search.ranking import (
-    Entries,
-    RankedEntry,
-    Ranking,
-    compute_idf,
-    compute_score,
-    keep_once,
-)
-from abilities.helpers.search.selection import MOST_SELECTED, BlockPostings, Selected, select_best
-from abilities.helpers.search.spreading import (
     SEEDS,
+    Entries,
     Gifts,
     Links,
+    RankedEntry,
+    Ranking,
     Steps,
     choose_relays,
+    compute_idf,
+    compute_score,
     find_steps,
+    keep_once,
     lift,
     spread,
 )
+from abilities.helpers.search.selection import MOST_SELECTED, BlockPostings, Selected, select_best
 from abilities.helpers.search.terms import QuestionWord
 
 Postings = Mapping[str, Mapping[int, bytes]]

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 from abilities.declarations.limits import MAX_CONTENT_CHARS
 from abilities.helpers.search import postings
-from abilities.helpers.search.ranking import Ranking
+from abilities.helpers.search.ranking import MOST_INCOMING, MOST_OUTGOING, Links, Ranking, keep_best
 from abilities.helpers.search.recall import (
     Conversation,
     Fetch,
@@ -26,7 +26,6 @@ from abilities.helpers.search.recall import (
     RecallRequest,
     rank,
 )
-from abilities.helpers.search.spreading import MOST_INCOMING, MOST_OUTGOING, Links, keep_best
 from abilities.helpers.store.model import LinkRecord, StoredMemory, rank_link
 from abilities.helpers.store.protocol import Recalled
 from abilities.helpers.store.queries import select_passing

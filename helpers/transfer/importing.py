@@ -15,13 +15,17 @@ from typing import Any, NamedTuple
 import aiofiles
 
 from abilities.declarations.refusals import Refused
-from abilities.declarations.transfer import VERSION
 from abilities.declarations.values import JsonObject, as_object, utc_now
 from abilities.helpers.store.changes import is_passing
 from abilities.helpers.store.history import Entry
 from abilities.helpers.store.model import IncomingMemory
 from abilities.helpers.store.protocol import ServableStore
-from abilities.helpers.transfer.export_lines import UnusableLine, parse_heading, parse_line_json
+from abilities.helpers.transfer.export_lines import (
+    VERSION,
+    UnusableLine,
+    parse_heading,
+    parse_line_json,
+)
 from abilities.helpers.transfer.kv_memory import KvMemoryFile
 from abilities.helpers.transfer.mcp_memory import read_knowledge_graph
 from abilities.helpers.transfer.patience import Patience

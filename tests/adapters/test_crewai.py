@@ -13,8 +13,7 @@ from crewai.tools import BaseTool, ToolFailure
 
 from abilities import Abilities, Settings
 from abilities.adapters.crewai import load_tools
-from abilities.adapters.functions import load_functions
-from abilities.adapters.strict import build_strict_schema
+from abilities.adapters.functions import build_strict_schema, load_functions
 from tests.adapters.parity import READ, WRONG, Call, Seen, check_parity
 
 WHO = Call("file_read_bulk", {"paths": ["who.txt"]})

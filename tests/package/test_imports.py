@@ -42,7 +42,7 @@ MODELS = {
     "abilities.declarations.read",
     "abilities.declarations.recall",
     "abilities.declarations.remember",
-    "abilities.declarations.transfer",
+    "abilities.helpers.transfer.export_lines",
 }
 """Models of abilities: making them all takes longer than a call."""
 

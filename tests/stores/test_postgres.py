@@ -19,9 +19,8 @@ from abilities import Abilities, Settings
 from abilities.declarations.refusals import FAULTS, SHOWN_REASONS, Reason, Refused
 from abilities.helpers.store.model import LinkRecord, StoredMemory, hash_values
 from abilities.helpers.store.postgres import pool, schema, server
-from abilities.helpers.store.postgres.errors import translate_postgres_error
 from abilities.helpers.store.postgres.store import PostgresStore
-from abilities.helpers.store.postgres.transaction import lock
+from abilities.helpers.store.postgres.transaction import lock, translate_postgres_error
 from abilities.helpers.store.transaction import Transaction
 from abilities.helpers.walk import WalkLimits
 from tests.memories import test_memories

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
 from abilities.helpers.search import postings
-from abilities.helpers.search.ranking import Ranking
+from abilities.helpers.search.ranking import MOST_INCOMING, MOST_OUTGOING, Links, Ranking
 from abilities.helpers.search.recall import (
     Conversation,
     FetchBlocks,
@@ -19,7 +19,6 @@ from abilities.helpers.search.recall import (
     RecallRequest,
     rank,
 )
-from abilities.helpers.search.spreading import MOST_INCOMING, MOST_OUTGOING, Links
 from abilities.helpers.search.terms import Language, weigh_terms
 from abilities.helpers.walk import compute_rank
 

@@ -7,8 +7,13 @@ import jsonschema_rs
 import pytest
 
 from abilities import Settings
-from abilities.adapters.functions import Function, load_functions
-from abilities.adapters.strict import NULL, build_strict_schema, leave_out_null
+from abilities.adapters.functions import (
+    NULL,
+    Function,
+    build_strict_schema,
+    leave_out_null,
+    load_functions,
+)
 
 FUNCTIONS = {function.name: function for function in load_functions(Settings())}
 LINK = {"key": "b", "term": "word"}

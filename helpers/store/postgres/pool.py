@@ -11,9 +11,8 @@ from psycopg_pool import AsyncConnectionPool, PoolTimeout
 
 from abilities.declarations.refusals import Refused
 from abilities.helpers.search.terms import Language
-from abilities.helpers.store.postgres.errors import translate_postgres_error
 from abilities.helpers.store.postgres.schema import prepare_schema
-from abilities.helpers.store.postgres.transaction import Connection
+from abilities.helpers.store.postgres.transaction import Connection, translate_postgres_error
 
 MAX_CONNECTIONS = 8
 CONNECT_SECONDS = 5

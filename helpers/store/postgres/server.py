@@ -14,9 +14,14 @@ from abilities.helpers.search.terms import Language
 from abilities.helpers.store import migration
 from abilities.helpers.store.engine import MemoriesDue, Work
 from abilities.helpers.store.mending import mend_namespace
-from abilities.helpers.store.postgres.errors import is_conflict, translate_for_read
 from abilities.helpers.store.postgres.pool import Pool, accept_any_host
-from abilities.helpers.store.postgres.transaction import Connection, PostgresTransaction, lock
+from abilities.helpers.store.postgres.transaction import (
+    Connection,
+    PostgresTransaction,
+    is_conflict,
+    lock,
+    translate_for_read,
+)
 from abilities.helpers.store.transaction import Transaction
 from abilities.helpers.threads.turns import TurnSlots
 from abilities.helpers.threads.workers import Call, settle_all

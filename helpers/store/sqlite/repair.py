@@ -33,16 +33,14 @@ from abilities.helpers.store.sqlite import schema
 from abilities.helpers.store.sqlite.backup import (
     UnsoundCopy,
     can_be_mended,
+    check_search_index,
+    find_damage,
     name_replaced_store,
+    read_damaged_texts,
     translate_copy_errors,
 )
 from abilities.helpers.store.sqlite.copying import reserve_new_file, set_journal_mode, sync_file
 from abilities.helpers.store.sqlite.file import StoreFile, connect_to_file
-from abilities.helpers.store.sqlite.integrity import (
-    check_search_index,
-    find_damage,
-    read_damaged_texts,
-)
 from abilities.helpers.store.sqlite.log import StoreConnection
 from abilities.helpers.store.sqlite.search import add_text, clear_index, compare_index
 from abilities.helpers.store.sqlite.transaction import RawTransaction, bind_raw, complete, run

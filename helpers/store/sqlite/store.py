@@ -20,13 +20,13 @@ from abilities.helpers.store.engine import OPERATOR, Engine, MemoriesDue, Work, 
 from abilities.helpers.store.history import HistoryLimits
 from abilities.helpers.store.past import StoreRules
 from abilities.helpers.store.protocol import IntegrityFinding, Mark
+from abilities.helpers.store.sqlite.backup import check_search_index, check_store
 from abilities.helpers.store.sqlite.errors import (
     translate_for_read,
     translate_os_error,
     translate_sqlite_error,
 )
 from abilities.helpers.store.sqlite.file import StoreFile, connect_to_file, has_traces
-from abilities.helpers.store.sqlite.integrity import check_search_index, check_store
 from abilities.helpers.store.sqlite.schema import read_version
 from abilities.helpers.store.sqlite.search import begin_merging, go_on_merging
 from abilities.helpers.store.sqlite.threads import StoreReader, StoreWriter, connect
