@@ -226,6 +226,11 @@ class _MemoryCommands:
         The root may be empty.
         """
         listing = await self._files.list_files(path)
+        if path.endswith("/"):
+            # A path that ends in a slash is a folder's, and never that of the file of its name.
+            beneath = [file for file in listing.files if file.path.startswith(path)]
+            listing = listing._replace(files=beneath)
+
         if not listing.files and path.rstrip("/") != _ROOT:
             raise ToolError(f"The path {path} does not exist. Please provide a valid path.")
 

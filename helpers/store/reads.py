@@ -236,7 +236,7 @@ class Access(NamedTuple):
 class AccessBuffer:
     """A thread-safe buffer of accesses per memory, until they are written.
 
-    It holds accesses to `MAX_TOUCHES` memories; while it is full, accesses are dropped.
+    It holds accesses to `MAX_TOUCHES` memories; while it is full, accesses to others are dropped.
     """
 
     def __init__(self) -> None:
@@ -252,7 +252,7 @@ class AccessBuffer:
         name = (namespace, key)
         with self._lock:
             # The buffer must not grow without bound while the store cannot be written.
-            if len(self._accesses) >= MAX_TOUCHES:
+            if len(self._accesses) >= MAX_TOUCHES and name not in self._accesses:
                 return
 
             earlier = self._accesses.get(name, Access(key, 0, now))

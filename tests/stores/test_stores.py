@@ -21,12 +21,14 @@ import pytest
 from abilities.declarations.limits import MAX_ACCESS_COUNT
 from abilities.declarations.memory import Direction
 from abilities.declarations.refusals import Fault, Refused
+from abilities.helpers.store import reads
 from abilities.helpers.store import store as store_module
 from abilities.helpers.store.changes import Change, Kind, create_row, merge_change
 from abilities.helpers.store.model import IncomingMemory, StoredMemory
 from abilities.helpers.store.protocol import ServableStore, WriteResult
 from abilities.helpers.store.query import Query
 from abilities.helpers.store.ranking import SIDES, BestLinks, Side
+from abilities.helpers.store.reads import AccessBuffer
 from abilities.helpers.store.sqlite import file, search
 from abilities.helpers.store.sqlite.store import SqliteStore
 from abilities.helpers.store.sqlite.transaction import run
@@ -177,6 +179,19 @@ async def check_accesses_before_a_rename(store: ServableStore) -> None:
     renamed = await store.read_linked(NAMESPACE, "new", 0, 1)
 
     assert (renamed.accessed_at, renamed.access_count) == ("2026-01-03T00:00:00.000Z", 1)
+
+
+def test_a_full_buffer_counts_on_for_the_memories_that_it_holds(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(reads, "MAX_TOUCHES", 1)
+    buffer = AccessBuffer()
+
+    for key in ("held", "dropped", "held"):
+        buffer.add(NAMESPACE, key, NOW)
+
+    (accesses,) = buffer.take().values()
+    assert [(access.key, access.number) for access in accesses] == [("held", 2)]
 
 
 async def test_no_more_accesses_are_counted_than_an_import_takes(place: StorePlace) -> None:

@@ -48,6 +48,7 @@ STEPS: list[tuple[dict[str, Any], str]] = [
 
 WRONG: list[tuple[dict[str, Any], str]] = [
     ({**VIEW, "path": "/memories/none"}, "does not exist"),
+    ({**VIEW, "path": "/memories/known/"}, "does not exist"),
     ({**VIEW, "path": "/etc/passwd"}, "/memories/"),
     ({**VIEW, "path": "/memories/../etc"}, "'..'"),
     (create("/memories/known", "x"), "already exists"),
