@@ -103,15 +103,15 @@ def test_braces_stand_for_either_and_file_for_no_folder() -> None:
     assert [path for path in readable if deny.denies(path)] == []
 
 
-async def test_every_ability_gives_one_answer_about_a_name(settings: Settings) -> None:
+async def test_every_ability_gives_one_answer_about_a_name(roots: Settings) -> None:
     names = ["deploy_key", "db-password.txt", "db_credentials", "team/tokens.json"]
     ordinary = ["credentials.md", "credentials_form/index.ts", "api_keys/list.ts"]
     for name in (*names, *ordinary):
-        file = settings.workspace_dir / name
+        file = roots.workspace_dir / name
         file.parent.mkdir(exist_ok=True, parents=True)
         file.write_text("plain words")
 
-    async with Abilities.open(settings) as abilities:
+    async with Abilities.open(roots) as abilities:
         read = await abilities.call("file_read_bulk", {"paths": [*names, *ordinary, "api_keys"]})
         listed = await abilities.call("file_list", {"pattern": "**", "limit": 500})
         items = [{"search": "plain words"}, {"glob": "**"}]
@@ -251,8 +251,8 @@ def test_three_dots_stand_for_the_default_list() -> None:
     assert denies("config/own.txt") and denies(".env") and not denies(".npmrc")
 
 
-async def test_what_links_lead_through_is_refused_and_not_listed(settings: Settings) -> None:
-    root = settings.workspace_dir
+async def test_what_links_lead_through_is_refused_and_not_listed(roots: Settings) -> None:
+    root = roots.workspace_dir
     (root / ".ssh").mkdir()
     (root / "real").mkdir()
     for file in (".env", ".ssh/config", "real/plain.txt", "real/id_rsa"):
@@ -278,7 +278,7 @@ async def test_what_links_lead_through_is_refused_and_not_listed(settings: Setti
     refused = [link for link in links if link not in ("folder", "to-folder", "fine.txt")]
     refused = [*refused, "folder/config", "to-folder/plain.txt", ".aws/plain.txt"]
 
-    async with Abilities.open(settings) as abilities:
+    async with Abilities.open(roots) as abilities:
         reply = await abilities.call("file_read_bulk", {"paths": [*refused, "fine.txt"]})
         listed = await abilities.call("file_list", {"pattern": "{*,.*,**/*,.*/*}", "limit": 500})
 
@@ -290,12 +290,12 @@ async def test_what_links_lead_through_is_refused_and_not_listed(settings: Setti
     assert not paths & {*refused, ".env", ".ssh/config", "real/id_rsa"}
 
 
-async def test_a_day_whose_notes_are_a_link_to_a_secret_is_refused(settings: Settings) -> None:
-    (settings.agent_dir / ".env").write_text("KEY=1")
-    (settings.agent_dir / "memory").mkdir(exist_ok=True)
-    os.symlink("../.env", settings.agent_dir / "memory" / "2026-03-04.md")
+async def test_a_day_whose_notes_are_a_link_to_a_secret_is_refused(roots: Settings) -> None:
+    (roots.agent_dir / ".env").write_text("KEY=1")
+    (roots.agent_dir / "memory").mkdir(exist_ok=True)
+    os.symlink("../.env", roots.agent_dir / "memory" / "2026-03-04.md")
 
-    async with Abilities.open(settings) as abilities:
+    async with Abilities.open(roots) as abilities:
         target = {"type": "short_term", "date": "2026-03-04"}
         reply = await abilities.call("memory_read_bulk", {"targets": [target]})
 

@@ -162,29 +162,29 @@ def test_a_table_for_people(settings: Settings) -> None:
     assert failed.exit_code == 1 and "INVALID_INPUT" in failed.stdout
 
 
-def test_a_table_tells_what_did_not_fit_from_what_failed(settings: Settings) -> None:
+def test_a_table_tells_what_did_not_fit_from_what_failed(roots: Settings) -> None:
     paths = [f"{n}.txt" for n in range(6)]
     for path in paths:
-        (settings.workspace_dir / path).write_text("word " * 4_000)
+        (roots.workspace_dir / path).write_text("word " * 4_000)
 
     arguments = json.dumps({"paths": ["none", *paths]})
-    table = run(settings, "call", "file_read_bulk", arguments, "--pretty", COLUMNS="200").stdout
+    table = run(roots, "call", "file_read_bulk", arguments, "--pretty", COLUMNS="200").stdout
 
     assert "4 of 7 read, 1 failed, 1 cut, 2 left for later" in table
     assert table.count("no room left; next_request fetches it") == 2
 
 
-def test_tables_of_mixed_batches_and_of_their_plans(settings: Settings) -> None:
-    for name in ("a.md", "b.md"):
-        (settings.workspace_dir / name).write_text("word " * 100)
+def test_tables_of_mixed_batches_and_of_their_plans(roots: Settings) -> None:
+    for name in ("a.md", "b.md", "ok.txt"):
+        (roots.workspace_dir / name).write_text("word " * 100)
 
-    version = json.loads(run(settings, "call", "read", '{"items": ["a.md"]}').stdout)
+    version = json.loads(run(roots, "call", "read", '{"items": ["a.md"]}').stdout)
     known = {"file": "a.md", "known": version["results"][0]["data"]["version"]}
     items = [known, {"glob": "?.md"}, "ok.txt", "none"]
 
     def show(**arguments: Any) -> str:
         sent = json.dumps({"items": items, **arguments})
-        done = run(settings, "call", "read", sent, "--pretty", COLUMNS="200")
+        done = run(roots, "call", "read", sent, "--pretty", COLUMNS="200")
         assert done.exit_code == 0, done.stderr
         return done.stdout
 

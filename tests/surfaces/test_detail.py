@@ -80,10 +80,10 @@ def without_detail(payload: dict[str, Any]) -> dict[str, Any]:
 
 @pytest.mark.parametrize("surface", SURFACES)
 async def test_models_get_concise_answers_by_default_and_programs_full_ones(
-    surface: str, settings: Settings
+    surface: str, roots: Settings
 ) -> None:
-    (settings.workspace_dir / "tiny.txt").write_text("tiny")
-    unset = settings.model_copy(update={"detail": None})
+    (roots.workspace_dir / "tiny.txt").write_text("tiny")
+    unset = roots.model_copy(update={"detail": None})
     call = SURFACES[surface]
     is_for_models = surface.startswith(("mcp", "langchain"))
 
