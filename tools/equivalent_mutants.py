@@ -24,14 +24,7 @@ SIGNATURE = "The sign is the bare '*' of a signature, which only says how argume
 UNIT_IS_1_OR_2 = "A unit is one byte or two."
 SLOWER_BRANCH = "The slower branch counts the same."
 LAST_BY_NAME = "Of the names that are compared, this one sorts last."
-NOT_ONE_CHARACTER = "Bytes of such a length, or after such a lead, never decode to one character."
-BESIDE_THE_LEADS = (
-    "The byte beside the range is a lead that was recognized before, or begins no character."
-)
-NEVER_LONGER = "A slice is never longer than asked for, and a shorter one does not decode."
-EXACTLY_ONE_CHARACTER = (
-    "There are two bytes or more; if they decode, then to the one character of their lead."
-)
+NOT_ONE_CHARACTER = "Bytes from such a start or to such an end never decode to one character."
 REMAINDER_OF_TWO = "The remainder is 0 or 1."
 RACE = "How often a name is tried again shows only while another process keeps changing it."
 ALWAYS_A_NUMBER = "The operating system always sets errno, so the default is never used."
@@ -42,7 +35,6 @@ CHOSEN_NUMBER = "The number is a choice, and tests take it from here."
 WALK = "helpers/walk.py"
 BUDGET = "helpers/reply/budget.py"
 CODEC = "helpers/text/codec.py"
-CUTTING = "helpers/text/pieces.py"
 PIECES = "helpers/text/pieces.py"
 CONFINEMENT = "helpers/files/confinement.py"
 BREAKER = "helpers/threads/circuit_breaker.py"
@@ -74,37 +66,26 @@ EXPLANATIONS = (
         "NumberReplacer",
         "A marker stands for three bytes at most, and the code point after those is free.",
     ),
-    Explanation(CUTTING, "_LEADS_OF_TWO", "NumberReplacer", BESIDE_THE_LEADS),
-    Explanation(CUTTING, "_LEADS_OF_THREE", "NumberReplacer", BESIDE_THE_LEADS),
-    Explanation(CUTTING, "_LEADS_OF_FOUR", "NumberReplacer", BESIDE_THE_LEADS),
-    Explanation(CUTTING, "splits_character", "ReplaceComparisonOperator_Eq_GtE", UNIT_IS_1_OR_2),
     Explanation(
-        CUTTING, "_splits_surrogate_pair", "ReplaceComparisonOperator_Eq_GtE", LAST_BY_NAME
+        PIECES,
+        "splits_character",
+        "ReplaceComparisonOperator_Eq_GtE",
+        f"{UNIT_IS_1_OR_2} {LAST_BY_NAME}",
     ),
     Explanation(
-        CUTTING,
-        "_splits_surrogate_pair",
+        PIECES,
+        "splits_character",
         "NumberReplacer",
-        "Before the first unit there are no bytes, and they are no surrogate.",
-    ),
-    Explanation(CUTTING, "_splits_utf_8_sequence", "NumberReplacer", NOT_ONE_CHARACTER),
-    Explanation(CUTTING, "_sequence_length", "NumberReplacer", NOT_ONE_CHARACTER),
-    Explanation(CUTTING, "_is_one_character", "ReplaceComparisonOperator_NotEq_Lt", NEVER_LONGER),
-    Explanation(CUTTING, "_is_one_character", "ReplaceComparisonOperator_NotEq_Gt", NEVER_LONGER),
-    Explanation(
-        CUTTING, "_is_one_character", "ReplaceComparisonOperator_Eq_LtE", EXACTLY_ONE_CHARACTER
+        f"{NOT_ONE_CHARACTER} Before the first unit there are none, and no surrogate.",
     ),
     Explanation(
-        CUTTING, "_is_one_character", "ReplaceComparisonOperator_Eq_GtE", EXACTLY_ONE_CHARACTER
-    ),
-    Explanation(
-        CUTTING,
-        "_splits_flag",
+        PIECES,
+        "_is_joined",
         "NumberReplacer",
-        "It counts from minus one, beginning at the cut, where an indicator stands too.",
+        "It counts from minus one, beginning at the cut, which is followed by an indicator too.",
     ),
-    Explanation(CUTTING, "_splits_flag", "ReplaceComparisonOperator_Lt_NotEq", COUNTED_BY_ONE),
-    Explanation(CUTTING, "_splits_flag", "ReplaceComparisonOperator_Eq_GtE", REMAINDER_OF_TWO),
+    Explanation(PIECES, "_is_joined", "ReplaceComparisonOperator_Lt_NotEq", COUNTED_BY_ONE),
+    Explanation(PIECES, "_is_joined", "ReplaceComparisonOperator_Eq_GtE", REMAINDER_OF_TWO),
     Explanation(
         PIECES,
         "Piece.resume",
@@ -120,12 +101,11 @@ EXPLANATIONS = (
     Explanation(CONFINEMENT, "Policy", "ReplaceTrueWithFalse", SLOTS),
     Explanation(CONFINEMENT, "_MAX_RETRIES", "NumberReplacer", RACE),
     Explanation(CONFINEMENT, "_LinkResolver.__init__", "NumberReplacer", RACE),
+    Explanation(CONFINEMENT, "_LinkResolver._expand_link", "NumberReplacer", RACE),
+    Explanation(CONFINEMENT, "_LinkResolver._expand_link", "ReplaceComparisonOperator_Gt_Eq", RACE),
     Explanation(
-        CONFINEMENT, "_LinkResolver._read_link", "ReplaceBinaryOperator_Mul_Div", SIGNATURE
+        CONFINEMENT, "_LinkResolver._expand_link", "ReplaceComparisonOperator_Gt_GtE", RACE
     ),
-    Explanation(CONFINEMENT, "_LinkResolver._read_link", "NumberReplacer", RACE),
-    Explanation(CONFINEMENT, "_LinkResolver._read_link", "ReplaceComparisonOperator_Gt_Eq", RACE),
-    Explanation(CONFINEMENT, "_LinkResolver._read_link", "ReplaceComparisonOperator_Gt_GtE", RACE),
     Explanation(
         CONFINEMENT,
         "open_file",
@@ -134,7 +114,7 @@ EXPLANATIONS = (
     ),
     Explanation(
         CONFINEMENT,
-        "_LinkResolver._leave_directory",
+        "_LinkResolver.open",
         "ReplaceComparisonOperator_Eq_LtE",
         "The stack holds at least the root.",
     ),

@@ -85,7 +85,7 @@ JSON_MISTAKES = [
     Mistake(
         "a comma too many", _read('{"paths": ["notes.md"],}'), "trailing comma", "Remove the comma"
     ),
-    Mistake("YAML", _read("paths: [notes.md]"), "looks like YAML", "The same as JSON"),
+    Mistake("YAML", _read("paths: [notes.md]"), "looks like YAML", "In JSON it looks like"),
     Mistake(
         "a name where JSON is due", _read("notes.md"), "not valid JSON", "Put them in single quotes"
     ),
@@ -311,7 +311,7 @@ SETTINGS_MISTAKES = [
     Mistake(
         "a misspelt name in disabled",
         ["list"],
-        "disabled: 'memory_gett' is no ability",
+        "disabled: 'memory_gett' is not an ability",
         "did you mean 'memory_get'?",
         0,
         variables={"ABILITIES_DISABLED": "memory_gett"},
