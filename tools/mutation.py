@@ -27,7 +27,6 @@ from tools.equivalent_mutants import (
     BUDGET,
     CODEC,
     CONFINEMENT,
-    CUTTING,
     EXPLANATIONS,
     PIECES,
     WALK,
@@ -47,7 +46,6 @@ TESTS = {
     WALK: ["tests/memories/test_walk.py"],
     BUDGET: ["tests/files/test_properties.py", "-k", "budget or share or fits or bound"],
     CODEC: _TEXT_TESTS,
-    CUTTING: _TEXT_TESTS,
     PIECES: _TEXT_TESTS,
     BREAKER: ["tests/files/test_circuit_breaker.py", "tests/files/test_circuit_breaker_orders.py"],
     CONFINEMENT: [
