@@ -309,6 +309,19 @@ async def test_l10_the_answer_keeps_its_bound(roots: Settings, through: Through)
     assert [file["path"] for file in await list_all(call, limit=500)] == paths
 
 
+async def test_l10_the_place_to_go_on_counts_by_its_bytes(roots: Settings) -> None:
+    # The longest path by characters takes fewer bytes than those behind it.
+    write(roots.workspace_dir, "a" * 240)
+    write(roots.workspace_dir, *(f"{n:03}{'世' * 80}/{'世' * 80}" for n in range(120)))
+
+    for limit in range(40_000, 40_800, 50):
+        bounded = roots.model_copy(update={"max_response_bytes": limit})
+        async with Abilities.open(bounded) as abilities:
+            answer = await abilities.call("file_list", {"limit": 500})
+
+        assert answer["has_more"] and len(render(answer).encode()) <= limit
+
+
 async def test_l11_a_folder_that_may_not_be_read_is_reported(
     roots: Settings, through: Through, tmp_path: Path, unprivileged: None
 ) -> None:

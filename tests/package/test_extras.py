@@ -20,7 +20,7 @@ from tools import resolving
 MODULES = {
     "http": ["fastapi", "httptools", "opentelemetry", "prometheus_client", "pythonjsonlogger",
              "starlette", "uvicorn"],
-    "mcp": ["mcp", "mcp_types"],
+    "mcp": ["mcp", "mcp_types", "tomlkit"],
     "postgres": ["psycopg", "psycopg_pool"],
 }  # fmt: skip
 """What is not there without an extra. MCP's SDK brings parts of the others."""
@@ -86,20 +86,21 @@ def test_without_extras_commands_work_and_the_others_say_what_is_missing(
         ["explore", "--no-browser"],
         ["mcp"],
         ["--workspace-dir", str(tmp_path / "project"), "demo"],
+        ["setup"],
         ["postgresql://localhost/none", "call", "get_memory_stats"],
     ]
 
     answers = run_without(["http", "mcp", "postgres"], commands, settings, tmp_path)
 
     codes = [code for code, _ in answers]
-    assert codes[:3] == [0, 0, 0] and codes[4:] == [2, 2, 2, 2, 2]
+    assert codes[:3] == [0, 0, 0] and codes[4:] == [2, 2, 2, 2, 2, 2]
     assert (
         "none; not installed: http (abilities serve and explore), mcp (abilities mcp and"
         in (answers[3][1])
     )
     assert "pip install 'agent-abilities[http,mcp,postgres]'" in answers[3][1]
     named = [output.partition("agent-abilities[")[2].partition("]")[0] for _, output in answers]
-    assert named[4:] == ["http", "http", "mcp", "mcp", "postgres"]
+    assert named[4:] == ["http", "http", "mcp", "mcp", "mcp", "postgres"]
     assert all("Traceback" not in output for _, output in answers)
 
 

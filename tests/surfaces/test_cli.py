@@ -248,6 +248,19 @@ def test_recall_asks_questions_without_json(roots: Settings) -> None:
     assert nothing.exit_code == 2 and "QUESTION" in nothing.stderr
 
 
+def test_another_name_of_an_argument_is_printed_alike(roots: Settings) -> None:
+    memory = json.dumps({"type": "core", "key": "tea", "content": "Ada prefers tea."})
+    assert run(roots, "call", "store_memory", memory).exit_code == 0
+
+    tables = [
+        run(roots, "call", "recall", json.dumps({name: "tea"}), "--pretty").stdout
+        for name in ("queries", "query")
+    ]
+
+    assert tables[0] == tables[1] and "Ada prefers tea." in tables[0]
+    assert '"results"' not in tables[0]
+
+
 def test_init_makes_the_folder_of_todays_notes_not_of_the_pattern(tmp_path: Path) -> None:
     done = run(None, "init", str(tmp_path), ABILITIES_SHORT_TERM_FILE="notes/%Y/%m-%d.md")
 
