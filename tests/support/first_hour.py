@@ -1,6 +1,6 @@
 """The mistakes of a first hour as a table: how each is made, what is said, and what to do.
 
-``python -m tests.support.first_hour`` writes docs/troubleshooting.md from it.
+``make write`` writes docs/troubleshooting.md from it.
 """
 
 from collections.abc import Mapping
@@ -861,7 +861,3 @@ def _format_row(*cells: str) -> str:
     texts = [cell.replace("{here}", "/home/ada").replace("|", "\\|") for cell in cells]
     name, words, step = texts
     return f"| {name} | {words} | {step} |"
-
-
-if __name__ == "__main__":
-    PAGE.write_text(write_page())

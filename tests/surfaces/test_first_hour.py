@@ -28,7 +28,7 @@ from abilities.cli.main import main
 from abilities.helpers.store.postgres import pool
 from abilities.helpers.tokens import TokenFile
 from tests.conftest import NOBODY
-from tests.support.first_hour import COMMANDS, PAGE, REQUESTS, Mistake, Request, write_page
+from tests.support.first_hour import COMMANDS, REQUESTS, Mistake, Request
 from tests.support.serving import serving_locally
 
 ROOT = Path(__file__).parent.parent.parent
@@ -388,7 +388,3 @@ def test_there_are_as_many_mistakes_as_a_first_hour_has() -> None:
     names = [mistake.name for mistake in COMMANDS] + [request.name for request in REQUESTS]
 
     assert len(names) == len(set(names)) >= 66
-
-
-def test_the_page_of_mistakes_is_that_of_the_table() -> None:
-    assert PAGE.read_text() == write_page(), "python -m tests.support.first_hour"
