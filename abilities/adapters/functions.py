@@ -19,7 +19,7 @@ from typing import Any, TypeVar, cast
 
 from pydantic import BaseModel
 
-from abilities.adapters.messages import parse_document
+from abilities.adapters.documents import parse_document
 from abilities.application import Abilities, Opening
 from abilities.declarations.memory import parse_namespace
 from abilities.declarations.values import JsonObject, as_object

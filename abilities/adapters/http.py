@@ -12,7 +12,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from abilities import schemas
-from abilities.adapters.messages import is_json, parse_document
+from abilities.adapters.documents import is_json, parse_document
 from abilities.application import Abilities
 from abilities.declarations.refusals import Fault, Refused
 from abilities.declarations.values import JsonObject, as_object, json_bytes

@@ -13,14 +13,9 @@ from starlette.responses import Response
 from starlette.routing import Route
 from starlette.types import ASGIApp, Message
 
+from abilities.adapters.documents import is_json
 from abilities.adapters.http import to_response
-from abilities.adapters.messages import (
-    InvalidMessage,
-    RequestId,
-    format_error,
-    is_json,
-    parse_message,
-)
+from abilities.adapters.messages import InvalidMessage, RequestId, format_error, parse_message
 from abilities.declarations.refusals import Fault
 from abilities.declarations.values import as_object
 from abilities.registry import build_failed_reply

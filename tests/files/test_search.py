@@ -19,7 +19,7 @@ from tests.support.secret_samples import WORD, draw
 from tests.support.tier import size
 from tests.support.waiting import wait_until
 
-RACES = size("ABILITIES_SEARCH_RACES", quick=50, full=2_000)
+RACES = size("ABILITIES_SEARCH_RACES", quick=50, full=1_000)
 MOST_RACES = RACES + 100_000
 
 WRONG = [

@@ -15,7 +15,7 @@ from abilities.helpers.files.window import read_piece
 from abilities.helpers.text.pieces import WHOLE, Range, parse_range
 from tests.support.tier import size
 
-TRIES = size("ABILITIES_SHRINK_TRIES", quick=40, full=500)
+TRIES = size("ABILITIES_SHRINK_TRIES", quick=40, full=250)
 MOST_TRIES = 100_000
 """The race is run on until it was seen: the system may let the writer rest for a while."""
 

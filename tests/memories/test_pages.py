@@ -22,7 +22,7 @@ FILTERS: tuple[Payload, ...] = (
     {"search": "number", "category": "fact"},
 )
 MEMORIES = 30
-TRIALS = size("ABILITIES_PAGE_TRIALS", quick=3, full=25)
+TRIALS = size("ABILITIES_PAGE_TRIALS", quick=3, full=15)
 
 
 @pytest.fixture(params=["sqlite", "postgresql"])

@@ -20,7 +20,7 @@ from tools import resolving
 MODULES = {
     "http": ["fastapi", "httptools", "opentelemetry", "prometheus_client", "pythonjsonlogger",
              "starlette", "uvicorn"],
-    "mcp": ["mcp", "mcp_types", "tomlkit"],
+    "mcp": ["mcp", "mcp_types"],
     "postgres": ["psycopg", "psycopg_pool"],
 }  # fmt: skip
 """What is not there without an extra. MCP's SDK brings parts of the others."""
@@ -102,6 +102,14 @@ def test_without_extras_commands_work_and_the_others_say_what_is_missing(
     named = [output.partition("agent-abilities[")[2].partition("]")[0] for _, output in answers]
     assert named[4:] == ["http", "http", "mcp", "mcp", "mcp", "postgres"]
     assert all("Traceback" not in output for _, output in answers)
+
+
+def test_functions_for_frameworks_need_no_extra() -> None:
+    code = hide("http", "mcp", "postgres") + "import abilities.adapters.functions"
+
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+
+    assert done.returncode == 0, done.stderr
 
 
 def fetch(address: str, body: Any = None) -> tuple[int, Any]:

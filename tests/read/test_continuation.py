@@ -19,7 +19,7 @@ from tests.support.tier import size
 
 Payload = dict[str, Any]
 
-EXAMPLES = size("ABILITIES_EXAMPLES", quick=25, full=80)
+EXAMPLES = size("ABILITIES_EXAMPLES", quick=25, full=50)
 some = hypothesis_settings(max_examples=EXAMPLES, deadline=None)
 
 tokens = st.one_of(st.integers(1_000, 4_000), st.integers(4_000, 30_000), st.none())

@@ -17,7 +17,7 @@ from tests.support.tier import size
 
 Payload = dict[str, Any]
 
-EXAMPLES = size("ABILITIES_EXAMPLES", quick=40, full=500)
+EXAMPLES = size("ABILITIES_EXAMPLES", quick=40, full=250)
 
 
 @hypothesis_settings(max_examples=EXAMPLES, deadline=None)

@@ -20,7 +20,7 @@ from tests.support.tier import size
 
 pytestmark = pytest.mark.filterwarnings("ignore:Generating overly large repr")
 
-OPERATIONS = size("ABILITIES_LAW", quick=30, full=250)
+OPERATIONS = size("ABILITIES_LAW", quick=30, full=150)
 STEPS = size("ABILITIES_LAW_STEPS", quick=30, full=60)
 BLOCK = 10
 """Machines of one run of hypothesis, which remembers all that it tried."""

@@ -26,7 +26,7 @@ from tests.support.law_stores import Stores
 from tests.support.measurements import reached
 from tests.support.tier import size
 
-OPERATIONS = size("ABILITIES_LAW_RUN", quick=100, full=500)
+OPERATIONS = size("ABILITIES_LAW_RUN", quick=100, full=300)
 LOCKSTEP = size("ABILITIES_LAW_LOCKSTEP", quick=20, full=100)
 PROCESSES = size("ABILITIES_LAW_PROCESSES", quick=1, full=1)
 SEED = size("ABILITIES_LAW_SEED", quick=1, full=1)

@@ -34,7 +34,7 @@ from tests.support.tier import size
 from tests.support.waiting import GIVE_UP_SECONDS, wait_until
 
 COUNT = size("ABILITIES_MIGRATED", quick=300, full=1_000)
-KILLS = size("ABILITIES_MIGRATION_KILLS", quick=5, full=40)
+KILLS = size("ABILITIES_MIGRATION_KILLS", quick=5, full=20)
 
 OPENER = """
 import asyncio, logging, os, signal, sys, threading, time

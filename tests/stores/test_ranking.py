@@ -17,9 +17,9 @@ from tests.support.places import FilePlace, StorePlace, find_damage
 from tests.support.stale import bounds, change_both, compare
 from tests.support.tier import size
 
-ROUNDS = size("ABILITIES_STALE_ROUNDS", quick=3, full=40)
+ROUNDS = size("ABILITIES_STALE_ROUNDS", quick=3, full=20)
 SEEDS = {"sqlite": range(ROUNDS), "postgres": range(2, 3 + ROUNDS // 4)}
-GRAPHS = size("ABILITIES_STALE_GRAPHS", quick=10, full=100)
+GRAPHS = size("ABILITIES_STALE_GRAPHS", quick=10, full=50)
 
 
 async def test_stale_ranks_change_no_answer(place: StorePlace) -> None:

@@ -31,7 +31,7 @@ from tests.support.places import DatabasePlace, FilePlace, StorePlace, find_dama
 from tests.support.recall_index import PlainMemory, unpack
 from tests.support.tier import size
 
-ROUNDS = size("ABILITIES_RECALL_ROUNDS", quick=4, full=60)
+ROUNDS = size("ABILITIES_RECALL_ROUNDS", quick=4, full=30)
 DATABASE_ROUNDS = size("ABILITIES_RECALL_ROUNDS", quick=1, full=6)
 STEPS = size("ABILITIES_RECALLED", quick=150, full=600)
 ENGLISH = Language()

@@ -47,7 +47,7 @@ CONDITIONAL = {
 """Conditional updates by all processes together; those of a server take longer."""
 FOLLOWED = size("ABILITIES_FOLLOWED", quick=60, full=120)
 """Changes by each process that is followed."""
-KILLS = size("ABILITIES_HISTORY_KILLS", quick=3, full=30)
+KILLS = size("ABILITIES_HISTORY_KILLS", quick=3, full=15)
 NEIGHBORS = size("ABILITIES_PURGE_NEIGHBORS", quick=60, full=2_000)
 """Memories beside the one that is purged."""
 

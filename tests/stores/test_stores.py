@@ -44,13 +44,13 @@ from tests.support.waiting import GIVE_UP_SECONDS
 from tests.support.walk_oracles import describe, expect_by_recursion
 from tests.support.writers import link_for_seconds, start, write_for_ever
 
-GRAPHS = size("ABILITIES_GRAPHS", quick=10, full=60)
-KILLS = size("ABILITIES_KILLS", quick=3, full=20)
+GRAPHS = size("ABILITIES_GRAPHS", quick=10, full=30)
+KILLS = size("ABILITIES_KILLS", quick=3, full=12)
 WRITING = size("ABILITIES_WRITING", quick=1, full=3)
 PROCESSES = size("ABILITIES_PROCESSES", quick=2, full=8)
 CHANGES = size("ABILITIES_CHANGES", quick=50, full=300)
 """Changes at once, one of which is impossible."""
-FLIPS = size("ABILITIES_FLIPS", quick=25, full=80)
+FLIPS = size("ABILITIES_FLIPS", quick=25, full=50)
 
 NOW = "2026-01-01T00:00:00.000Z"
 

@@ -274,7 +274,7 @@ def build_write(key: str) -> bytes:
 
 
 async def test_thousands_of_requests_at_once_wait_for_their_turn(settings: Settings) -> None:
-    count = size("ABILITIES_INPUTS", quick=500, full=5_000)
+    count = size("ABILITIES_INPUTS", quick=500, full=2_500)
 
     async with open_gated(settings) as (client, gate):
         calls = [build_call(number, "wait") for number in range(count)]
