@@ -5,7 +5,7 @@ All exceptions have one root::
     AbilitiesError
     ├── AbilityError    a call failed as a whole; users of `Abilities.call` catch it
     ├── Refused         a request cannot be served, for one of the reasons in
-    │                   `declarations.faults`; callers see a Fault instead
+    │                   `declarations.refusals`; callers see a Fault instead
     │   └── RefusedRequest  the server rejects a whole HTTP request, with a status
     ├── SettingsFileError   the settings file cannot be read; also a ValueError
     ├── UnusableLine    a line of an import is not a memory
