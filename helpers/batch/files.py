@@ -22,7 +22,7 @@ from abilities.helpers.batch.items import (
     parse_countdown,
     split_line,
 )
-from abilities.helpers.files.confinement import express_path, parse_path
+from abilities.helpers.files.confinement import PathRequest, express_path, parse_path
 from abilities.helpers.files.globs import Glob
 from abilities.helpers.files.lister import MAX_BYTES, MAX_LISTED, ListingRequest, suggest_paths
 from abilities.helpers.files.reader import FileText, ReadingSession, find_version
@@ -48,6 +48,9 @@ class _SizedFile(NamedTuple):
     size: int
 
 
+_Found = tuple[PathRequest, FileText | _SizedFile]
+
+
 def ask_for_file(path: str) -> AskedItem:
     """Return the item for a path."""
     return AskedItem("file", path, format_item(path), _PLAIN)
@@ -61,7 +64,7 @@ async def gather_files(asked: Sequence[AskedItem], sources: BatchSources) -> lis
     # Most files fit into an equal share of the reply, and are read as soon as they are open.
     share = sources.max_bytes // len(asked)
 
-    def begin(session: ReadingSession, item: AskedItem) -> FileText | _SizedFile:
+    def begin(session: ReadingSession, item: AskedItem) -> _Found:
         requested = parse_path(_get_path(item))
         file = session.open(requested)
 
@@ -79,9 +82,9 @@ async def gather_files(asked: Sequence[AskedItem], sources: BatchSources) -> lis
         size = min(max(end - part.start, 0), sources.max_chars)
         if size > share or item.fields.known is not None:
             os.close(file.fd)
-            return _SizedFile(file.stat, size)
+            return requested, _SizedFile(file.stat, size)
 
-        return session.read_open(file, sources.max_chars)
+        return requested, session.read_open(file, sources.max_chars)
 
     outcomes = await sources.files.map(begin, asked, sources.known_lines)
     corrected: dict[int, Refused] = {}
@@ -105,19 +108,19 @@ def name_glob(pattern: str) -> str:
     return f'{{"glob": {json_bytes(pattern).decode()}}}'
 
 
-def _build_offer(item: AskedItem, outcome: FileText | _SizedFile | Exception) -> ItemOffer:
+def _build_offer(item: AskedItem, outcome: _Found | Exception) -> ItemOffer:
     if isinstance(outcome, Exception):
         return item.fail(outcome)
 
-    version = None if item.fields.known is None else find_version(outcome.stat)
-    request = parse_path(_get_path(item))
+    request, file = outcome
+    version = None if item.fields.known is None else find_version(file.stat)
     offer = item.begin_offer(version)
     offer.is_begun = request.range.version is not None
-    if isinstance(outcome, FileText):
-        found = describe_file(outcome)
+    if isinstance(file, FileText):
+        found = describe_file(file)
         leaf = Leaf(found, measure_piece(found.piece))
     else:
-        leaf = Leaf(UnreadFile(_get_path(item), outcome.stat.st_size), outcome.size)
+        leaf = Leaf(UnreadFile(_get_path(item), file.stat.st_size), file.size)
 
     if isinstance(item.item, dict):
         # An object continues as an object, with its weight.

@@ -250,7 +250,8 @@ class ItemOffer:
 
 def measure_piece(piece: Piece) -> int:
     """Return the bytes of a piece's text in UTF-8; a marker takes as many as U+FFFD."""
-    return len(piece.text.encode("utf-8", "surrogatepass"))
+    text = piece.text
+    return len(text) if text.isascii() else len(text.encode("utf-8", "surrogatepass"))
 
 
 def hash_versions(*parts: str) -> str:
