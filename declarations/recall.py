@@ -125,8 +125,9 @@ class RecalledMemory(Model):
         default=None, description="The hit that links here, if no words matched."
     )
     archived: IsArchived = False
-    starts_at: int | None = Field(
-        default=None, description="In a long content: the characters before this passage."
+    starts_at: int | list[int] | None = Field(
+        default=None,
+        description="Of a part of a content: the characters before it; of several, in order.",
     )
     next: ReadOn = None
     reason: FailureReason = None

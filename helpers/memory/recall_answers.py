@@ -1,11 +1,12 @@
 """The answer of `recall`: as many memories as fit into its size as it is sent, best first.
 
-The questions take turns: the best memory of each, then the second of each, and so on. All memories
-are whole, except the first one without room, which is cut there and names the place to read on.
+The questions take turns: the best memory of each, then the second of each, and so on. A memory that
+does not fit is cut to its sentences with the most words of the question, as many as fit, and names
+the places of these and where to read it whole.
 """
 
+from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Sequence
-from functools import partial
 from typing import NamedTuple
 
 from abilities.declarations.limits import MAX_RECALL_TOKENS, TOKEN_BYTES
@@ -17,11 +18,17 @@ from abilities.helpers.memory.recalling import RecallResult, format_cursor, hash
 from abilities.helpers.memory.records import to_memory_data
 from abilities.helpers.reply.budget import MIN_SHARE
 from abilities.helpers.reply.formats import Format, render
-from abilities.helpers.search.passages import LONGEST_PASSAGE, Section, split_sections
+from abilities.helpers.search.passages import (
+    LONGEST_PASSAGE,
+    Section,
+    Span,
+    split_sections,
+    split_sentences,
+)
 from abilities.helpers.search.ranking import SCORE_ONE, RankedEntry
-from abilities.helpers.search.terms import Language, split_question, weigh_text
+from abilities.helpers.search.terms import Language, QuestionWord, split_question, weigh_text
 from abilities.helpers.store.model import StoredMemory
-from abilities.helpers.text.pieces import Piece
+from abilities.helpers.text.pieces import Piece, back_off
 
 INPUT_CHARS = 80
 """Characters of a question that its record repeats."""
@@ -41,6 +48,12 @@ MAX_UNKNOWN_WORDS = 10
 MAX_UNKNOWN_CHARS = 40
 """Characters of an unknown word that a record names."""
 
+ELLIPSIS = " … "
+"""Stands between the parts of a content that is not shown whole."""
+
+_RAREST = 1_000
+"""The weight of a word that only one sentence contains."""
+
 _PROPERTIES = ("type", "summary", "category", "tags", "importance")
 _DAY_CHARS = len("YYYY-MM-DD")
 
@@ -53,11 +66,6 @@ class Passage(NamedTuple):
 
     memory: StoredMemory
     section: Section
-
-    def find_cut(self, chars: int) -> int:
-        """Return where to cut the passage to keep ``chars`` characters at most."""
-        piece = Piece(self.memory.row.content)
-        return piece.find_cut(self.section.start + chars) - self.section.start
 
 
 Source = StoredMemory | Passage | NotePart | Exception
@@ -106,13 +114,7 @@ def build_recall_answer(
     ``max_tokens`` has no room for that, response_too_large if no answer has.
     """
     items = list(_take_turns(result, starts))
-    draft = _Draft(arguments, result, starts, bound, items)
-
-    count = draft.count_whole()
-    if count == len(items):
-        return draft.assemble(count)
-
-    return draft.add_cut(count)
+    return _Draft(arguments, result, starts, bound, items).fill()
 
 
 def _take_turns(result: RecallResult, starts: Sequence[int]) -> Iterator[_Item]:
@@ -155,7 +157,7 @@ def choose_passage(
     if len(content) <= LONGEST_PASSAGE:
         return memory
 
-    wanted = {word.term for text in entry.words for word in split_question(text, language)}
+    wanted = {word.term for word in _split_words(entry, language)}
     start, end = _find_region(content, wanted)
     sections = split_sections(content[start:end]) or [Section(0, end - start, ())]
     best, most = sections[0], 0
@@ -207,34 +209,51 @@ class _Draft:
         self._records = [_build_record(item, self._is_full) for item in items]
         self._hashes = [hash_ranking(ranking) for ranking in result.rankings]
 
-    def count_whole(self) -> int:
-        """Return how many items, from the front, fit whole."""
-        count = len(self._items)
-        if self._fits_whole(count):
-            return count
-
-        return _find_largest(count - 1, self._fits_whole)
-
-    def add_cut(self, count: int) -> JsonObject:
-        """Return the answer with the first items whole, and as much of the next one as fits.
+    def fill(self) -> JsonObject:
+        """Return the answer with the first items whole, and the best sentences of the next one.
 
         Raises Refused if nothing fits.
         """
-        source = self._items[count].source
-        size = len(self._records[count].get("content", ""))
+        count = len(self._items)
+        if self._fits(self._records):
+            return self.assemble(self._records)
 
-        chars = _find_largest(size, partial(self._fits_cut, count))
-        chars = _find_cut(source, chars)
-        is_worth_it = chars >= MIN_SHARE or not count
-        if chars and is_worth_it and self._fits_cut(count, chars):
-            return self._cut(count, chars)
+        count = _find_largest(count - 1, lambda first: self._fits(self._records[:first]))
+        records = self._records[:count]
+        item = self._items[count]
+        sentences = _rank_sentences(item, self._result.language)
 
-        if count:
-            return self.assemble(count)
+        def build(chosen: int) -> JsonObject:
+            return _build_record(item, self._is_full, sorted(sentences[:chosen]))
 
-        # Not even a part of the best memory fits: the answer needs more room than it may take.
-        least = self._cut(count, _find_cut(source, min(size, MIN_SHARE)))
-        needed = self._bound.measure(least)
+        chosen = _find_largest(len(sentences), lambda most: self._fits([*records, build(most)]))
+        if chosen:
+            records.append(build(chosen))
+        elif not records:
+            records.append(self._cut_shortest(item, sentences))
+
+        return self.assemble(records)
+
+    def _cut_shortest(self, item: _Item, sentences: Sequence[Span]) -> JsonObject:
+        """Return the record of the only item with a part of its best sentence.
+
+        Raises Refused if not even a short part fits.
+        """
+        text = _get_text(item.source)
+        start, end_of_sentence = sentences[0] if sentences else Span(0, len(text))
+
+        def build(chars: int) -> JsonObject:
+            end = max(back_off(text[start:], chars), 1)
+            return _build_record(item, self._is_full, [Span(start, start + end)])
+
+        size = end_of_sentence - start
+        chars = _find_largest(size, lambda count: self._fits([build(count)]))
+        if chars:
+            return build(chars)
+
+        # The answer needs more room than it may take.
+        least = build(min(size, MIN_SHARE))
+        needed = self._bound.measure(self.assemble([least]))
         if needed > self._bound.ceiling:
             raise Refused("response_too_large")
 
@@ -244,12 +263,8 @@ class _Draft:
 
         return least
 
-    def assemble(self, count: int, cut: JsonObject | None = None) -> JsonObject:
-        """Return the answer with the first items whole; ``cut`` is the record of the next one."""
-        records = self._records[:count]
-        if cut is not None:
-            records.append(cut)
-
+    def assemble(self, records: Sequence[JsonObject]) -> JsonObject:
+        """Return the answer with the records of the first items."""
         shown: list[list[JsonObject]] = [[] for _ in self._starts]
         for item, record in zip(self._items, records, strict=False):
             shown[item.question].append(record)
@@ -277,15 +292,8 @@ class _Draft:
 
         return answer
 
-    def _cut(self, count: int, chars: int) -> JsonObject:
-        """Return the answer with the first items whole, and ``chars`` characters of the next."""
-        return self.assemble(count, _build_record(self._items[count], self._is_full, chars))
-
-    def _fits_whole(self, count: int) -> bool:
-        return self._bound.allows(self.assemble(count))
-
-    def _fits_cut(self, count: int, chars: int) -> bool:
-        return self._bound.allows(self._cut(count, chars))
+    def _fits(self, records: Sequence[JsonObject]) -> bool:
+        return self._bound.allows(self.assemble(records))
 
     def _build_result(self, question: int, own: list[JsonObject], end: int) -> JsonObject:
         """Return the record of a question; its ranking is shown up to a place."""
@@ -342,25 +350,47 @@ def _find_largest(most: int, fits: Callable[[int], bool]) -> int:
     return least
 
 
-def _find_cut(source: Source, chars: int) -> int:
-    """Return where to cut a content to keep ``chars`` characters at most, but at least one.
-
-    Of an error, or if ``chars`` is 0, nothing is kept.
-    """
-    if isinstance(source, Exception) or not chars:
-        return 0
-    if isinstance(source, NotePart | Passage):
-        return max(source.find_cut(chars), 1)
-
-    return Piece(source.row.content).find_cut(chars)
-
-
-def _build_record(item: _Item, is_full: bool, chars: int | None = None) -> JsonObject:
-    """Return the record of an item, with ``chars`` characters of its content, or with all."""
-    entry, source = item.entry, item.source
+def _get_text(source: Source) -> str:
+    """Return the text of a source as it is shown whole; none of an error."""
     if isinstance(source, NotePart):
-        return _build_note(source, entry, is_full, chars)
+        return source.content
+    if isinstance(source, Passage):
+        return source.memory.row.content[source.section.start : source.section.end]
 
+    return "" if isinstance(source, Exception) else source.row.content
+
+
+def _rank_sentences(item: _Item, language: Language) -> list[Span]:
+    """Return the sentences of an item's text, best first: those with words of its question.
+
+    A word counts more if few sentences contain it, and half for the sentences before and after,
+    which often continue the thought.
+    """
+    text = _get_text(item.source)
+    sentences = split_sentences(text)
+    wanted = {word.term for word in _split_words(item.entry, language)}
+    held = [wanted & weigh_text(text[start:end], language).keys() for start, end in sentences]
+    holders = Counter(term for terms in held for term in terms)
+
+    own = [0, *(sum(_RAREST // holders[term] for term in terms) for terms in held), 0]
+    weights: dict[Span, int] = {}
+    for place, sentence in enumerate(sentences, 1):
+        weights[sentence] = own[place - 1] + 2 * own[place] + own[place + 1]
+
+    return sorted(weights, key=weights.__getitem__, reverse=True)
+
+
+def _split_words(entry: RankedEntry, language: Language) -> Iterator[QuestionWord]:
+    """Yield the terms of an entry's words of the question."""
+    for words in entry.words:
+        yield from split_question(words, language)
+
+
+def _build_record(
+    item: _Item, is_full: bool, sentences: Sequence[Span] | None = None
+) -> JsonObject:
+    """Return the record of an item, with some of its sentences, or with its whole text."""
+    entry, source = item.entry, item.source
     record: JsonObject
     if isinstance(source, Exception):
         fault = Fault.from_exception(source)
@@ -369,52 +399,70 @@ def _build_record(item: _Item, is_full: bool, chars: int | None = None) -> JsonO
             return {**record, "error": fault.to_payload()}
         return {**record, "reason": fault.reason}
 
-    memory = source.memory if isinstance(source, Passage) else source
-    row = memory.row
-    start, end = 0, len(row.content)
-    if isinstance(source, Passage):
-        start, end, _ = source.section
+    text = _get_text(source)
+    parts = [Span(0, len(text))] if sentences is None else _join_neighbors(text, sentences)
+    content = ELLIPSIS.join(text[start:end] for start, end in parts)
 
-    is_cut = chars is not None and start + chars < end
-    if chars is not None:
-        end = min(end, start + chars)
-    record = {
-        "key": row.key,
-        "content": row.content[start:end],
-        "date": row.updated_at[:_DAY_CHARS],
-        **explain_entry(entry, is_full),
-    }
-    if row.archived:
-        record["archived"] = True
-    if start:
-        record["starts_at"] = start
+    # What was cut at its end is read on from there, and anything else from its start.
+    is_beginning = len(parts) == 1 and parts[0].start == 0
+    end = parts[0].end if is_beginning else 0
+    following: JsonObject | None
+    if isinstance(source, NotePart):
+        record = {"filename": source.target.filename}
+        if source.heading:
+            record["heading"] = source.heading
+        record |= {"content": content, "date": source.day, **explain_entry(entry, is_full)}
+        offset, following = source.section.start, source.build_next(end)
+    else:
+        memory = source.memory if isinstance(source, Passage) else source
+        offset = source.section.start if isinstance(source, Passage) else 0
+        row = memory.row
+        record = {
+            "key": row.key,
+            "content": content,
+            "date": row.updated_at[:_DAY_CHARS],
+            **explain_entry(entry, is_full),
+        }
+        if row.archived:
+            record["archived"] = True
 
-    # After a whole passage, mere space is not worth a request.
-    if is_cut or row.content[end:].strip():
-        resume = Piece(row.content).resume(end)
-        target = {"type": "stored", "key": row.key, "resume": resume}
-        record["next"] = format_target(target, is_full)
+        following = None
+        # After a whole passage, mere space is not worth a request.
+        is_cut = sentences is not None and not (is_beginning and end == len(text))
+        if is_cut or row.content[offset + end :].strip():
+            following = {"type": "stored", "key": row.key}
+            if offset + end:
+                following["resume"] = Piece(row.content).resume(offset + end)
 
-    if is_full:
+    if not is_beginning:
+        places = [offset + start for start, _ in parts]
+        record["starts_at"] = places if len(places) > 1 else places[0]
+    elif offset and not isinstance(source, NotePart):
+        record["starts_at"] = offset
+
+    if following is not None:
+        record["next"] = format_target(following, is_full)
+    if is_full and not isinstance(source, NotePart):
         data = to_memory_data(memory)
         record |= {name: data[name] for name in _PROPERTIES if name in data}
 
     return record
 
 
-def _build_note(part: NotePart, entry: RankedEntry, is_full: bool, chars: int | None) -> JsonObject:
-    content = part.content[:chars]
-    record: JsonObject = {"filename": part.target.filename}
-    if part.heading:
-        record["heading"] = part.heading
+def _join_neighbors(text: str, sentences: Sequence[Span]) -> list[Span]:
+    """Return the parts of a text that sentences make, given in order; neighbors are one part."""
+    parts: list[Span] = []
+    end = 0
 
-    record |= {"content": content, "date": part.day, **explain_entry(entry, is_full)}
+    for sentence in sentences:
+        if text[end : sentence.start].strip():
+            parts.append(sentence)
+        else:
+            begin = parts.pop().start if parts else end
+            parts.append(Span(begin, sentence.end))
+        end = sentence.end
 
-    following = part.build_next(len(content))
-    if following is not None:
-        record["next"] = format_target(following, is_full)
-
-    return record
+    return parts
 
 
 def format_target(target: JsonObject, is_full: bool) -> JsonObject | str:

@@ -1,10 +1,13 @@
 """Passages: a text divided by its headings and lines, so that each part is compared with questions.
 
-Notes and long contents are divided in the same way.
+Notes and long contents are divided in the same way. A text that is too long to be shown is divided
+into sentences.
 """
 
 import re
 from typing import NamedTuple
+
+from abilities.helpers.text.pieces import back_off
 
 LONGEST_PASSAGE = 5_000
 """The most characters of a content that is compared with questions as a whole, not in parts."""
@@ -15,6 +18,10 @@ MAX_PART_CHARS = 1_000
 A longer section is divided between lines, and a longer line after a space.
 """
 
+MAX_SENTENCE_BYTES = 300
+"""The most bytes of a sentence; a longer one is divided between lines or words."""
+
+_SENTENCE_END = re.compile(r"[.!?][\"')\]]*\s+|[\u3002\uff01\uff1f\u0964]\s*|\n\s*\n\s*")
 _HEADING = re.compile(r" {0,3}(#{1,6})[ \t]+")
 _FENCE = re.compile(r" {0,3}(```|~~~)")
 
@@ -55,6 +62,44 @@ def split_sections(text: str) -> list[Section]:
         start += len(line)
 
     return sections + builder.take()
+
+
+class Span(NamedTuple):
+    """A part of a text, by its first character and the one after its last."""
+
+    start: int
+    end: int
+
+
+def split_sentences(text: str) -> list[Span]:
+    """Return the sentences of a text in order, without the space around them.
+
+    A blank line ends a sentence too. A sentence of more than 300 bytes is divided.
+
+    >>> split_sentences("It rains. It pours.")
+    [Span(start=0, end=9), Span(start=10, end=19)]
+    """
+    sentences: list[Span] = []
+    start = 0
+
+    ends = [match.end() for match in _SENTENCE_END.finditer(text)]
+    for end in (*ends, len(text)):
+        while start < end:
+            part = text[start : min(end, start + MAX_SENTENCE_BYTES)].encode()
+            cut = start + len(part[:MAX_SENTENCE_BYTES].decode(errors="ignore"))
+            if cut < end:
+                middle = (start + cut) // 2
+                place = text.rfind("\n", middle, cut) + 1 or text.rfind(" ", middle, cut) + 1
+                cut = place or back_off(text, cut)
+
+            sentence = text[start:cut]
+            end_of_text = start + len(sentence.rstrip())
+            start += len(sentence) - len(sentence.lstrip())
+            if start < end_of_text:
+                sentences.append(Span(start, end_of_text))
+            start = cut
+
+    return sentences
 
 
 class _Builder:

@@ -2,6 +2,7 @@
 
 from typing import Any
 
+import orjson
 import pytest
 from hypothesis import given
 from hypothesis import settings as hypothesis_settings
@@ -12,11 +13,15 @@ from abilities import Refused, parse_text, render
 from abilities.declarations.limits import TOKEN_BYTES
 from abilities.declarations.recall import RecallAnswer, RecallInput
 from abilities.helpers.memory.notes import NotePart
-from abilities.helpers.memory.recall_answers import RecallBound, build_recall_answer
+from abilities.helpers.memory.recall_answers import ELLIPSIS, RecallBound, build_recall_answer
 from abilities.helpers.memory.recalling import RecallResult, check_cursors, parse_positions
 from abilities.helpers.memory.targets import Target
 from abilities.helpers.reply.formats import Format
-from abilities.helpers.search.passages import split_sections
+from abilities.helpers.search.passages import (
+    MAX_SENTENCE_BYTES,
+    split_sections,
+    split_sentences,
+)
 from abilities.helpers.search.ranking import SCORE_ONE, RankedEntry, Ranking
 from abilities.helpers.store.model import Row, StoredMemory
 from abilities.helpers.text.pieces import WHOLE, Piece
@@ -176,9 +181,45 @@ def check_record(record: Payload, entry: RankedEntry, result: RecallResult) -> N
         assert "content" not in record
         assert record.get("reason") or record["error"]["reason"]
     elif memory is not None:
-        assert memory.row.content.startswith(record["content"])
-        assert ("next" in record) == (record["content"] != memory.row.content)
+        content = memory.row.content
         assert record["content"]
+        assert ("next" in record) == (record["content"] != content)
+
+        places = record.get("starts_at", 0)
+        parts = record["content"].split(ELLIPSIS)
+        for part, place in zip(parts, places if len(parts) > 1 else [places], strict=True):
+            assert content[place : place + len(part)] == part
+
+
+SENTENCES = [f"Nothing of note on day {day}, as before." for day in range(60)]
+
+
+@pytest.mark.parametrize(
+    ("place", "shown"),
+    [
+        pytest.param(0, (0, 1), id="at the beginning"),
+        pytest.param(30, (29, 30, 31), id="in the middle, with its neighbors"),
+        pytest.param(59, (58, 59), id="at the end"),
+    ],
+)
+def test_a_content_that_does_not_fit_is_cut_to_the_sentences_with_the_words_of_the_question(
+    place: int, shown: tuple[int, ...]
+) -> None:
+    sentences = list(SENTENCES)
+    sentences[place] = "The password of the vault is kept by Ada."
+    content = " ".join(sentences)
+    entry = RankedEntry("k", False, SCORE_ONE, SCORE_ONE, None, ("vault", "day"))
+    result = RecallResult([Ranking((entry,), ())], {"k": build_memory("k", content)}, {})
+    bound = RecallBound(600, MOST_BYTES, False, ("json",))
+
+    payload = answer({"queries": ["Which day, and what of the vault?"]}, result, bound)
+
+    ((record,),) = list_records(payload)
+    assert all(sentences[number] in record["content"] for number in shown)
+    check_record(record, entry, result)
+    follows = orjson.loads(record["next"])
+    assert follows["key"] == "k"
+    assert ("resume" in follows) == (ELLIPSIS not in record["content"] and place == 0)
 
 
 def test_a_content_that_is_cut_among_spaces_says_how_it_goes_on() -> None:
@@ -240,3 +281,15 @@ def drop_nulls(value: Any) -> Any:
         return value
 
     return {name: drop_nulls(item) for name, item in value.items() if item is not None}
+
+
+@many
+@given(contents)
+def test_sentences_are_short_and_leave_nothing_out_but_space(content: str) -> None:
+    sentences = split_sentences(content)
+
+    assert all(len(content[start:end].encode()) <= MAX_SENTENCE_BYTES for start, end in sentences)
+    shown = [place for start, end in sentences for place in range(start, end)]
+    assert shown == sorted(set(shown))
+    left_out = set(range(len(content))) - set(shown)
+    assert "".join(content[place] for place in left_out).strip() == ""
