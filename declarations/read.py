@@ -204,6 +204,12 @@ class ItemContent(Model):
     unknown_words: list[str] | None = Field(
         default=None, description="Words of the question in no memory, 10 at most."
     )
+    confidence: Literal["none", "weak", "strong"] | None = Field(
+        default=None, description="How far the question is about what is stored; none has no items."
+    )
+    archived_words: list[str] | None = Field(
+        default=None, description="Words of the question only in archived memories, 10 at most."
+    )
     overview: list[dict[str, Any]] | None = Field(
         default=None,
         description="Instead of items, if the question has no search terms: the notes, the "

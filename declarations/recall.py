@@ -1,6 +1,6 @@
 """`recall`: questions, and the memories and notes that answer them."""
 
-from typing import Annotated, Any, ClassVar
+from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import Field
 
@@ -83,6 +83,13 @@ class RecallInput(Arguments):
         Annotated[int, Field(ge=1, le=MAX_WITHIN_DAYS), Integer] | None,
         Unsaid("minimum", "maximum", "description"),
     ] = Field(default=None, description="Only those changed in so many days.")
+    at_least: Annotated[
+        Annotated[float, Field(ge=0, le=1)] | None,
+        Unsaid("minimum"),
+    ] = Field(
+        default=None,
+        description="Leave out what scores below this share of the best; 0 shows any match.",
+    )
     notes: Annotated[bool, Boolean] = Field(
         default=True, description="Search notes too, if nothing else filters."
     )
@@ -160,9 +167,20 @@ Also = Annotated[
     list[str] | None,
     Field(description="Names of the best answers under other questions, 3 at most."),
 ]
+Confidence = Annotated[
+    Literal["none", "weak", "strong"],
+    Field(
+        description="From the words that the best answer has and lacks, and its lead. At none, "
+        "nothing is shown unless at_least is set."
+    ),
+]
 UnknownWords = Annotated[
     list[str] | None,
     Field(description="Words in no key, summary or content, 10 at most."),
+]
+ArchivedWords = Annotated[
+    list[str] | None,
+    Field(description="Words only in archived memories, 10 at most; send archived to search them."),
 ]
 
 
@@ -192,8 +210,10 @@ class RecallData(Model):
 
     memories: list[ExplainedMemory] = BestFirst
     matched: Matched
-    also: Also = None
+    confidence: Confidence
     unknown_words: UnknownWords = None
+    archived_words: ArchivedWords = None
+    also: Also = None
     overview: Overview = None
     left_out: list[LeftOut] | None = Field(
         default=None, description="The best that did not fit, 10 at most."
@@ -206,8 +226,10 @@ class ConciseRecall(Model):
     input: str = Field(description="The question, cut at 80 characters.")
     memories: list[RecalledMemory] = BestFirst
     matched: Matched
-    also: Also = None
+    confidence: Confidence
     unknown_words: UnknownWords = None
+    archived_words: ArchivedWords = None
+    also: Also = None
     overview: Overview = None
 
 

@@ -40,10 +40,9 @@ from abilities.helpers.memory.helper import MemoryText
 from abilities.helpers.memory.notes import NotePart
 from abilities.helpers.memory.overview import OVERVIEW_BYTES, build_overview
 from abilities.helpers.memory.recall_answers import (
-    MAX_UNKNOWN_CHARS,
-    MAX_UNKNOWN_WORDS,
     Passage,
     Source,
+    describe_ranking,
     explain_entry,
     find_source,
 )
@@ -412,10 +411,7 @@ async def gather_recall(item: AskedItem, sources: BatchSources) -> ItemOffer:
     versions.append(json_bytes(overview).decode())
 
     offer = item.begin_offer(hash_versions(*versions))
-    offer.group = {"matched": len(ranking.entries)}
-    unknown = [word[:MAX_UNKNOWN_CHARS] for word in ranking.unknown_words[:MAX_UNKNOWN_WORDS]]
-    if unknown:
-        offer.group["unknown_words"] = unknown
+    offer.group = {"matched": len(ranking.entries), **describe_ranking(ranking)}
     if overview:
         offer.group["overview"] = overview
     if 0 < stop < len(ranking.entries):

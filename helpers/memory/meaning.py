@@ -12,12 +12,19 @@ import logging
 import threading
 import time
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from itertools import chain, zip_longest
 from typing import NamedTuple, TypeVar
 
 from abilities.helpers.embedder import Comparison, EmbedderFailed, EmbedderThread
 from abilities.helpers.memory.notes import NotePart
-from abilities.helpers.search.ranking import SCORE_ONE, RankedEntry, Ranking, keep_once
+from abilities.helpers.search.ranking import (
+    SCORE_ONE,
+    RankedEntry,
+    Ranking,
+    count_above,
+    keep_once,
+)
 from abilities.helpers.search.recall import Filters, RecallRequest
 from abilities.helpers.search.selection import MOST_SELECTED
 from abilities.helpers.store.model import StoredMemory
@@ -101,7 +108,12 @@ def fuse(ranking: Ranking, similarities: Mapping[EntryName, int]) -> Ranking:
 
     names = {entry.name for entry in entries}
     also = tuple(name for name in ranking.also if name not in names)
-    return Ranking(tuple(entries), ranking.unknown_words, also)
+    # Meaning may answer a question whose words do not.
+    confidence = ranking.confidence
+    if confidence == "none" and entries:
+        confidence = "weak"
+
+    return replace(ranking, entries=tuple(entries), also=also, confidence=confidence)
 
 
 def _score_ranks(values: Mapping[Name, int]) -> dict[Name, int]:
@@ -187,7 +199,8 @@ class RankingByMeaning:
         Raises Refused and EmbedderFailed.
         """
         starts = [0] * len(queries)
-        by_words = await store.recall(namespace, request, MAX_LOADED_BYTES, starts)
+        whole = replace(request, at_least=0)
+        by_words = await store.recall(namespace, whole, MAX_LOADED_BYTES, starts)
         for entry in chain.from_iterable(ranking.entries for ranking in by_words.rankings):
             if not entry.is_note and entry.name not in by_words.memories:
                 return None
@@ -219,7 +232,10 @@ class RankingByMeaning:
             for ranking, names, values in zip(
                 by_words.rankings, candidates, similarities, strict=True
             ):
-                fused.append(fuse(ranking, dict(zip(names, values, strict=True))))
+                one = fuse(ranking, dict(zip(names, values, strict=True)))
+                scores = [entry.score for entry in one.entries]
+                count = count_above(scores, request.at_least or 0)
+                fused.append(replace(one, entries=one.entries[:count]))
 
             return keep_once(fused)
 

@@ -25,7 +25,7 @@ from abilities.helpers.search.passages import (
     split_sections,
     split_sentences,
 )
-from abilities.helpers.search.ranking import SCORE_ONE, RankedEntry
+from abilities.helpers.search.ranking import SCORE_ONE, RankedEntry, Ranking
 from abilities.helpers.search.terms import Language, QuestionWord, split_question, weigh_text
 from abilities.helpers.store.model import StoredMemory
 from abilities.helpers.text.pieces import Piece, back_off
@@ -299,14 +299,10 @@ class _Draft:
         """Return the record of a question; its ranking is shown up to a place."""
         ranking = self._result.rankings[question]
         matched = len(ranking.entries) + len(ranking.also)
-        data: JsonObject = {"memories": own, "matched": matched}
+        data: JsonObject = {"memories": own, "matched": matched, **describe_ranking(ranking)}
 
         if ranking.also:
             data["also"] = list(ranking.also[:MAX_ALSO])
-
-        unknown = [word[:MAX_UNKNOWN_CHARS] for word in ranking.unknown_words[:MAX_UNKNOWN_WORDS]]
-        if unknown:
-            data["unknown_words"] = unknown
         if self._result.overview and not question:
             data["overview"] = list(self._result.overview)
 
@@ -475,6 +471,17 @@ def format_target(target: JsonObject, is_full: bool) -> JsonObject | str:
         return target
 
     return json_bytes(target).decode()
+
+
+def describe_ranking(ranking: Ranking) -> JsonObject:
+    """Return the confidence of a ranking, and the words that it says nothing about."""
+    described: JsonObject = {"confidence": ranking.confidence}
+    absent = {"unknown_words": ranking.unknown_words, "archived_words": ranking.archived_words}
+    for name, words in absent.items():
+        if words:
+            described[name] = [word[:MAX_UNKNOWN_CHARS] for word in words[:MAX_UNKNOWN_WORDS]]
+
+    return described
 
 
 def explain_entry(entry: RankedEntry, is_full: bool) -> JsonObject:

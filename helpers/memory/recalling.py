@@ -139,7 +139,11 @@ def build_request(
         archived=arguments.archived,
         changed_since=changed_since,
     )
-    return RecallRequest(tuple(questions), filters, arguments.hops, tuple(notes))
+    at_least: int | None = None
+    if arguments.at_least is not None:
+        at_least = round(arguments.at_least * 1_000)
+
+    return RecallRequest(tuple(questions), filters, arguments.hops, tuple(notes), at_least)
 
 
 def parse_positions(arguments: "RecallInput") -> list[int]:

@@ -56,7 +56,16 @@ MEMORY = RecordShape(
 ITEM = RecordShape(
     (
         *("input", "success", "content", "items", "archived", "date", "source", "matched"),
-        *("unknown_words", "overview", "searched", "skipped", "did_you_mean", "finds"),
+        *(
+            "confidence",
+            "unknown_words",
+            "archived_words",
+            "overview",
+            "searched",
+            "skipped",
+            "did_you_mean",
+            "finds",
+        ),
         *("limitsReached", "frontier", "more"),
         *("lines", "version", "next"),
     ),

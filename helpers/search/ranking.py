@@ -13,8 +13,8 @@ fan-out, and falls with each step.
 import heapq
 import math
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any, NamedTuple, cast, overload
+from dataclasses import dataclass, replace
+from typing import Any, Literal, NamedTuple, cast, overload
 
 HIGHEST_WEIGHT = 63
 """The limit of a word's weight in a memory, as the word occurs more often."""
@@ -61,6 +61,53 @@ def compute_score(total: int, matched: int, asked: int) -> int:
 
     steps = 2 * (asked - 1)
     return total * (steps + matched - 1) // steps
+
+
+Confidence = Literal["none", "weak", "strong"]
+"""How far a question is about what is stored at all."""
+
+_PLAIN_WORTH = 4 * IDF_ONE
+"""What a word counts for the confidence, beside its idf: a common word too is a sign."""
+
+_MOST_COUNTED = 4
+"""Words of a question beyond this number are no further sign."""
+
+_FEW_WORDS = 2
+"""A question of no more words is a search: any match answers it."""
+
+_RIVAL = 3
+"""The place, from 0, of the memory that an answer must clearly beat."""
+
+
+def judge(idfs: Sequence[int], matched: Collection[int], scores: Sequence[int]) -> Confidence:
+    """Return the confidence in the best memory of a question, given the idf of each of its words.
+
+    ``matched`` are the positions of the words that this memory contains; ``scores`` are the best
+    ones, falling. With s as the share of the matched words, each counted as 4 plus its idf, and m
+    as their number, s·√min(m, 4) is below 0.5 for "none" and at least 1 for "strong". A strong
+    answer also scores at least 1.5 times the fourth.
+
+    The limits are chosen on conversations, code and documents: of questions about something else 8
+    to 13 % are answered, of questions about what is stored 97 % or more.
+    """
+    total = sum(idf + _PLAIN_WORTH for idf in idfs)
+    share = sum(idfs[place] + _PLAIN_WORTH for place in matched)
+    strength = share * share * min(len(matched), _MOST_COUNTED)
+
+    if not matched or (4 * strength < total * total and len(idfs) > _FEW_WORDS):
+        return "none"
+
+    is_clear = len(scores) <= _RIVAL or 2 * scores[0] >= 3 * scores[_RIVAL]
+    return "strong" if strength >= total * total and is_clear else "weak"
+
+
+def count_above(scores: Sequence[int], at_least: int) -> int:
+    """Return how many of the falling scores reach ``at_least`` thousandths of the first.
+
+    >>> count_above([400, 300, 200, 100], 500)
+    3
+    """
+    return sum(1_000 * score >= at_least * scores[0] for score in scores)
 
 
 class RankedEntry(NamedTuple):
@@ -115,13 +162,16 @@ class Entries(Sequence[RankedEntry]):
 class Ranking:
     """The answers to a question, by falling score and then by name.
 
-    ``unknown_words`` are the words of the question that no memory and no note contains. ``also``
-    has the names of further answers, which are in the ranking of another question.
+    ``unknown_words`` are the words of the question that no memory and no note contains, and
+    ``archived_words`` those that only archived memories contain. ``also`` has the names of further
+    answers, which are in the ranking of another question.
     """
 
     entries: Sequence[RankedEntry]
     unknown_words: tuple[str, ...]
     also: tuple[str, ...] = ()
+    confidence: Confidence = "none"
+    archived_words: tuple[str, ...] = ()
 
 
 def keep_once(rankings: Sequence[Ranking]) -> tuple[Ranking, ...]:
@@ -145,7 +195,7 @@ def keep_once(rankings: Sequence[Ranking]) -> tuple[Ranking, ...]:
                 own.append(entry)
             else:
                 also.append(entry.name)
-        kept.append(Ranking(tuple(own), ranking.unknown_words, tuple(also)))
+        kept.append(replace(ranking, entries=tuple(own), also=tuple(also)))
 
     return tuple(kept)
 

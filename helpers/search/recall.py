@@ -24,7 +24,9 @@ from abilities.helpers.search.ranking import (
     choose_relays,
     compute_idf,
     compute_score,
+    count_above,
     find_steps,
+    judge,
     keep_once,
     lift,
     spread,
@@ -83,8 +85,8 @@ class QuestionIndex:
 
         self._decoded: dict[int, list[tuple[int, array[int]]]] = {}
 
-    def find_words(self, doc: int) -> tuple[str, ...]:
-        """Return the words of the question that a memory contains."""
+    def find_places(self, doc: int) -> list[int]:
+        """Return the places of the terms that a memory contains."""
         block = block_of(doc)
         decoded = self._decoded.get(block)
         if decoded is None:
@@ -93,32 +95,37 @@ class QuestionIndex:
                 for place, docs in side.get(block, {}).items():
                     decoded.append((place, decode(docs)))
 
-        places = [place for place, values in decoded if look_up(values, doc)]
-        return self._list_words(places)
+        return [place for place, values in decoded if look_up(values, doc)]
 
-    def score_text(self, terms: Mapping[str, int]) -> tuple[int, tuple[str, ...]]:
-        """Return the score of a text from its terms' weights, and its words of the question."""
-        places = [place for place, word in enumerate(self._question) if word.term in terms]
+    def find_places_in(self, terms: Mapping[str, int]) -> list[int]:
+        """Return the places of the terms that a text contains, given the terms' weights."""
+        return [place for place, word in enumerate(self._question) if word.term in terms]
+
+    def score_text(self, terms: Mapping[str, int]) -> int:
+        """Return the score of a text from its terms' weights; 0 without a word of the question."""
+        places = self.find_places_in(terms)
         if not places:
-            return 0, ()
+            return 0
 
         total = sum(terms[self._question[place].term] * self.idfs[place] for place in places)
-        score = compute_score(total, len(places), len(self._question))
-        return score, self._list_words(places)
+        return compute_score(total, len(places), len(self._question))
 
-    def list_unknown(self, texts: Iterable[Mapping[str, int]]) -> tuple[str, ...]:
-        """Return the words without any term in a memory or in one of these texts."""
+    def list_unknown(self, texts: Iterable[Mapping[str, int]]) -> list[QuestionWord]:
+        """Return the terms of words without any term in a memory or in one of these texts."""
         held = {place for _, docs in self.blocks for place in docs}
         for terms in texts:
-            held.update(self._places[term] for term in self._places.keys() & terms.keys())
+            held.update(self.find_places_in(terms))
 
-        known = set(self._list_words(held))
-        words = self._list_words(range(len(self._question)))
-        return tuple(word for word in words if word not in known)
+        known = set(self.list_words(held))
+        return [word for word in self._question if word.word not in known]
 
-    def _list_words(self, places: Iterable[int]) -> tuple[str, ...]:
+    def list_words(self, places: Iterable[int]) -> tuple[str, ...]:
         """Return the words at these places, as they were asked and each once."""
-        return tuple(dict.fromkeys(self._question[place].word for place in sorted(places)))
+        return _name_words(self._question[place] for place in sorted(places))
+
+
+def _name_words(words: Iterable[QuestionWord]) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(word.word for word in words))
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,12 +163,17 @@ class NoteTerms(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class RecallRequest:
-    """The questions, the filters, and the distance to linked memories in links (0, 1 or 2)."""
+    """The questions, the filters, and the distance to linked memories in links (0, 1 or 2).
+
+    Entries below ``at_least`` thousandths of the best score are left out. If it is None, none is;
+    but a question whose best answer deserves no confidence has no answer at all.
+    """
 
     questions: tuple[Question, ...]
     filters: Filters = field(default_factory=Filters)
     hops: int = 2
     notes: tuple[NoteTerms, ...] = ()
+    at_least: int | None = None
 
 
 class FetchBlocks(NamedTuple):
@@ -251,21 +263,47 @@ def rank(request: RecallRequest) -> Conversation[tuple[Ranking, ...]]:
         keys = yield FetchKeys(tuple(docs))
 
     own: list[list[RankedEntry]] = []
+    numbers: dict[str, int] = {key: doc for doc, key in keys.items()}
     for search, selected in zip(searches, hits, strict=True):
         present = [(-score, keys[doc], doc) for doc, score in selected if doc in keys]
         best = heapq.nsmallest(MOST_SELECTED, present)  # of equal scores, the first by key
         entries: list[RankedEntry] = []
         for fall, key, doc in best:
-            entries.append(RankedEntry(key, False, -fall, -fall, None, search.find_words(doc)))
+            words = search.list_words(search.find_places(doc))
+            entries.append(RankedEntry(key, False, -fall, -fall, None, words))
         own.append(entries)
 
     gifts = yield from _spread_all(own, request)
 
+    unknown = [search.list_unknown(note.terms for note in request.notes) for search in searches]
+    in_archive: Postings = {}
+    if any(unknown) and not filters.archived:
+        absent = dict.fromkeys(word.term for words in unknown for word in words)
+        hidden: IndexBlocks = yield FetchBlocks(tuple(absent), archived=True)
+        in_archive = hidden.archived_blocks
+
+    note_terms = {note.name: note.terms for note in request.notes}
     rankings: list[Ranking] = []
-    for search, entries, given in zip(searches, own, gifts, strict=True):
+    for search, entries, given, absent_words in zip(searches, own, gifts, unknown, strict=True):
         ranked = _sort(_merge(entries, given) + _score_notes(search, request.notes))
-        unknown = search.list_unknown(note.terms for note in request.notes)
-        rankings.append(Ranking(Entries(ranked), unknown))
+        scores = [columns[_SCORE] for columns in ranked]
+        places: list[int] = []
+        if ranked:
+            name = ranked[0][_NAME]
+            if ranked[0][_IS_NOTE]:
+                places = search.find_places_in(note_terms[name])
+            else:
+                places = search.find_places(numbers[name])
+
+        confidence = judge(search.idfs, places, scores)
+        if request.at_least is None:
+            ranked = [] if confidence == "none" else ranked
+        else:
+            ranked = ranked[: count_above(scores, request.at_least)]
+
+        archived = _name_words(word for word in absent_words if in_archive.get(word.term))
+        absent_names = _name_words(word for word in absent_words if word.word not in archived)
+        rankings.append(Ranking(Entries(ranked), absent_names, (), confidence, archived))
 
     return keep_once(rankings)
 
@@ -295,8 +333,9 @@ def _score_notes(search: QuestionIndex, notes: Sequence[NoteTerms]) -> list[Colu
     entries: list[Columns] = []
 
     for note in notes:
-        score, words = search.score_text(note.terms)
-        if words:
+        score = search.score_text(note.terms)
+        if score:
+            words = search.list_words(search.find_places_in(note.terms))
             entries.append((note.name, True, score, score, None, words))
 
     return _sort(entries)[:MOST_SELECTED]

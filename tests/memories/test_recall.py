@@ -140,6 +140,54 @@ async def test_an_archived_memory_is_found_on_request(app: Abilities) -> None:
     assert (record["key"], record["archived"]) == ("parser", True)
 
 
+async def test_a_question_about_something_else_is_answered_by_silence(app: Abilities) -> None:
+    question = "Which shelf of the library has novels about compilers?"
+
+    payload = await app.call("recall", {"queries": [question]})
+    (record,) = payload["results"]
+    words = {"unknown_words": ["library", "novels"]}
+    bare = {"memories": [], "matched": 0, "confidence": "none"}
+    assert payload == {"results": [{"input": question, **bare, **words}]}
+    assert len(orjson.dumps({**record, "input": "", **dict.fromkeys(words, [])})) <= 80
+
+    item = (await app.call("read", {"items": [{"recall": question}]}))["results"][0]
+    assert item["data"] | words | {"matched": 0, "confidence": "none"} == item["data"]
+    assert item["data"]["items"] == []
+
+    shown = await app.call("recall", {"queries": [question], "at_least": 0})
+    assert shown["results"][0]["confidence"] == "none"
+    assert {"ada", "kettle"} <= set(names(shown["results"][0]["memories"]))
+
+
+async def test_words_of_archived_memories_are_told_from_unknown_ones(app: Abilities) -> None:
+    memory = await app.call("memory_get", {"key": "parser"})
+    await app.call("delete_memory", {"id": memory["data"]["id"]})
+
+    for archived, absent, unknown in (
+        (False, ["PEG", "chosen"], ["zebra"]),
+        (True, None, ["zebra"]),
+    ):
+        arguments = {"queries": ["Was a PEG zebra chosen?"], "archived": archived}
+        (record,) = (await app.call("recall", arguments))["results"]
+        assert record.get("archived_words") == absent
+        assert record["unknown_words"] == unknown
+        assert (record["confidence"] == "none") is not archived
+
+
+@pytest.mark.parametrize(
+    ("at_least", "found"),
+    [(0, ["two", "one", "linked"]), (0.5, ["two", "one"]), (0.9, ["two"]), (1, ["two"])],
+)
+async def test_answers_below_a_share_of_the_best_are_left_out(
+    at_least: float, found: list[str], app: Abilities
+) -> None:
+    await store(app, "one", "A lighthouse of brick, rebuilt.")
+    await store(app, "two", "The lighthouse keeper and the lighthouse.", links=["linked"])
+    await store(app, "linked", "He has a dog.")
+
+    assert names(await ask(app, "lighthouse", at_least=at_least)) == found
+
+
 async def test_full_detail_says_why_each_memory_is_there(app: Abilities) -> None:
     more = {"summary": "A drink", "importance": "high", "tags": ["hot"]}
     await store(app, "cocoa", "Sweet and brown.", category="drinks", **more)
@@ -163,7 +211,7 @@ async def test_records_are_concise_unless_the_call_says_full(setting: str, roots
         full = await abilities.call("recall", {"queries": ["tea"], "detail": "full"})
 
     assert list(concise) == ["results"]
-    assert list(concise["results"][0]) == ["input", "memories", "matched"]
+    assert list(concise["results"][0]) == ["input", "memories", "matched", "confidence"]
     assert full["summary"]["returned_chars"] == 3
     assert list(full["results"][0]) == ["input", "success", "data"]
 
@@ -404,7 +452,7 @@ async def test_max_tokens_must_have_room_for_something(app: Abilities) -> None:
 
 async def test_by_default_many_long_questions_have_room(app: Abilities) -> None:
     await store(app, "z", "zebra " * 100)
-    queries = [f"zebra {number} " + "x" * 980 for number in range(8)]
+    queries = [f"zebra {number}" + "x" * 980 for number in range(8)]
 
     payload = await app.call("recall", {"queries": queries})
 
@@ -414,7 +462,7 @@ async def test_by_default_many_long_questions_have_room(app: Abilities) -> None:
 async def test_concise_text_costs_few_bytes_beyond_contents_keys_and_questions(
     app: Abilities,
 ) -> None:
-    """60 bytes per record and 150 per answer; a link's origin adds 9 beyond its key."""
+    """60 bytes per record and 170 per answer; a link's origin adds 9 beyond its key."""
     for number in range(30):
         content = f"The zebra number {number} eats grass. " + "Day by day. " * 10
         await store(app, f"zebra{number}", content, links=[f"leaf{number}"])
@@ -432,7 +480,7 @@ async def test_concise_text_costs_few_bytes_beyond_contents_keys_and_questions(
     assert 0 < linked < len(records)
     assert beyond - 9 * linked <= 55 * len(records)
     assert beyond <= 60 * len(records)
-    assert len(head.replace("zebra qwx", "").replace("qwx", "").encode()) <= 150
+    assert len(head.replace("zebra qwx", "").replace("qwx", "").encode()) <= 170
     assert "next_request" in head
 
 

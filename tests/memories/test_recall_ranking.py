@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from abilities.helpers.search.ranking import Ranking
 from abilities.helpers.search.recall import Filters, NoteTerms, RecallRequest
 from abilities.helpers.search.terms import Language, split_question, weigh_text
-from tests.support.exhaustive_recall import Expected, rank_exhaustively
+from tests.support.exhaustive_recall import as_answers, rank_exhaustively
 from tests.support.recall_index import PlainMemory, RecallIndex
 
 ENGLISH = Language()
@@ -53,22 +53,18 @@ requests = st.builds(
     ).map(tuple),
     filters=filters,
     hops=st.integers(0, 2),
+    at_least=st.sampled_from((None, None, 0, 500, 900, 1_000)),
     notes=st.lists(texts.map(lambda text: weigh_text(text, ENGLISH)), max_size=3).map(
         lambda notes: tuple(NoteTerms(f"note {n}", terms) for n, terms in enumerate(notes))
     ),
 )
 
 
-def describe(ranking: Ranking) -> tuple[list[Expected], list[str]]:
-    entries = [Expected(e.name, e.is_note, e.score, e.own, e.via, e.words) for e in ranking.entries]
-    return entries, list(ranking.unknown_words)
-
-
 def ask(
     question: str, filters: Filters | None = None, hops: int = 2, notes: tuple[NoteTerms, ...] = ()
 ) -> RecallRequest:
     split = split_question(question, ENGLISH)
-    return RecallRequest((split,), filters or Filters(), hops, notes)
+    return RecallRequest((split,), filters or Filters(), hops, notes, at_least=0)
 
 
 def find_score(ranking: Ranking, key: str) -> int:
@@ -82,7 +78,7 @@ def test_the_conversation_ranks_as_a_plain_computation_does(
 ) -> None:
     rankings = RecallIndex(stored).rank(request)
 
-    assert [describe(ranking) for ranking in rankings] == rank_exhaustively(stored, request)
+    assert [as_answers(ranking) for ranking in rankings] == rank_exhaustively(stored, request)
 
 
 @at_any_speed
@@ -238,10 +234,10 @@ def test_many_linked_memories_rank_as_a_plain_computation_does(links: int) -> No
         stored.append(PlainMemory(key, " ".join(words), links=targets))
 
     questions = tuple(split_question(text, ENGLISH) for text in ("lamp river", "river", "lamp"))
-    request = RecallRequest(questions)
+    request = RecallRequest(questions, at_least=0)
     rankings = RecallIndex(stored).rank(request)
 
-    assert [describe(ranking) for ranking in rankings] == rank_exhaustively(stored, request)
+    assert [as_answers(ranking) for ranking in rankings] == rank_exhaustively(stored, request)
 
 
 def test_a_word_that_nobody_holds_is_unknown_unless_a_note_holds_it() -> None:

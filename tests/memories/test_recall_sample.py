@@ -5,7 +5,13 @@ import pytest
 from abilities.helpers.search.recall import RecallRequest
 from abilities.helpers.search.terms import Language, split_question
 from tests.support.recall_index import RecallIndex
-from tests.support.recall_sample import MEMORIES, QUESTIONS, Question, make_chains
+from tests.support.recall_sample import (
+    FOREIGN_QUESTIONS,
+    MEMORIES,
+    QUESTIONS,
+    Question,
+    make_chains,
+)
 
 INDEX = RecallIndex(MEMORIES)
 
@@ -19,6 +25,12 @@ def list_best(index: RecallIndex, question: str, count: int, hops: int = 2) -> l
 @pytest.mark.parametrize("question", QUESTIONS, ids=lambda question: question.evidence[0])
 def test_each_question_finds_its_answer_among_the_best(question: Question) -> None:
     assert set(question.evidence) <= set(list_best(INDEX, question.text, 4))
+
+
+def test_questions_about_something_else_are_not_answered() -> None:
+    answered = [question for question in FOREIGN_QUESTIONS if list_best(INDEX, question, 1)]
+
+    assert len(answered) <= len(FOREIGN_QUESTIONS) // 10, answered
 
 
 def test_words_are_matched_and_not_meanings() -> None:

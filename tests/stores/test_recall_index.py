@@ -26,7 +26,7 @@ from abilities.helpers.store.recall_index import PART_BLOCKS, RecentChange, rebu
 from abilities.helpers.store.transaction import Statement
 from tests.stores.behaviours import NAMESPACE, put
 from tests.stores.behaviours.steps import plan
-from tests.support.exhaustive_recall import Expected, rank_exhaustively
+from tests.support.exhaustive_recall import as_answers, rank_exhaustively
 from tests.support.places import DatabasePlace, FilePlace, StorePlace, find_damage, list_cases
 from tests.support.recall_index import PlainMemory, unpack
 from tests.support.tier import size
@@ -160,14 +160,9 @@ async def compare(store: ServableStore, request: RecallRequest) -> None:
         recall(store, request), asyncio.to_thread(rank_exhaustively, plain, request)
     )
 
-    ours = [(list(r.entries), list(r.unknown_words)) for r in recalled.rankings]
-    assert [([as_expected(e) for e in entries], words) for entries, words in ours] == expected
-    names = {e.name for entries, _ in ours for e in entries if not e.is_note}
+    assert list(map(as_answers, recalled.rankings)) == expected
+    names = {e.name for ranking in recalled.rankings for e in ranking.entries if not e.is_note}
     assert recalled.memories.keys() == names
-
-
-def as_expected(entry: object) -> Expected:
-    return Expected(*(getattr(entry, name) for name in Expected.__dataclass_fields__))
 
 
 def ask(question: str) -> Any:
@@ -188,9 +183,9 @@ def make_requests(chance: random.Random) -> Sequence[RecallRequest]:
     )
     return [
         RecallRequest(questions),
-        RecallRequest(questions, Filters(archived=True), notes=notes),
+        RecallRequest(questions, Filters(archived=True), notes=notes, at_least=0),
         RecallRequest(questions, Filters(type="core"), hops=1),
-        RecallRequest(questions, Filters(tags=("a",), archived=True)),
+        RecallRequest(questions, Filters(tags=("a",), archived=True), at_least=600),
         RecallRequest(questions, Filters(changed_since="2026-01-15T00:00:00.000Z"), hops=0),
         RecallRequest(questions, filters, chance.randint(0, 2)),
     ]

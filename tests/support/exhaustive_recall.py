@@ -11,6 +11,7 @@ from fractions import Fraction
 from functools import lru_cache
 
 from abilities.helpers.search.passages import split_sections
+from abilities.helpers.search.ranking import Ranking
 from abilities.helpers.search.recall import Filters, RecallRequest
 from abilities.helpers.search.terms import Language, count_terms
 from tests.support.recall_index import PlainMemory, passes
@@ -28,29 +29,46 @@ class Expected:
     words: tuple[str, ...]
 
 
+@dataclass(frozen=True)
+class Answers:
+    """The ranking of a question, and what is said of its words."""
+
+    entries: list[Expected]
+    confidence: str
+    unknown_words: list[str]
+    archived_words: list[str]
+
+
+def as_answers(ranking: Ranking) -> Answers:
+    """Return a ranking of the package as this module has it."""
+    entries = [Expected(e.name, e.is_note, e.score, e.own, e.via, e.words) for e in ranking.entries]
+    unknown, archived = list(ranking.unknown_words), list(ranking.archived_words)
+    return Answers(entries, ranking.confidence, unknown, archived)
+
+
 def rank_exhaustively(
     memories: Sequence[PlainMemory], request: RecallRequest, language: Language | None = None
-) -> list[tuple[list[Expected], list[str]]]:
-    """Return per question what answers it, best first, and the words that nobody holds."""
+) -> list[Answers]:
+    """Return the answers to each question, best first."""
     weights = {m.key: weigh(m, language or Language()) for m in memories}
     rankings = [
-        (
-            rank_one(memories, weights, request, question),
-            list_unknown(memories, weights, request, question),
-        )
-        for question in request.questions
+        (rank_one(memories, weights, request, question), question) for question in request.questions
     ]
 
     first: dict[tuple[str, bool], tuple[int, int]] = {}
-    for number, (entries, _) in enumerate(rankings):
+    for number, ((entries, _), _) in enumerate(rankings):
         for place, entry in enumerate(entries):
             name = entry.name, entry.is_note
             if name not in first or (place, number) < first[name]:
                 first[name] = place, number
 
     return [
-        ([e for e in entries if first[e.name, e.is_note][1] == number], unknown)
-        for number, (entries, unknown) in enumerate(rankings)
+        Answers(
+            [e for e in entries if first[e.name, e.is_note][1] == number],
+            confidence,
+            *list_absent(memories, weights, request, question),
+        )
+        for number, ((entries, confidence), question) in enumerate(rankings)
     ]
 
 
@@ -88,8 +106,8 @@ def rank_one(
     weights: Mapping[str, Mapping[str, int]],
     request: RecallRequest,
     question: Sequence[tuple[str, str]],
-) -> list[Expected]:
-    """Rank what answers one question."""
+) -> tuple[list[Expected], str]:
+    """Return the ranked answers to one question, and the confidence in the best one."""
     present = [memory for memory in memories if not memory.archived]
     allowed = {memory.key for memory in memories if passes(memory, request.filters)}
 
@@ -160,7 +178,27 @@ def rank_one(
     ]
     notes.sort(key=lambda entry: (-entry.score, entry.name))
 
-    return sorted(entries + notes[:256], key=lambda e: (-e.score, e.name, e.is_note))
+    ranked = sorted(entries + notes[:256], key=lambda e: (-e.score, e.name, e.is_note))
+    if not ranked:
+        return [], "none"
+
+    best = ranked[0]
+    texts = {note.name: note.terms for note in request.notes} if best.is_note else weights
+    worths = {term: 4 * 1024 + value for term, value in idf.items()}
+    held = [term for term in worths if term in texts[best.name]]
+    share = Fraction(sum(worths[term] for term in held), sum(worths.values()))
+    strength = share**2 * min(len(held), 4)
+    is_clear = len(ranked) < 4 or Fraction(best.score, ranked[3].score) >= Fraction(3, 2)
+
+    confidence = "strong" if strength >= 1 and is_clear else "weak"
+    if strength < Fraction(1, 4) and len(worths) > 2:
+        confidence = "none"
+
+    if request.at_least is not None:
+        least = Fraction(request.at_least, 1000) * best.score
+        return [entry for entry in ranked if entry.score >= least], confidence
+
+    return [] if confidence == "none" else ranked, confidence
 
 
 def list_steps(
@@ -221,16 +259,22 @@ def give(
     return shares
 
 
-def list_unknown(
+def list_absent(
     memories: Sequence[PlainMemory],
     weights: Mapping[str, Mapping[str, int]],
     request: RecallRequest,
     question: Sequence[tuple[str, str]],
-) -> list[str]:
-    """Return the words of a question of which no term is in any memory or note."""
+) -> tuple[list[str], list[str]]:
+    """Return the words of a question without a term in any memory or note.
+
+    First those that are nowhere, then those that archived memories have.
+    """
     filters = Filters(archived=request.filters.archived)
     held = {t for memory in memories if passes(memory, filters) for t in weights[memory.key]}
     held |= {term for note in request.notes for term in note.terms}
+    anywhere = {term for terms in weights.values() for term in terms}
 
     known = {word for term, word in question if term in held}
-    return list(dict.fromkeys(word for _, word in question if word not in known))
+    stored = {word for term, word in question if term in anywhere}
+    absent = list(dict.fromkeys(word for _, word in question if word not in known))
+    return [w for w in absent if w not in stored], [w for w in absent if w in stored]

@@ -5,7 +5,9 @@ ranking, so that a page which does not end it says whether the rest is right too
 """
 
 import json
+from dataclasses import replace
 from datetime import date, timedelta
+from typing import cast
 
 from abilities.declarations.limits import MAX_RECALL_TOKENS, MIN_FURTHER_TOKENS, MIN_RECALL_TOKENS
 from abilities.declarations.values import JsonObject, json_size
@@ -18,7 +20,7 @@ from abilities.helpers.memory.recall_answers import (
 )
 from abilities.helpers.memory.recalling import hash_ranking
 from abilities.helpers.reply.envelope import MAX_ITEMS_BYTES
-from abilities.helpers.search.ranking import RankedEntry, Ranking
+from abilities.helpers.search.ranking import Confidence, RankedEntry, Ranking
 from abilities.helpers.search.recall import Filters, RecallRequest
 from abilities.helpers.search.terms import Language, split_question
 from tests.support.exhaustive_recall import rank_exhaustively
@@ -66,6 +68,7 @@ def check_found(reading: Reading, namespace: NamespaceModel, key: str, number: i
         "hops": 0,
         "notes": False,
         "archived": includes_archived,
+        "at_least": 0,
     }
     found, matched = _look_for(reading, namespace, arguments, key)
 
@@ -147,22 +150,31 @@ def expect_rankings(namespace: NamespaceModel, arguments: JsonObject, now: str) 
         changed_since=changed_since,
     )
     questions = tuple(split_question(query, Language()) for query in arguments["queries"])
-    request = RecallRequest(questions, filters, arguments.get("hops", 2))
+    at_least: int | None = None
+    if "at_least" in arguments:
+        at_least = round(arguments["at_least"] * 1_000)
+    request = RecallRequest(questions, filters, arguments.get("hops", 2), (), at_least)
 
     plain = _list_plain(namespace)
     rankings: list[Ranking] = []
-    for number, (expected, unknown) in enumerate(rank_exhaustively(plain, request)):
+    for number, expected in enumerate(rank_exhaustively(plain, request)):
         entries = tuple(
             RankedEntry(one.name, one.is_note, one.score, one.own, one.via, one.words)
-            for one in expected
+            for one in expected.entries
         )
 
         # What another question shows answers this one too.
-        alone = RecallRequest((questions[number],), filters, request.hops)
-        ((answers, _),) = rank_exhaustively(plain, alone)
+        alone = replace(request, questions=(questions[number],))
+        (answers,) = rank_exhaustively(plain, alone)
         shown = {entry.name for entry in entries}
-        also = tuple(one.name for one in answers if one.name not in shown)
-        rankings.append(Ranking(entries, tuple(unknown), also))
+        ranking = Ranking(
+            entries,
+            tuple(expected.unknown_words),
+            tuple(one.name for one in answers.entries if one.name not in shown),
+            cast(Confidence, expected.confidence),
+            tuple(expected.archived_words),
+        )
+        rankings.append(ranking)
 
     return rankings
 
@@ -235,8 +247,10 @@ def _check_answer(
         data = result["data"] if is_full else result
         matched = len(ranking.entries) + len(ranking.also)
         assert data["matched"] == matched, (arguments, ranking, payload)
-        unknown = [word[:MAX_UNKNOWN_CHARS] for word in ranking.unknown_words[:MAX_UNKNOWN_WORDS]]
-        assert data.get("unknown_words", []) == unknown, arguments
+        assert data["confidence"] == ranking.confidence, (arguments, ranking, payload)
+        for name in ("unknown_words", "archived_words"):
+            words = [word[:MAX_UNKNOWN_CHARS] for word in getattr(ranking, name)]
+            assert data.get(name, []) == words[:MAX_UNKNOWN_WORDS], arguments
         assert data.get("also", []) == list(ranking.also[:MAX_ALSO]), (arguments, ranking)
 
         start = int(cursors[number].partition(".")[0] or 0)

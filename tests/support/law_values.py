@@ -172,6 +172,7 @@ recalls = st.fixed_dictionaries(
     optional={
         "max_tokens": st.sampled_from([400, 700, 1_000, 16_000]),
         "hops": st.integers(0, 2),
+        "at_least": st.sampled_from((0, 0.5, 0.9, 1)),
         "type": types,
         "tags": st.lists(st.sampled_from(["t", "T", "ß", "ss", "a b"]), max_size=2),
         "category": texts(50),

@@ -98,6 +98,31 @@ QUESTIONS = (
 )
 
 
+FOREIGN_QUESTIONS = (
+    "Which museum in Madrid shows the painting of the royal family?",
+    "How many moons does Saturn have?",
+    "What did the dentist recommend for sensitive gums?",
+    "Who won the chess tournament last spring?",
+    "Which seeds should be sown before the first frost?",
+    "What is the boiling point of ethanol?",
+    "When did the singer record her second album in Nashville?",
+    "How do I replace the chain of a mountain bike?",
+    "Which airline lost the suitcase of my sister?",
+    "What color was the curtain in the guest bedroom?",
+    "Who taught Jonah to play the cello?",
+    "Which vaccine does a kitten need first?",
+    "How long must sourdough rest in the fridge?",
+    "What grade did Priya get in organic chemistry?",
+    "Where was the treaty signed that ended the war?",
+    "Which tent did we rent for the hike in Patagonia?",
+    "What is the recipe of grandmother's plum cake?",
+    "How much snow fell in the valley yesterday?",
+    "Who directed the film about the lighthouse?",
+    "Which bank offers the lowest mortgage rate?",
+)
+"""Questions about things of which the small world has nothing."""
+
+
 def make_chains(count: int, seed: int = 1) -> tuple[list[PlainMemory], list[Question]]:
     """Return memories, and questions whose answers only a link or two lead to.
 
