@@ -32,13 +32,13 @@ LONGEST = 1_000
 def compute_weight(count: int, length: int) -> int:
     """Return the weight, from 1 to 63, of a word with ``count`` occurrences in ``length`` words.
 
-    This is 63·tf / (tf + k1·(1 - b + b·length/100)) with k1 = 1.2 and b = 0.5, rounded half up.
+    This is 63·tf / (tf + k1·(1 - b + b·length/60)) with k1 = 1.2 and b = 0.75, rounded half up.
 
-    >>> compute_weight(1, 100)
+    >>> compute_weight(1, 60)
     29
     """
-    numerator = HIGHEST_WEIGHT * 500 * count
-    denominator = 500 * count + 300 + 3 * min(length, LONGEST)
+    numerator = HIGHEST_WEIGHT * 1_000 * count
+    denominator = 1_000 * count + 300 + 15 * min(length, LONGEST)
 
     return max(1, (2 * numerator + denominator) // (2 * denominator))
 
@@ -108,6 +108,14 @@ def count_above(scores: Sequence[int], at_least: int) -> int:
     3
     """
     return sum(1_000 * score >= at_least * scores[0] for score in scores)
+
+
+NAMED_TENTHS = 16
+"""The score of a memory whose content begins with a name in the question, in tenths.
+
+"Ada: I moved to Lisbon" is said by Ada, so it answers a question about her more than what others
+say to her.
+"""
 
 
 class RankedEntry(NamedTuple):
@@ -218,7 +226,7 @@ MOST_INCOMING = 64
 TENTHS = (5, 3)
 """The share of a seed's score, in tenths, for memories one and two links away."""
 
-LIFTED_TENTHS = 9
+LIFTED_TENTHS = 8
 """The limit for a score raised by links, in tenths of the best giver's own score.
 
 Without a limit, a memory that everything is linked with would be first for every question, and

@@ -14,6 +14,7 @@ from typing import Any, NamedTuple, TypeVar
 
 from abilities.helpers.search.postings import POSTING_BYTES, block_of, decode, look_up
 from abilities.helpers.search.ranking import (
+    NAMED_TENTHS,
     SEEDS,
     Entries,
     Gifts,
@@ -32,7 +33,7 @@ from abilities.helpers.search.ranking import (
     spread,
 )
 from abilities.helpers.search.selection import MOST_SELECTED, BlockPostings, Selected, select_best
-from abilities.helpers.search.terms import QuestionWord
+from abilities.helpers.search.terms import QuestionWord, list_names
 
 Postings = Mapping[str, Mapping[int, bytes]]
 """The postings of terms, by their blocks."""
@@ -65,6 +66,11 @@ class QuestionIndex:
         self, question: Sequence[QuestionWord], size: int, sides: Sequence[Postings]
     ) -> None:
         self._question = question
+        self._names: dict[int, list[bytes]] = defaultdict(list)
+        for name in list_names(question):
+            for side in sides:
+                for block, docs in side.get(name, {}).items():
+                    self._names[block].append(docs)
         self._places = {word.term: place for place, word in enumerate(question)}
         self._sides: list[Mapping[int, Mapping[int, bytes]]] = []
         self.blocks: list[BlockPostings] = []
@@ -84,6 +90,11 @@ class QuestionIndex:
             self.idfs.append(compute_idf(size, count))
 
         self._decoded: dict[int, list[tuple[int, array[int]]]] = {}
+
+    def is_named(self, doc: int) -> bool:
+        """Return whether a memory's content begins with a name in the question."""
+        lists = self._names.get(block_of(doc), ())
+        return any(look_up(decode(docs), doc) for docs in lists)
 
     def find_places(self, doc: int) -> list[int]:
         """Return the places of the terms that a memory contains."""
@@ -244,6 +255,8 @@ def rank(request: RecallRequest) -> Conversation[tuple[Ranking, ...]]:
     """
     filters = request.filters
     terms = {word.term: None for question in request.questions for word in question}
+    for question in request.questions:
+        terms |= dict.fromkeys(list_names(question))
     index: IndexBlocks = yield FetchBlocks(tuple(terms), filters.archived)
 
     allowed: Collection[int] | None = None
@@ -285,7 +298,8 @@ def rank(request: RecallRequest) -> Conversation[tuple[Ranking, ...]]:
     note_terms = {note.name: note.terms for note in request.notes}
     rankings: list[Ranking] = []
     for search, entries, given, absent_words in zip(searches, own, gifts, unknown, strict=True):
-        ranked = _sort(_merge(entries, given) + _score_notes(search, request.notes))
+        named = {entry.name for entry in entries if search.is_named(numbers[entry.name])}
+        ranked = _sort(_merge(entries, given, named) + _score_notes(search, request.notes))
         scores = [columns[_SCORE] for columns in ranked]
         places: list[int] = []
         if ranked:
@@ -371,14 +385,20 @@ def _fetch_ways(
         ways[key] = find_steps(key, fetched.get(key, Links()))
 
 
-def _merge(entries: Sequence[RankedEntry], gifts: Gifts) -> list[Columns]:
-    """Return the entries with their gifts, and new entries for memories that only got gifts."""
+def _merge(entries: Sequence[RankedEntry], gifts: Gifts, named: Collection[str]) -> list[Columns]:
+    """Return the entries with their gifts, and new entries for memories that only got gifts.
+
+    The scores of the ``named`` ones are raised.
+    """
     merged: list[Columns] = []
     own = {entry.name: entry.own for entry in entries}
     lifted = lift(own, gifts)
 
     for entry in entries:
-        merged.append(tuple(entry._replace(score=lifted.get(entry.name, entry.own))))
+        score, own_score = lifted.get(entry.name, entry.own), entry.own
+        if entry.name in named:
+            score, own_score = score * NAMED_TENTHS // 10, own_score * NAMED_TENTHS // 10
+        merged.append(tuple(entry._replace(score=score, own=own_score)))
 
     for key, score in lifted.items():
         if key not in own:

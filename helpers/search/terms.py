@@ -4,10 +4,13 @@ A text is normalized (NFKC) and divided into runs of letters, marks and digits.
 
 - A word becomes its stem in lower case without accents; stop words are left out. Irregular forms
   become the word that they belong to.
-- An identifier such as ``ADR-007``, ``parse_args`` or ``user@example.com`` becomes a term, and so
-  does each of its parts.
-- A run of a script without spaces between words becomes its pairs of neighboring characters.
+- An identifier such as ``ADR-007``, ``parse_args``, ``HTTPServer`` or ``C++`` becomes a term, and
+  so does each of its parts.
+- A run of a script without spaces between words becomes its pairs of neighboring characters, each
+  of which counts as half a word.
 - A UUID becomes a single term, or none if it is a memory's key, because its parts mean nothing.
+- A name at the head of a content, such as ``Ada:`` or ``[8 May] Ada:``, becomes a further term,
+  which ends with a colon.
 
 Terms contain no NUL and no surrogates, and have at most 64 characters.
 """
@@ -15,10 +18,11 @@ Terms contain no NUL and no surrogates, and have at most 64 characters.
 import re
 import unicodedata
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from importlib import import_module
+from itertools import pairwise
 from threading import Lock
 from typing import Literal, NamedTuple, Protocol, get_args
 
@@ -158,6 +162,9 @@ LONGEST_TERM = 64
 NAME_TIMES = 3
 """How many times each word of a key or summary counts."""
 
+MOST_NAME_WORDS = 2
+"""The most words of a name at the head of a content."""
+
 _LAST_REMEMBERED = 0xFFFF
 """The last character that `_SEPARATORS` remembers, so that the table stays small."""
 
@@ -186,9 +193,12 @@ LANGUAGES: tuple[LanguageName, ...] = get_args(LanguageName)
 
 _UUID = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 
-_RUN = re.compile(r"[^\s\-_.@/:+#]+(?:[\-_.@/:+#]+[^\s\-_.@/:+#]+)*")
+# C++ and C# keep their signs.
+_RUN = re.compile(r"[^\s\-_.@/:+#]+(?:[\-_.@/:+#]+[^\s\-_.@/:+#]+)*(?:\+\+|#)?")
 _CONNECTORS = re.compile(r"[\-_.@/:+#]+")
-_HUMP = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
+# Between the words of parseArgs and of XMLFile, but not before the last letters of URLs.
+_HUMP = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])(?![A-Z]s(?![a-z]))")
+_HEAD = re.compile(r"\s*(?:\[[^\]\n]{1,40}\]\s*)?([^\s:\[\]][^:\n\[\]]{0,40}):\s")
 
 _SPACELESS = re.compile(
     "["
@@ -221,6 +231,15 @@ class _Stemmer(Protocol):
     def stemWord(self, word: str) -> str: ...  # noqa: N802 (the name in its package)
 
 
+class MemoryTexts(NamedTuple):
+    """The texts of a memory that are indexed; ``labels`` are its tags and category."""
+
+    key: str
+    summary: str
+    content: str
+    labels: str = ""
+
+
 class _Run(NamedTuple):
     """The terms of a run of characters, and its length in words, stop words included."""
 
@@ -228,33 +247,37 @@ class _Run(NamedTuple):
     length: int
 
 
-def weigh_terms(key: str, summary: str, content: str, language: Language) -> dict[str, int]:
+def weigh_terms(texts: MemoryTexts, language: Language) -> dict[str, int]:
     """Return the terms of a memory, each with its weight from 1 to 63.
 
     Words of the key and the summary count three times. In a long content, a term has the weight of
     its best passage, because a question is about a single passage.
     """
-    if len(content) <= LONGEST_PASSAGE:
-        return _weigh_short(key, summary, content, language)
-
+    content = texts.content
     weights: dict[str, int] = {}
-    for section in split_sections(content):
-        passage = content[section.start : section.end]
-        for term, weight in _weigh_short(key, summary, passage, language).items():
-            weights[term] = max(weight, weights.get(term, 0))
+
+    if len(content) <= LONGEST_PASSAGE:
+        weights = _weigh_short(texts, language)
+    else:
+        for section in split_sections(content):
+            passage = texts._replace(content=content[section.start : section.end])
+            for term, weight in _weigh_short(passage, language).items():
+                weights[term] = max(weight, weights.get(term, 0))
+
+    name = find_name(content, language)
+    if name is not None:
+        weights[name] = 1
 
     return weights
 
 
-def _weigh_short(key: str, summary: str, content: str, language: Language) -> dict[str, int]:
-    counts, length = count_terms(key, summary, content, language)
+def _weigh_short(texts: MemoryTexts, language: Language) -> dict[str, int]:
+    counts, length = count_terms(texts, language)
 
     return {term: compute_weight(count, length) for term, count in counts.items()}
 
 
-def count_terms(
-    key: str, summary: str, content: str, language: Language
-) -> tuple[Counter[str], int]:
+def count_terms(texts: MemoryTexts, language: Language) -> tuple[Counter[str], int]:
     """Return the count of each term in a memory, and the memory's length in words.
 
     The length includes stop words. In both, words of the key and the summary count three times.
@@ -262,18 +285,55 @@ def count_terms(
     counts: Counter[str] = Counter()
     length = 0
 
-    if not _UUID.fullmatch(key):
-        length += _count(key, language, NAME_TIMES, counts)
+    if not _UUID.fullmatch(texts.key):
+        length += _count(texts.key, language, NAME_TIMES, counts)
 
-    length += _count(summary, language, NAME_TIMES, counts)
-    length += _count(content, language, 1, counts)
+    length += _count(texts.summary, language, NAME_TIMES, counts)
+    length += _count(texts.labels, language, 1, counts)
+    length += _count(texts.content, language, 1, counts)
 
     return counts, length
 
 
 def weigh_text(text: str, language: Language) -> dict[str, int]:
-    """Return the terms of a text without key and summary, each with its weight."""
-    return weigh_terms("", "", text, language)
+    """Return the terms of a text alone, each with its weight."""
+    return weigh_terms(MemoryTexts("", "", text), language)
+
+
+def find_name(content: str, language: Language) -> str | None:
+    """Return the term of the name at the head of a content, of one or two words.
+
+    >>> find_name("[8 May] Ada Lovelace: I moved.", Language())
+    'ada lovelac:'
+    """
+    head = _HEAD.match(content)
+    if head is None:
+        return None
+
+    words = [run.terms[0].term for run in _divide(head[1], language) if run.terms]
+    if not 1 <= len(words) <= MOST_NAME_WORDS:
+        return None
+
+    return _join_name(words)
+
+
+def list_names(question: Sequence[QuestionWord]) -> list[str]:
+    """Return the terms of all names that a question may contain.
+
+    >>> list_names(split_question("Where did Ada Lovelace move?", Language()))
+    ['ada:', 'lovelac:', 'move:', 'ada lovelac:', 'lovelac move:']
+    """
+    words: dict[str, str] = {}
+    for term, word in question:
+        words.setdefault(word, term)  # of an identifier, the whole
+
+    terms = list(words.values())
+    pairs = pairwise(terms)
+    return [_join_name([term]) for term in terms] + list(map(_join_name, pairs))
+
+
+def _join_name(words: Sequence[str]) -> str:
+    return " ".join(words)[: LONGEST_TERM - 1] + ":"
 
 
 def split_question(question: str, language: Language) -> tuple[QuestionWord, ...]:
@@ -331,48 +391,48 @@ def _split_run(run: str, language: str) -> _Run:
         return _Run((QuestionWord(folded, run),), 1)
 
     words = _CONNECTORS.split(run)
-    parts = [part for word in words for part in _HUMP.split(word)]
+    parts = [part for word in words for part in _HUMP.split(word) if part]
     terms: list[QuestionWord] = []
-    length = 0
+    halves = 0
 
     # Plain words may also be joined, as in "well-known" or "and/or".
     is_compound = run.replace("-", "").replace("/", "").isalpha() and not _HUMP.search(run)
-    is_identifier = len(parts) > 1 and not is_compound
+    is_identifier = len(words) + len(parts) > 2 and not is_compound
     if is_identifier:
         terms.append(QuestionWord(folded[:LONGEST_TERM], run))
 
     for part in parts:
         shown = run if is_identifier else part
-        for term in _split_scripts(part, language):
-            length += 1
+        for term, size in _split_scripts(part, language):
+            halves += size
             if term is not None:
                 terms.append(QuestionWord(term, shown))
 
-    return _Run(tuple(terms), length)
+    return _Run(tuple(terms), (halves + 1) // 2)
 
 
 _split_known_run = lru_cache(maxsize=32_768)(_split_run)
 """`_split_run` with a cache for short runs, because most words have occurred before."""
 
 
-def _split_scripts(word: str, language: str) -> Iterator[str | None]:
+def _split_scripts(word: str, language: str) -> Iterator[tuple[str | None, int]]:
     """Yield the term of a word, but pairs of characters for scripts without spaces.
 
-    A stop word yields None.
+    A stop word yields None. With each comes its length in half words.
     """
     position = 0
 
     for match in _SPACELESS.finditer(word):
         if match.start() > position:
-            yield _find_term(word[position : match.start()], language)
+            yield _find_term(word[position : match.start()], language), 2
 
         run = match[0].casefold()
         for start in range(max(1, len(run) - 1)):
-            yield run[start : start + 2]
+            yield run[start : start + 2], 1
         position = match.end()
 
     if position < len(word):
-        yield _find_term(word[position:], language)
+        yield _find_term(word[position:], language), 2
 
 
 def _find_term(word: str, language: str) -> str | None:

@@ -22,7 +22,7 @@ from typing import NamedTuple
 
 from abilities.helpers.search import postings
 from abilities.helpers.search.ranking import HIGHEST_WEIGHT
-from abilities.helpers.search.terms import LANGUAGES, Language, weigh_terms
+from abilities.helpers.search.terms import LANGUAGES, Language, MemoryTexts, weigh_terms
 from abilities.helpers.store.model import Row
 from abilities.helpers.store.transaction import Columns, Statement, Transaction, to_name
 
@@ -159,7 +159,7 @@ async def change_terms(
 
 
 def _get_indexed(row: Row) -> tuple[object, ...]:
-    return row.archived, row.key, row.summary, row.content
+    return row.archived, row.key, row.summary, row.content, row.tags, row.category
 
 
 def _weigh(row: Row | None, language: Language) -> tuple[Weights, Weights]:
@@ -167,7 +167,7 @@ def _weigh(row: Row | None, language: Language) -> tuple[Weights, Weights]:
     if row is None:
         return {}, {}
 
-    weights = weigh_terms(row.key, row.summary, row.content, language)
+    weights = _weigh_texts((row.key, row.summary, row.content, row.tags, row.category), language)
     if row.archived:
         return {}, weights
 
@@ -248,7 +248,8 @@ async def save_changes(transaction: Transaction, namespace: str, changes: Change
 
 
 _MEMORIES = """
-SELECT RAW(m.namespace), s.doc, m.archived, RAW(m.key), RAW(m.summary), RAW(m.content)
+SELECT RAW(m.namespace), s.doc, m.archived, RAW(m.key), RAW(m.summary), RAW(m.content),
+    RAW(m.tags), RAW(m.category)
 FROM memories AS m CROSS JOIN shelf AS s WHERE s.namespace = m.namespace AND s.id = m.id
 """
 _NUMBERED = f"{_MEMORIES} AND s.namespace = ? ORDER BY s.doc"
@@ -396,8 +397,9 @@ async def rebuild_index(transaction: Transaction, namespace: str) -> None:
 
 
 def _weigh_texts(texts: Sequence[str | bytes], language: Language) -> Weights:
-    key, summary, content = map(_read_text, texts)
-    return weigh_terms(key, summary, content, language)
+    key, summary, content, tags, category = map(_read_text, texts)
+    # The words of the tags' JSON are those of the tags, even if it is damaged.
+    return weigh_terms(MemoryTexts(key, summary, content, f"{tags} {category}"), language)
 
 
 def _read_text(text: str | bytes) -> str:

@@ -163,8 +163,8 @@ def test_ties_with_the_last_are_bounded_and_the_lowest_numbers_stay() -> None:
 
 
 def test_a_weight_grows_with_the_count_and_falls_with_the_length() -> None:
-    assert [compute_weight(count, 100) for count in (1, 2, 3, 1_000)] == [29, 39, 45, 63]
-    assert [compute_weight(1, length) for length in (1, 100, 1_000, 9_000)] == [39, 29, 8, 8]
+    assert [compute_weight(count, 60) for count in (1, 2, 3, 1_000)] == [29, 39, 45, 63]
+    assert [compute_weight(1, length) for length in (1, 60, 1_000, 9_000)] == [48, 29, 4, 4]
 
     by_count = [compute_weight(count, 300) for count in range(1, 200)]
     assert all(low <= high for low, high in pairwise(by_count))

@@ -10,6 +10,10 @@ from abilities.helpers.search.terms import (
     LANGUAGES,
     LONGEST_TERM,
     Language,
+    MemoryTexts,
+    count_terms,
+    find_name,
+    list_names,
     split_question,
     weigh_terms,
     weigh_text,
@@ -100,5 +104,48 @@ def test_a_long_word_is_cut() -> None:
 def test_a_key_that_is_a_uuid_is_no_word() -> None:
     key = "550e8400-e29b-41d4-a716-446655440000"
 
-    assert weigh_terms(key, "", "lamp", ENGLISH) == weigh_text("lamp", ENGLISH)
-    assert "lamp" in weigh_terms("lamp", "", "river", ENGLISH)
+    assert weigh_terms(MemoryTexts(key, "", "lamp"), ENGLISH) == weigh_text("lamp", ENGLISH)
+    assert "lamp" in weigh_terms(MemoryTexts("lamp", "", "river"), ENGLISH)
+
+
+@pytest.mark.parametrize(
+    ("text", "terms"),
+    [
+        pytest.param("OOMKilled", {"oomkilled", "oom", "kill"}, id="acronym first"),
+        pytest.param("parseXMLFile", {"parsexmlfile", "pars", "xml", "file"}, id="acronym between"),
+        pytest.param("URLs", {"url"}, id="the plural of an acronym"),
+        pytest.param("C++ or C#", {"c++", "c#", "c"}, id="languages that end with signs"),
+    ],
+)
+def test_an_identifier_is_divided_into_its_words(text: str, terms: set[str]) -> None:
+    assert set(list_terms(text)) == terms
+
+
+def test_a_pair_of_characters_counts_as_half_a_word() -> None:
+    _, length = count_terms(MemoryTexts("", "", "数据库连接池"), ENGLISH)
+
+    assert length == 3
+
+
+def test_tags_and_category_are_indexed() -> None:
+    weights = weigh_terms(MemoryTexts("", "", "lamp", '["garden tools"] outdoors'), ENGLISH)
+
+    assert {"garden", "tool", "outdoor"} <= weights.keys()
+
+
+@pytest.mark.parametrize(
+    ("content", "question", "is_named"),
+    [
+        ("Ada: I moved to Lisbon.", "Where did Ada move?", True),
+        ("[8 May, 2023] Ada Lovelace: I moved.", "Where did Ada Lovelace move?", True),
+        ("[8 May, 2023] Ada Lovelace: I moved.", "Where did Ada move?", False),
+        ("ADR-007: click replaces parse_args.", "What does ADR-007 say?", True),
+        ("Bo: Ada moved to Lisbon.", "Where did Ada move?", False),
+        ("We met Ada: she moved.", "Where did Ada move?", False),
+        ("https://ada.example", "Where is https?", False),
+    ],
+)
+def test_the_name_at_the_head_of_a_content(content: str, question: str, is_named: bool) -> None:
+    names = list_names(split_question(question, ENGLISH))
+
+    assert (find_name(content, ENGLISH) in names) is is_named

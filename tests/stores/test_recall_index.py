@@ -14,7 +14,13 @@ import pytest
 from abilities.declarations.refusals import Refused
 from abilities.helpers.search import postings
 from abilities.helpers.search.recall import Filters, NoteTerms, RecallRequest
-from abilities.helpers.search.terms import Language, split_question, weigh_terms, weigh_text
+from abilities.helpers.search.terms import (
+    Language,
+    MemoryTexts,
+    split_question,
+    weigh_terms,
+    weigh_text,
+)
 from abilities.helpers.store import recall_index
 from abilities.helpers.store.changes import Change
 from abilities.helpers.store.model import IncomingMemory, StoredMemory
@@ -79,10 +85,12 @@ def read_index(place: StorePlace) -> Postings:
 def build_index(place: StorePlace) -> Postings:
     """Return what the index of a store must hold, from its memories."""
     expected: Postings = {}
-    for namespace, archived, key, summary, content in place.fetch(
-        "SELECT namespace, archived, key, summary, content FROM memories"
+    for namespace, archived, key, summary, content, tags, category in place.fetch(
+        "SELECT namespace, archived, key, summary, content, tags, category FROM memories"
     ):
-        for term, weight in weigh_terms(key, summary, content, ENGLISH).items():
+        labels = " ".join([*orjson.loads(tags), category])
+        texts = MemoryTexts(key, summary, content, labels)
+        for term, weight in weigh_terms(texts, ENGLISH).items():
             expected[namespace, archived, term, key] = weight
 
     return expected

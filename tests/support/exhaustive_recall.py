@@ -13,7 +13,14 @@ from functools import lru_cache
 from abilities.helpers.search.passages import split_sections
 from abilities.helpers.search.ranking import Ranking
 from abilities.helpers.search.recall import Filters, RecallRequest
-from abilities.helpers.search.terms import Language, count_terms
+from abilities.helpers.search.terms import (
+    Language,
+    MemoryTexts,
+    QuestionWord,
+    count_terms,
+    find_name,
+    list_names,
+)
 from tests.support.recall_index import PlainMemory, passes
 
 
@@ -50,9 +57,11 @@ def rank_exhaustively(
     memories: Sequence[PlainMemory], request: RecallRequest, language: Language | None = None
 ) -> list[Answers]:
     """Return the answers to each question, best first."""
-    weights = {m.key: weigh(m, language or Language()) for m in memories}
+    language = language or Language()
+    weights = {m.key: weigh(m, language) for m in memories}
     rankings = [
-        (rank_one(memories, weights, request, question), question) for question in request.questions
+        (rank_one(memories, weights, request, question, language), question)
+        for question in request.questions
     ]
 
     first: dict[tuple[str, bool], tuple[int, int]] = {}
@@ -73,28 +82,30 @@ def rank_exhaustively(
 
 
 def weigh(memory: PlainMemory, language: Language) -> Mapping[str, int]:
-    """max(1, round(63·tf / (tf + k1·(1 - b + b·min(length, 1000)/100)))), k1 1.2, b 0.5."""
-    return _weigh_texts(memory.key, memory.summary, memory.content, language)
+    """max(1, round(63·tf / (tf + k1·(1 - b + b·min(length, 1000)/60)))), k1 1.2, b 0.75."""
+    labels = " ".join([*memory.tags, memory.category or ""])
+    return _weigh_texts(MemoryTexts(memory.key, memory.summary, memory.content, labels), language)
 
 
 @lru_cache(maxsize=4_096)
-def _weigh_texts(key: str, summary: str, content: str, language: Language) -> Mapping[str, int]:
+def _weigh_texts(texts: MemoryTexts, language: Language) -> Mapping[str, int]:
+    content = texts.content
     passages = [content]
     if len(content) > 5_000:
         passages = [content[section.start : section.end] for section in split_sections(content)]
 
     weights: dict[str, int] = {}
     for passage in passages:
-        for term, weight in _weigh_passage(key, summary, passage, language).items():
+        for term, weight in _weigh_passage(texts._replace(content=passage), language).items():
             weights[term] = max(weight, weights.get(term, 0))
 
     return weights
 
 
-def _weigh_passage(key: str, summary: str, text: str, language: Language) -> Mapping[str, int]:
-    counts, length = count_terms(key, summary, text, language)
-    k1, b = Fraction(12, 10), Fraction(1, 2)
-    norm = k1 * (1 - b + b * min(length, 1000) / 100)
+def _weigh_passage(texts: MemoryTexts, language: Language) -> Mapping[str, int]:
+    counts, length = count_terms(texts, language)
+    k1, b = Fraction(12, 10), Fraction(3, 4)
+    norm = k1 * (1 - b + b * Fraction(min(length, 1000), 60))
 
     return {
         t: max(1, math.floor(63 * tf / (tf + norm) + Fraction(1, 2))) for t, tf in counts.items()
@@ -106,6 +117,7 @@ def rank_one(
     weights: Mapping[str, Mapping[str, int]],
     request: RecallRequest,
     question: Sequence[tuple[str, str]],
+    language: Language,
 ) -> tuple[list[Expected], str]:
     """Return the ranked answers to one question, and the confidence in the best one."""
     present = [memory for memory in memories if not memory.archived]
@@ -154,8 +166,14 @@ def rank_one(
 
     total = dict(own)
     for key, amount in received.items():
-        most = math.floor(own[best_giver[key][1]] * Fraction(9, 10))
+        most = math.floor(own[best_giver[key][1]] * Fraction(8, 10))
         total[key] = max(own.get(key, 0), min(own.get(key, 0) + amount, most))
+
+    names = set(list_names([QuestionWord(*word) for word in question]))
+    for memory in memories:
+        if memory.key in own and find_name(memory.content, language) in names:
+            total[memory.key] = math.floor(total[memory.key] * Fraction(16, 10))
+            own[memory.key] = math.floor(own[memory.key] * Fraction(16, 10))
 
     entries = [
         Expected(key, False, amount, own[key], None, list_words(weights[key]))

@@ -19,7 +19,7 @@ from abilities.helpers.search.recall import (
     RecallRequest,
     rank,
 )
-from abilities.helpers.search.terms import Language, weigh_terms
+from abilities.helpers.search.terms import Language, MemoryTexts, weigh_terms
 from abilities.helpers.walk import compute_rank
 
 T = TypeVar("T")
@@ -88,7 +88,9 @@ class RecallIndex:
                 blocks[term] = {block: b"".join(docs) for block, docs in by_block.items()}
 
     def _add(self, lists: dict[str, dict[int, list[bytes]]], doc: int, memory: PlainMemory) -> None:
-        terms = weigh_terms(memory.key, memory.summary, memory.content, self.language)
+        labels = " ".join([*memory.tags, memory.category or ""])
+        texts = MemoryTexts(memory.key, memory.summary, memory.content, labels)
+        terms = weigh_terms(texts, self.language)
         block = postings.block_of(doc)
 
         for term, weight in terms.items():
