@@ -1,92 +1,54 @@
-"""Evidence recall at N tokens, as sent: `make bench-recall DATA=path/to/locomo.json`.
+"""Evidence recall at N tokens, as sent: `make bench-recall DATA=path`.
 
 For each question the data names the memories that hold its evidence. Measured is the mean share of
-them that stands whole in a reply of at most N tokens, at four bytes per token of the reply as it is
-sent. That is not the accuracy of answers: no model answers anything here.
+them that is whole in a reply of at most N tokens, at four bytes per token of the reply as it is
+sent; of long memories, that the answer is in the text that is shown. That is not the accuracy of
+answers: no model answers anything here. Of each set, some questions are also asked in a world that
+they are not about: these should not be answered.
 
-``DATA`` is a file in the form of LoCoMo (Maharana et al., 2024), whose conversations are not part
-of this package. Each turn becomes a memory, ``[date] speaker: text``, linked to the next and the
-previous one of its session; each conversation has a namespace of its own. LoCoMo's questions repeat
-words of the turns that answer them, which flatters any search by words.
-
-Without ``DATA`` only the sets of this package are measured: a small world, and chains of memories
-whose answers only links lead to.
+``DATA`` is a file or folder of sets that are not part of this package, see `load_sets`. Without it
+only the sets of this package are measured: a small world, and chains of memories whose answers only
+links lead to.
 """
 
 import argparse
 import asyncio
-import re
+import random
 import tempfile
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 
-import orjson
 from rich.console import Console
 from rich.table import Table
 
 from abilities import Abilities, Settings
-from abilities.declarations.values import JsonObject
 from benchmarks.recall_contenders import (
     BasicMemory,
     Contender,
     OfficialServer,
+    PlainBm25,
     QueryMemories,
     Recall,
-    World,
     find_basic_memory,
 )
-from tests.support.recall_index import PlainMemory
-from tests.support.recall_sample import MEMORIES, QUESTIONS, Question, make_chains
+from benchmarks.recall_sets import RecallSet, World, load_sets
+from tests.support.recall_sample import (
+    FOREIGN_QUESTIONS,
+    MEMORIES,
+    QUESTIONS,
+    Question,
+    make_chains,
+)
 
 TOKENS = (500, 1_000, 2_000, 4_000)
 CHAINS = 300
+MOST_QUESTIONS = 400
+"""Questions that are asked of a world."""
 
-_TURN = re.compile(r"D\d+:\d+")
-
-
-def load_worlds(file: Path) -> list[World]:
-    """Return the conversations of a file in the form of LoCoMo."""
-    return [load_conversation(entry) for entry in orjson.loads(file.read_bytes())]
-
-
-def load_conversation(entry: JsonObject) -> World:
-    """Return the turns of a conversation as memories, and its questions."""
-    memories: list[PlainMemory] = []
-    keys: dict[str, str] = {}
-
-    for number, turns in list_sessions(entry["conversation"]):
-        date = entry["conversation"][f"session_{number}_date_time"].partition(" on ")[2]
-        names = [f"s{number}/{place}" for place in range(1, len(turns) + 1)]
-
-        for place, turn in enumerate(turns):
-            content = f"[{date}] {turn['speaker']}: {turn['text']}"
-            if turn.get("blip_caption"):
-                content += f" [shares {turn['blip_caption']}]"
-
-            beside = names[max(0, place - 1) : place] + names[place + 1 : place + 2]
-            links = [(name, 0.5) for name in beside]
-            memories.append(PlainMemory(names[place], content, links=links))
-            keys[turn["dia_id"]] = names[place]
-
-    questions: list[Question] = []
-    for asked in entry["questions"]:
-        named = _TURN.findall(" ".join(asked["evidence"]))
-        evidence = tuple(dict.fromkeys(keys[turn] for turn in named if turn in keys))
-        if evidence:
-            questions.append(Question(asked["question"], evidence, str(asked["category"])))
-
-    return World(memories, questions)
-
-
-def list_sessions(conversation: JsonObject) -> Iterator[tuple[int, list[JsonObject]]]:
-    """Yield the number and the turns of each session, in order."""
-    number = 1
-    while f"session_{number}_date_time" in conversation:
-        yield number, conversation.get(f"session_{number}", [])
-        number += 1
-
+FOREIGN = 300
+"""Questions that are asked where nothing answers them."""
 
 Shares = dict[str, dict[int, list[float]]]
 """The share of evidence found for each question, by category and tokens."""
@@ -99,13 +61,35 @@ async def measure(contender: Contender, worlds: Sequence[World]) -> Shares:
     for number, world in enumerate(worlds):
         await contender.store(number, world)
 
-        for question in world.questions:
+        for question in choose(world.questions, MOST_QUESTIONS):
             for tokens in TOKENS:
-                found = await contender.ask(number, question.text, tokens)
+                found = await contender.ask(number, question, tokens)
                 share = len(found & set(question.evidence)) / len(question.evidence)
                 shares[question.category][tokens].append(share)
 
     return shares
+
+
+def choose(questions: Sequence[Question], count: int) -> Sequence[Question]:
+    """Return so many questions, the same in every run."""
+    if len(questions) <= count:
+        return questions
+
+    return random.Random(1).sample(list(questions), count)
+
+
+async def count_answered(
+    abilities: Abilities, number: int, questions: Iterable[str]
+) -> tuple[int, int]:
+    """Return how many questions a world answers at all, and how many were asked."""
+    view = abilities.for_namespace(f"world-{number}")
+    answered = asked = 0
+    for text in questions:
+        (record,) = (await view.call("recall", {"queries": [text]}))["results"]
+        answered += record["confidence"] != "none"
+        asked += 1
+
+    return answered, asked
 
 
 def add_rows(table: Table, name: str, shares: Shares, groups: Iterable[tuple[str, ...]]) -> None:
@@ -132,8 +116,11 @@ def list_groups(shares: Shares) -> list[tuple[str, ...]]:
     return groups
 
 
-async def measure_set(title: str, worlds: Sequence[World], console: Console) -> None:
+async def measure_set(
+    one: RecallSet, strangers: Sequence[str], console: Console, *, beside_others: bool
+) -> None:
     """Measure all contenders on one set, and print a table."""
+    title = f"{one.name}: evidence recall in % at N tokens, as sent"
     table = Table("asked", "category", "questions", *map(str, TOKENS), title=title)
 
     with tempfile.TemporaryDirectory() as folder, ExitStack() as servers:
@@ -145,21 +132,39 @@ async def measure_set(title: str, worlds: Sequence[World], console: Console) -> 
             agent_dir=base / "agent",
             workspace_dir=base / "workspace",
             store_url=f"sqlite:///{base / 'memory.db'}",
+            recall_language=one.language,
         )
         async with Abilities.open(settings) as abilities:
             contenders: list[Contender] = [
                 Recall(abilities),
-                QueryMemories(abilities),
-                OfficialServer(base, servers),
+                Recall(abilities, hops=0),
+                PlainBm25(one.language),
             ]
-            if command := find_basic_memory():
-                contenders.append(BasicMemory(base, servers, command))
+            if beside_others:
+                contenders += [QueryMemories(abilities), OfficialServer(base, servers)]
+                if command := find_basic_memory():
+                    contenders.append(BasicMemory(base, servers, command))
 
             for contender in contenders:
-                shares = await measure(contender, worlds)
+                shares = await measure(contender, one.worlds)
                 add_rows(table, contender.name, shares, list_groups(shares))
 
+            own = foreign = (0, 0)
+            for number, world in enumerate(one.worlds):
+                texts = [question.text for question in choose(world.questions, FOREIGN)]
+                count = max(1, FOREIGN // len(one.worlds))
+                others = random.Random(number).sample(strangers, min(count, len(strangers)))
+                own = add(own, await count_answered(abilities, number, texts))
+                foreign = add(foreign, await count_answered(abilities, number, others))
+
     console.print(table)
+    told = f"own questions answered: {own[0]} of {own[1]}; foreign: {foreign[0]} of {foreign[1]}"
+    console.print(told)
+
+
+def add(first: tuple[int, int], second: tuple[int, int]) -> tuple[int, int]:
+    """Return the sums of two pairs."""
+    return first[0] + second[0], first[1] + second[1]
 
 
 async def measure_all(data: Path | None, console: Console) -> None:
@@ -167,19 +172,27 @@ async def measure_all(data: Path | None, console: Console) -> None:
     if find_basic_memory() is None:
         console.print("basic-memory: not measured, because no such command is in PATH")
 
-    chains = World(*make_chains(CHAINS))
-    await measure_set("A small world", [World(MEMORIES, QUESTIONS)], console)
-    await measure_set("Answers that only links lead to", [chains], console)
-
+    sets = [
+        RecallSet("A small world", [World(MEMORIES, QUESTIONS)]),
+        RecallSet("Answers that only links lead to", [World(*make_chains(CHAINS))]),
+    ]
     if data is not None:
-        title = f"{data.name}: evidence recall in % at N tokens, as sent"
-        await measure_set(title, load_worlds(data), console)
+        sets += load_sets(data)
+
+    for one in sets:
+        # Each set is asked the questions of the others in its language.
+        strangers = list(FOREIGN_QUESTIONS)
+        for other in sets:
+            if other.name.partition(",")[0] != one.name.partition(",")[0]:
+                strangers += [asked.text for world in other.worlds for asked in world.questions]
+
+        await measure_set(one, strangers, console, beside_others=one.language == "english")
 
 
 def main() -> None:
     """Measure and print."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("data", type=Path, nargs="?", help="a file in the form of LoCoMo")
+    parser.add_argument("data", type=Path, nargs="?", help="a file or a folder of sets")
     arguments = parser.parse_args()
 
     asyncio.run(measure_all(arguments.data, Console(width=150)))

@@ -5,17 +5,21 @@ is in ``PATH``, as after ``uv tool install basic-memory``.
 """
 
 import asyncio
+import math
 import shutil
 import subprocess
-from collections.abc import Sequence
 from contextlib import ExitStack
 from pathlib import Path
-from typing import NamedTuple, Protocol
+from typing import Protocol
 
 import orjson
 
 from abilities import Abilities, parse_text
+from abilities.declarations.limits import DEFAULT_HOPS
+from abilities.declarations.values import JsonObject
+from abilities.helpers.search.terms import Language, MemoryTexts, count_terms, split_question
 from benchmarks import peers
+from benchmarks.recall_sets import World
 from tests.support.recall_index import PlainMemory
 from tests.support.recall_sample import Question
 
@@ -27,13 +31,6 @@ MOST = 50
 """Memories of a page, where a server has pages: more than fit into the most tokens."""
 
 
-class World(NamedTuple):
-    """Memories of one namespace, and the questions about them."""
-
-    memories: Sequence[PlainMemory]
-    questions: Sequence[Question]
-
-
 class Contender(Protocol):
     """What is asked; ``name`` says how."""
 
@@ -43,33 +40,88 @@ class Contender(Protocol):
         """Store the memories of a world by its number."""
         ...
 
-    async def ask(self, number: int, question: str, tokens: int) -> set[str]:
+    async def ask(self, number: int, question: Question, tokens: int) -> set[str]:
         """Return the keys of the memories that stand whole in the reply's first tokens."""
         ...
 
 
 class Recall:
-    """Our `recall`."""
+    """Our `recall`, with some links followed or none."""
 
-    name = "recall, text, concise"
-
-    def __init__(self, abilities: Abilities) -> None:
+    def __init__(self, abilities: Abilities, hops: int = DEFAULT_HOPS) -> None:
         self._abilities = abilities
+        self._hops = hops
+        self.name = f"recall, text, concise, hops {hops}"
 
     async def store(self, number: int, world: World) -> None:
-        """Store the memories, in order."""
-        await store_memories(self._abilities.for_namespace(f"world-{number}"), world)
+        """Store the memories, in order; the first of several contenders does it for all."""
+        view = self._abilities.for_namespace(f"world-{number}")
+        if self._hops == DEFAULT_HOPS:
+            await store_memories(view, world)
 
-    async def ask(self, number: int, question: str, tokens: int) -> set[str]:
+    async def ask(self, number: int, question: Question, tokens: int) -> set[str]:
         """Ask for at most so many tokens."""
-        arguments = {"queries": [question], "max_tokens": tokens, "output_format": "text"}
+        arguments: JsonObject = {"queries": [question.text], "hops": self._hops}
+        arguments |= {"max_tokens": tokens, "output_format": "text"}
         view = self._abilities.for_namespace(f"world-{number}")
         text = (await view.reply("recall", arguments)).text
         assert len(text.encode()) <= TOKEN_BYTES * tokens, "the reply keeps its bound"
 
         (record,) = parse_text(text)["results"]
-        memories = record.get("data", record)["memories"]
-        return {memory["key"] for memory in memories if "truncation" not in memory}
+        if question.is_quoted:
+            answer = question.answer.casefold()
+            shown = (one for one in record["memories"] if answer in one["content"].casefold())
+            return {memory["key"] for memory in shown}
+
+        return {memory["key"] for memory in record["memories"] if "next" not in memory}
+
+
+class PlainBm25:
+    """Textbook BM25 over the same terms, k1 1.2 and b 0.75; contents alone take the room.
+
+    A set of documents that a program shows without names, dates or links would look so.
+    """
+
+    name = "plain BM25, contents alone"
+
+    def __init__(self, language: str) -> None:
+        self._language = Language(language)
+        self._worlds: list[tuple[World, dict[str, dict[str, int]], float]] = []
+
+    async def store(self, number: int, world: World) -> None:
+        """Count the terms."""
+        counts: dict[str, dict[str, int]] = {}
+        for memory in world.memories:
+            texts = MemoryTexts(memory.key, memory.summary, memory.content)
+            counts[memory.key] = dict(count_terms(texts, self._language)[0])
+
+        lengths = [sum(terms.values()) for terms in counts.values()]
+        self._worlds.append((world, counts, sum(lengths) / max(len(lengths), 1)))
+
+    async def ask(self, number: int, question: Question, tokens: int) -> set[str]:
+        """Rank all memories, and take whole contents as long as there is room."""
+        world, counts, average = self._worlds[number]
+        scores: dict[str, float] = dict.fromkeys(counts, 0.0)
+        for term, _ in split_question(question.text, self._language):
+            holders = [key for key, terms in counts.items() if term in terms]
+            rarity = math.log(1 + (len(counts) - len(holders) + 0.5) / (len(holders) + 0.5))
+            for key in holders:
+                count, length = counts[key][term], sum(counts[key].values())
+                norm = 1.2 * (0.25 + 0.75 * length / average)
+                scores[key] += rarity * count * 2.2 / (count + norm)
+
+        contents = {memory.key: memory.content for memory in world.memories}
+        room = TOKEN_BYTES * tokens
+        found: set[str] = set()
+        for key in sorted(scores, key=lambda one: (-scores[one], one)):
+            content = contents[key].encode()[: max(room, 0)].decode(errors="ignore")
+            room -= len(contents[key].encode()) + 1
+            if not scores[key] or not content:
+                break
+            if room >= 0 if not question.is_quoted else question.answer in content:
+                found.add(key)
+
+        return found
 
 
 class QueryMemories:
@@ -85,10 +137,10 @@ class QueryMemories:
         """Keep the contents; the memories were stored for `Recall`."""
         self._keys.append({memory.content: memory.key for memory in world.memories})
 
-    async def ask(self, number: int, question: str, tokens: int) -> set[str]:
+    async def ask(self, number: int, question: Question, tokens: int) -> set[str]:
         """Look at the first tokens of a page of the most memories."""
         arguments = {
-            "search": question,
+            "search": question.text,
             "limit": MOST,
             "detail": "concise",
             "output_format": "text",
@@ -122,10 +174,10 @@ class OfficialServer:
         shown = {encode_json(memory.content): memory.key for memory in world.memories}
         self._worlds.append((server, shown))
 
-    async def ask(self, number: int, question: str, tokens: int) -> set[str]:
+    async def ask(self, number: int, question: Question, tokens: int) -> set[str]:
         """Look at the first tokens of the answer."""
         server, shown = self._worlds[number]
-        return find_whole(server.call("search_nodes", {"query": question}), shown, tokens)
+        return find_whole(server.call("search_nodes", {"query": question.text}), shown, tokens)
 
 
 class BasicMemory:
@@ -157,15 +209,16 @@ class BasicMemory:
         shown = {encode_json(memory.content): memory.key for memory in world.memories}
         self._worlds.append((server, shown))
 
-    async def ask(self, number: int, question: str, tokens: int) -> set[str]:
+    async def ask(self, number: int, question: Question, tokens: int) -> set[str]:
         """Look at the first tokens of a page."""
         server, shown = self._worlds[number]
-        if (number, question) not in self._answers:
-            arguments = {"query": question, "search_type": "text", "page_size": MOST}
+        asked = number, question.text
+        if asked not in self._answers:
+            arguments = {"query": question.text, "search_type": "text", "page_size": MOST}
             answer = server.call("search_notes", {**arguments, "output_format": "json"})
-            self._answers[number, question] = answer
+            self._answers[asked] = answer
 
-        return find_whole(self._answers[number, question], shown, tokens)
+        return find_whole(self._answers[asked], shown, tokens)
 
 
 def find_basic_memory() -> str | None:
@@ -182,9 +235,13 @@ async def store_memories(view: Abilities, world: World) -> None:
 
 async def store_memory(view: Abilities, memory: PlainMemory) -> None:
     """Store one memory with its links."""
-    links = [{"key": key, "link_weight": weight} for key, weight in memory.links]
-    arguments = {"key": memory.key, "type": "learning", "content": memory.content}
-    await view.call("store_memory", {**arguments, "links": links})
+    operation: JsonObject = {"op": "store", "type": "learning", "key": memory.key}
+    operation["content"] = memory.content
+    operation["links"] = [{"key": key, "link_weight": weight} for key, weight in memory.links]
+    if memory.summary:
+        operation["summary"] = memory.summary
+
+    await view.call("remember", {"operations": [operation]})
 
 
 def find_whole(text: str, shown: dict[str, str], tokens: int) -> set[str]:

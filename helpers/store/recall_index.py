@@ -17,8 +17,11 @@ The module also compares the index with the memories, and rebuilds it.
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from operator import lt, mul
 from typing import NamedTuple
+
+import orjson
 
 from abilities.helpers.search import postings
 from abilities.helpers.search.ranking import HIGHEST_WEIGHT
@@ -398,7 +401,9 @@ async def rebuild_index(transaction: Transaction, namespace: str) -> None:
 
 def _weigh_texts(texts: Sequence[str | bytes], language: Language) -> Weights:
     key, summary, content, tags, category = map(_read_text, texts)
-    # The words of the tags' JSON are those of the tags, even if it is damaged.
+    with suppress(ValueError, TypeError):  # damaged tags are indexed as they are
+        tags = " ".join(orjson.loads(tags))
+
     return weigh_terms(MemoryTexts(key, summary, content, f"{tags} {category}"), language)
 
 

@@ -291,6 +291,9 @@ def slice_text(text: str, requested: Range, max_chars: int) -> Piece:
 
     Raises Refused: invalid_range, changed.
     """
+    if requested.is_whole and len(text) <= max_chars:
+        return Piece(text, total_chars=len(text))  # most contents are short
+
     raw = text.encode()
     start, end = requested.start, len(raw)
     if requested.end is not None:

@@ -27,7 +27,7 @@ ALLOWED_IMPORTS: dict[str, tuple[str, ...]] = {
         "helpers.durable",
     ),
     "helpers.text": ("declarations",),
-    "helpers.search": (),
+    "helpers.search": ("helpers.text",),
     "helpers.files": (
         "declarations",
         "helpers.text",

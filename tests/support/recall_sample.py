@@ -11,11 +11,16 @@ from tests.support.recall_index import PlainMemory
 
 
 class Question(NamedTuple):
-    """A question, and the keys of the memories that answer it."""
+    """A question, and the keys of the memories that answer it.
+
+    If ``is_quoted``, what counts is that the ``answer`` is in the text that is shown of one.
+    """
 
     text: str
     evidence: tuple[str, ...]
     category: str = "own words"
+    answer: str = ""
+    is_quoted: bool = False
 
 
 _TEXTS: dict[str, str] = {
