@@ -8,7 +8,6 @@ from abilities.cli.main import main
 
 
 def list_commands() -> Iterator[tuple[str, click.Command]]:
-    """Yield every command with its words."""
     context = click.Context(main)
 
     for name in main.list_commands(context):

@@ -65,7 +65,6 @@ def find_meant(record: Rule) -> str | None:
 
 
 def mend_arguments(arguments: dict[str, Any], mistakes: list[Rule]) -> dict[str, Any]:
-    """Return the arguments without the mistakes. Raises Unmendable."""
     mended = copy.deepcopy(arguments)
 
     # Names first: a value can only be mended where it belongs.
@@ -91,7 +90,6 @@ def _mend_items(arguments: dict[str, Any], records: list[Rule]) -> dict[str, Any
 
 
 def _put_meant(item: Any, meant: str) -> Any:
-    """Return an item with what is to be sent instead: a whole item, or the name in it."""
     if meant.startswith("{"):
         return json.loads(meant)
     if not isinstance(item, dict):
@@ -116,7 +114,6 @@ def _mend_item(item: Any, fault: Rule) -> Any:
 
 
 def _mend(arguments: dict[str, Any], mistake: Rule) -> None:
-    """Mend one mistake in place."""
     reason = mistake["reason"]
     rule = mistake.get("expected", {})
 
@@ -166,7 +163,6 @@ def _rename(holder: dict[str, Any], name: str, mistake: Rule) -> None:
 
 
 def _find_misnamed(holder: dict[str, Any], rule: Rule) -> Any:
-    """Take the only argument that was sent, if it could be the missing one under another name."""
     if len(holder) != 1:
         return None
 

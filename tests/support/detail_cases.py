@@ -24,7 +24,6 @@ class Case(NamedTuple):
 
 
 def record(key: str, *, parent: str | None = None, depth: int = 1, score: float = 0.3) -> Payload:
-    """Return the concise record of a memory of the small store."""
     shown: Payload = {"key": key, "content": CONTENT}
     if parent is not None:
         shown |= {"score": score, "depth": depth, "parent": parent}
@@ -33,7 +32,6 @@ def record(key: str, *, parent: str | None = None, depth: int = 1, score: float 
 
 
 def found(key: str) -> Payload:
-    """Return the concise record of a memory that a query found."""
     return {"key": key, "content": CONTENT, "score": 0.6}
 
 
@@ -72,7 +70,6 @@ VALIDATORS = {
 
 
 def check_schema(name: str, payload: Payload) -> None:
-    """Check that an answer is what the ability's schema and its model say."""
     VALIDATORS[name].validate(payload)
     (ability,) = (ability for ability in BUILT_IN if ability.name == name)
     ability.answer.model_validate(payload)

@@ -53,7 +53,6 @@ class Row:
 
 
 def paths(id: str, *expected: tuple[Any, Outcome], **settings: Any) -> Row:
-    """Return a row about the items of `file_read_bulk`."""
     return Row(
         id,
         {"paths": [item for item, _ in expected]},
@@ -63,7 +62,6 @@ def paths(id: str, *expected: tuple[Any, Outcome], **settings: Any) -> Row:
 
 
 def targets(id: str, *expected: tuple[Any, Outcome]) -> Row:
-    """Return a row about the items of `memory_read_bulk`."""
     arguments = {"targets": [item for item, _ in expected]}
     outcomes = [outcome for _, outcome in expected]
 

@@ -314,7 +314,6 @@ COMMANDS = [mistake for group in GROUPS.values() for mistake in group]
 
 
 def write_page() -> str:
-    """Return the page of mistakes for people."""
     lines = [_INTRODUCTION]
     for title, mistakes in GROUPS.items():
         lines.append(f"\n## {title}\n\n{_HEADINGS}")

@@ -45,11 +45,9 @@ class HungFolder:
         self._answers.set()
 
     def stall(self) -> None:
-        """Answer nothing any more."""
         self._answers.clear()
 
     def resume(self) -> None:
-        """Answer what waits, and everything from now on."""
         self._answers.set()
 
     def serve(self) -> None:

@@ -117,7 +117,6 @@ def walk(
 
 
 def _choose_rest(links: list[WalkLink], request: LinkRequest) -> list[WalkLink]:
-    """Return the links to the memories of a request, and as many others as it needs."""
     among = request.among or frozenset()
     asked_for = [link for link in links if link.state == "present" and link.key in among]
     unusable = [link for link in links if link.state != "present"]

@@ -22,7 +22,6 @@ def find_entry_points(*, group: str) -> metadata.EntryPoints:
 
 @cache
 def find_version(name: str) -> str:
-    """Return the version of a distribution, as importlib.metadata does."""
     return metadata.version(name)
 
 

@@ -115,7 +115,6 @@ def check_answer(answer: Any) -> None:
 
 
 def check_words(answer: Any) -> None:
-    """Check that an error speaks in our words alone, in one sentence."""
     error = answer["error"]
     assert error.keys() <= {"code", "message", "data"}
     assert error["code"] in CODES

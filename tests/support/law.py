@@ -77,7 +77,6 @@ class Trial:
         self._checks = 0
 
     def begin_step(self, ticks: int) -> None:
-        """Begin an operation, so many milliseconds after the last one."""
         self._moment = self.clock.tick(ticks)
 
     def choose(self, namespace: str, number: int) -> MemoryModel:
@@ -116,7 +115,6 @@ class Trial:
         self._wait(Expected(call, self.models[namespace], None))
 
     def query(self, namespace: str, query: JsonObject) -> None:
-        """Find memories, when the changes that wait are made."""
         self._search(check_query, namespace, query)
 
     def recall(self, namespace: str, arguments: JsonObject, *, goes_on: bool) -> None:
@@ -142,7 +140,6 @@ class Trial:
         self._waves += 1
 
     def import_text(self, text: str, *, replace: bool, into: str | None) -> None:
-        """Import an export, perhaps into one namespace."""
         self.settle()
         counts: dict[str, int] = {}
         for line in text.split("\n")[1:-1]:
@@ -168,13 +165,11 @@ class Trial:
         self.settle()
 
     def export(self) -> None:
-        """Export everything, and keep the last exports."""
         self.settle()
         texts = [law_checks.check_export(place, self.models) for place in self.places]
         self.exports = [*self.exports[-2:], texts[-1]]
 
     def restart(self) -> None:
-        """Close all applications, and open them again."""
         self.settle()
         for place in self.places:
             place.open()
@@ -188,7 +183,6 @@ class Trial:
         self.settle()
 
     def back_up(self) -> None:
-        """Back up the stores, which must be files."""
         self.settle()
         saved = Saved(len(self.saved), _copy(self.models))
         for place in self.places:
@@ -198,7 +192,6 @@ class Trial:
         self.saved.append(saved)
 
     def restore(self, saved: Saved) -> None:
-        """Put a backup in the place of each store."""
         self.settle()
         for place in self.places:
             place.close()
@@ -213,7 +206,6 @@ class Trial:
         self.settle()
 
     def check_everything(self) -> None:
-        """Read, export, check, back up, change and delete everything."""
         self.settle()
         for place in self.places:
             law_checks.check_export(place, self.models)
@@ -232,7 +224,6 @@ class Trial:
             law_checks.check_copies(reading, self.models)
 
     def close(self) -> None:
-        """Close all applications."""
         for place in self.places:
             place.close()
 
@@ -289,7 +280,6 @@ class Trial:
             self._run_searches()
 
     def _run_searches(self) -> None:
-        """Find memories in all stores, which must answer the same."""
         searches, self._searches = self._searches, []
         for search, namespace, arguments in searches:
             model = self.models[namespace]
@@ -328,7 +318,6 @@ class Trial:
                 check(reading, self.models, key, number)
 
     def _check_records(self) -> None:
-        """Read the records of all memories."""
         query: JsonObject = {"archived": True, "limit": 100, "sort_by": "updated_at"}
         for namespace in NAMESPACES:
             self.query(namespace, {**query, "sort_order": "asc"})
@@ -339,7 +328,6 @@ def _copy(models: dict[str, NamespaceModel]) -> dict[str, NamespaceModel]:
 
 
 def _find_key(model: NamespaceModel, arguments: JsonObject) -> str | None:
-    """Return the key of the memory that a call names, if it is there."""
     memory_id = arguments.get("id")
     if memory_id is None:
         key = arguments.get("key")

@@ -26,7 +26,6 @@ class Expected(NamedTuple):
 
     @property
     def key(self) -> str | None:
-        """The key of a memory that the call has changed, if there is one."""
         if self.remembered is not None:
             return self.remembered.key
         if self.predicted is not None and self.predicted.memory is not None:

@@ -39,7 +39,6 @@ Models = Mapping[str, NamespaceModel]
 
 
 def check_record(reading: Reading, namespace: NamespaceModel, key: str) -> None:
-    """Read a memory with all links in both directions; one that is not there is not found."""
     if key in namespace.memories:
         same(read_with_links(reading, key), expect_get(namespace, key))
         return
@@ -49,7 +48,6 @@ def check_record(reading: Reading, namespace: NamespaceModel, key: str) -> None:
 
 
 def check_content(reading: Reading, namespace: NamespaceModel, key: str) -> None:
-    """Read a memory's content as a file is read."""
     memory = namespace.memories[key]
     read = reading.call("memory_read_bulk", targets=[{"type": "stored", "key": key}])
     record = complete(reading, read["results"][0])
@@ -65,7 +63,6 @@ def check_walk(
     limits: WalkLimits,
     direction: Direction,
 ) -> None:
-    """Walk from a memory, and compare with an oracle."""
     depth, breadth, total = limits
     walked = reading.call(
         "bulk_read_memory",
@@ -96,7 +93,6 @@ def check_walk(
 
 
 def read_with_links(reading: Reading, key: str) -> JsonObject:
-    """Read a memory, and page through all links in both directions."""
     record = reading.call("memory_get", key=key, direction="both")
     assert "error" not in record, record
     data = complete(reading, record)["data"]
@@ -159,18 +155,15 @@ def check_query(reading: Reading, namespace: NamespaceModel, query: JsonObject) 
 
 
 def check_stats(reading: Reading, namespace: NamespaceModel) -> None:
-    """Count the memories of a namespace."""
     same(reading.call("get_memory_stats"), expect_stats(namespace))
 
 
 def _try_record(reading: Reading, models: Models, key: str | None, number: int) -> None:
-    """Read a memory, or nothing if it is not there."""
     if key is not None:
         check_record(reading, models[reading.namespace], key)
 
 
 def _try_content(reading: Reading, models: Models, key: str | None, number: int) -> None:
-    """Read a content."""
     model = models[reading.namespace]
     if key in model.memories:
         check_content(reading, model, key)
@@ -179,7 +172,6 @@ def _try_content(reading: Reading, models: Models, key: str | None, number: int)
 def _try_walk(
     direction: Direction, reading: Reading, models: Models, key: str | None, number: int
 ) -> None:
-    """Walk from a memory in one direction, within limits that the number chooses."""
     model = models[reading.namespace]
     limits = WalkLimits(1 + number % 6, (1, 2, 5, 20)[number % 4], (1, 3, 20, 50)[number % 4])
     if key in model.memories:
@@ -187,26 +179,22 @@ def _try_walk(
 
 
 def _try_query(reading: Reading, models: Models, key: str | None, number: int) -> None:
-    """Find a memory by a piece of its content, and by other values."""
     model = models[reading.namespace]
     if key in model.memories:
         check_query(reading, model, find_by_piece(model.memories[key], number))
 
 
 def _try_recall(reading: Reading, models: Models, key: str | None, number: int) -> None:
-    """Ask for a memory with words of its own."""
     if key is not None:
         check_found(reading, models[reading.namespace], key, number)
 
 
 def _try_stats(reading: Reading, models: Models, key: str | None, number: int) -> None:
-    """Count the memories of all namespaces."""
     for namespace, model in models.items():
         check_stats(reading._replace(namespace=namespace), model)
 
 
 def _try_listing(reading: Reading, models: Models, key: str | None, number: int) -> None:
-    """List what there is, what changed, or read what is known."""
     check_listing(reading, models[reading.namespace], key, number)
 
 
@@ -227,7 +215,6 @@ CHECKS: tuple[Check, ...] = (
 
 
 def check_export(place: Place, models: Models, store_url: str | None = None) -> str:
-    """Export a store, compare every line, and return the export."""
     target = place.folder / "checked.jsonl"
     result = place.run("export", "--no-history", target, store_url=store_url)
     assert result.exit_code == 0, result.output
@@ -243,14 +230,12 @@ def check_export(place: Place, models: Models, store_url: str | None = None) -> 
 
 
 def parse_export(text: str) -> Iterable[object]:
-    """Return the lines of an export after its heading, without counters of accesses."""
     heading, *lines = text.split("\n")[:-1]
     assert json.loads(heading)["version"] == 2
     return [drop_counters(json.loads(line)) for line in lines]
 
 
 def check_integrity(place: Place) -> None:
-    """Check a store's own integrity, the search index included."""
     result = place.run("check", "--json", "--full")
     assert result.exit_code == 0, result.output
     damage = [finding for finding in json.loads(result.stdout) if finding["state"] == "damaged"]
@@ -258,7 +243,6 @@ def check_integrity(place: Place) -> None:
 
 
 def check_backup(place: Place, models: Models) -> None:
-    """Back up a store that is a file, and compare what is in the copy."""
     target = place.folder / "checked.backup"
     result = place.run("backup", target)
     assert result.exit_code == 0, result.output
@@ -269,7 +253,6 @@ def check_backup(place: Place, models: Models) -> None:
 
 
 def check_copies(reading: Reading, models: Models) -> None:
-    """Copy each namespace, and change and delete every memory of the copy."""
     copying = reading._replace(namespace=COPY)
 
     for name, model in models.items():
@@ -304,7 +287,6 @@ def _change_and_delete(copying: Reading, memory_id: str) -> None:
 
 
 def count_outcomes(output: str) -> dict[str, int]:
-    """Return what an import says became of its memories."""
     (line,) = [line for line in output.splitlines() if line.startswith("Imported: ")]
     return {name: int(count) for count, name in re.findall(r"(\d+) (\w+)", line)}
 

@@ -8,7 +8,6 @@ from tests.support.law_reading import Reading
 def check_listing(
     reading: Reading, namespace: NamespaceModel, key: str | None, number: int
 ) -> None:
-    """Make one of three checks, which the number chooses."""
     if number % 3 == 0:
         check_list(reading, namespace)
     elif number % 3 == 1:
@@ -18,7 +17,6 @@ def check_listing(
 
 
 def check_list(reading: Reading, namespace: NamespaceModel) -> None:
-    """List all memories by their keys, page by page."""
     listed: list[JsonObject] = []
     request: JsonObject | None = {"archived": True, "limit": 40}
     while request is not None:
@@ -40,7 +38,6 @@ def check_list(reading: Reading, namespace: NamespaceModel) -> None:
 
 
 def check_changes(reading: Reading, namespace: NamespaceModel, since: int) -> None:
-    """List what changed after a version, and compare what is there with the memories."""
     page = reading.call("memory_changes", since=since, limit=500)
     changes = {change["id"]: change for change in page["changes"]}
 
@@ -55,7 +52,6 @@ def check_changes(reading: Reading, namespace: NamespaceModel, since: int) -> No
 
 
 def check_known(reading: Reading, namespace: NamespaceModel, key: str) -> None:
-    """Read a memory whose version is known, and with another version."""
     version = namespace.memories[key].version
     items = [{"memory": key, "known": version}, {"memory": key, "known": version + 1}]
     known, other = reading.call("read", items=items)["results"]

@@ -24,8 +24,6 @@ class Tally:
 
 
 def _make_rule(name: str) -> Any:
-    """Return the rule that does an operation with any of its values."""
-
     def perform(machine: "LawMachine", **arguments: Any) -> None:
         machine.perform(Operation(name, arguments))
 
@@ -60,7 +58,6 @@ class LawMachine(RuleBasedStateMachine):
         room=st.sampled_from([40_000, 64_000, 1_000_000]),
     )
     def begin(self, quota: int | None, room: int) -> None:
-        """Open empty stores."""
         settings: JsonObject = {"max_response_bytes": room}
         if quota is not None:
             settings["max_memories"] = quota
@@ -70,13 +67,11 @@ class LawMachine(RuleBasedStateMachine):
         trial.begin()
 
     def perform(self, operation: Operation) -> None:
-        """Do an operation, and count it."""
         assert self._operations is not None
         self._tally.operations += 1
         self._operations.perform(operation)
 
     def teardown(self) -> None:
-        """Try everything once more if nothing has failed yet, and close the stores."""
         if self._operations is None:
             return
 

@@ -92,7 +92,6 @@ class NamespaceModel:
         return copied
 
     def find(self, memory_id: str) -> MemoryModel | None:
-        """Return the memory with an id."""
         for memory in self.memories.values():
             if memory.id == memory_id:
                 return memory
@@ -105,7 +104,6 @@ class NamespaceModel:
         return memory.version if memory else 0
 
     def list_links(self, source: str) -> list[LinkName]:
-        """Return the links of a memory by target and type."""
         return sorted(name for name in self.links if name.source == source)
 
     def store(self, arguments: JsonObject, moment: Moment) -> Predicted:
@@ -131,11 +129,9 @@ class NamespaceModel:
         return self._merge(named, arguments, moment)
 
     def archive(self, memory_id: str, moment: Moment) -> Predicted:
-        """Archive a memory. Raises Refusal."""
         return self.update({"id": memory_id, "archived": True}, moment)
 
     def delete(self, memory_id: str) -> Predicted:
-        """Delete a memory and its own links for good. Raises Refusal."""
         named = self._find_named({"id": memory_id}, can_rename=False)
         assert named is not None
         del self.memories[named.key]
@@ -146,7 +142,6 @@ class NamespaceModel:
         return Predicted(None)
 
     def import_memories(self, lines: Iterable[JsonObject], *, replace: bool) -> Counter[str]:
-        """Import memories as an export's lines have them, and count what becomes of them."""
         return Counter(self._import(line, replace=replace) for line in lines)
 
     def _find_named(self, arguments: JsonObject, *, can_rename: bool) -> MemoryModel | None:
@@ -205,7 +200,6 @@ class NamespaceModel:
         return Predicted(after, created, frozenset(updated))
 
     def _change_links(self, source: str, arguments: JsonObject) -> bool:
-        """Remove and add links; return whether that changed anything."""
         before = dict(self.links)
 
         for removal in arguments.get("remove_links") or ():
@@ -270,7 +264,6 @@ class NamespaceModel:
 
 
 def _set_fields(before: MemoryModel, arguments: JsonObject) -> MemoryModel:
-    """Return a memory with the arguments set, and its score where it must be then."""
     given = {name: value for name, value in arguments.items() if value is not None}
     after = replace(before)
 
@@ -297,7 +290,6 @@ def _set_fields(before: MemoryModel, arguments: JsonObject) -> MemoryModel:
 
 
 def _is_score_set_anew(before: MemoryModel, after: MemoryModel) -> bool:
-    """Return whether a score was set, or changed without the importance that it follows."""
     if after.is_scored != before.is_scored:
         return True
 
@@ -305,7 +297,6 @@ def _is_score_set_anew(before: MemoryModel, after: MemoryModel) -> bool:
 
 
 def parse_exported(line: JsonObject) -> tuple[MemoryModel, dict[LinkName, LinkValue]]:
-    """Return the memory and the links that a line of an export stands for."""
     metadata = {**line.get("metadata", {})}
     metadata_score = metadata.pop("memory_score", None)
     score = line.get("memory_score")

@@ -93,8 +93,6 @@ def walk_the_wrong_way(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def export_no_archived_memories(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Leave archived memories out of exports."""
-
     async def read_fewer(store: SqliteStore, *arguments: Any) -> list[Any]:
         page = await read_page(store, *arguments)
         return [memory for memory in page if not cast(StoredMemory, memory).row.archived]
@@ -214,7 +212,6 @@ def heed_no_version(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def list_no_archived_memories(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Leave archived memories out of lists."""
     list_memories = SqliteStore.list_memories
 
     async def list_fewer(store: SqliteStore, *arguments: Any, archived: bool) -> list[Any]:
@@ -224,7 +221,6 @@ def list_no_archived_memories(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def miss_the_last_change(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Tell what changed without the last change."""
     read_changes = SqliteStore.read_changes
 
     async def read_fewer(store: SqliteStore, *arguments: Any) -> ChangePage:

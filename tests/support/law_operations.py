@@ -107,11 +107,9 @@ class Operations:
         self.trial = trial
 
     def perform(self, operation: Operation) -> None:
-        """Do one operation, which is checked."""
         getattr(self, operation.name)(**operation.arguments)
 
     def store(self, namespace: str, arguments: JsonObject, named: int | None, ticks: int) -> None:
-        """Store a memory, by key, by id, or without either."""
         self.trial.begin_step(ticks)
         if named is not None:
             arguments = {**arguments, "id": self.trial.choose(namespace, named).id}
@@ -119,26 +117,22 @@ class Operations:
         self.trial.change(namespace, "store_memory", arguments)
 
     def update(self, namespace: str, changes: JsonObject, named: int, ticks: int) -> None:
-        """Change a memory."""
         self.trial.begin_step(ticks)
         memory = self.trial.choose(namespace, named)
         self.trial.change(namespace, "update_memory", {**changes, "id": memory.id})
 
     def rename(self, namespace: str, changes: JsonObject, named: int, key: str) -> None:
-        """Rename a memory, and perhaps change it in the same call."""
         self.trial.begin_step(1)
         memory = self.trial.choose(namespace, named)
         self.trial.change(namespace, "update_memory", {**changes, "id": memory.id, "key": key})
 
     def delete(self, namespace: str, named: int, permanent: bool) -> None:
-        """Archive a memory or delete it for good."""
         self.trial.begin_step(1)
         memory = self.trial.choose(namespace, named)
         arguments = {"id": memory.id, "permanent": permanent}
         self.trial.change(namespace, "delete_memory", arguments)
 
     def remember(self, namespace: str, planned: list[JsonObject], named: int, atomic: bool) -> None:
-        """Make many changes in one call: of some of the memories, if they have some version."""
         self.trial.begin_step(1)
         renames = any(operation["op"] == "rename" for operation in planned)
         operations: list[JsonObject] = []
@@ -159,7 +153,6 @@ class Operations:
     def try_anything(
         self, namespace: str, changes: JsonObject, named: int | None, key: str
     ) -> None:
-        """Send values that may be refused; what is acknowledged must be kept as it was sent."""
         self.trial.begin_step(1)
         if named is None:
             arguments = {"type": "core", "content": "x", "key": key, **changes}
@@ -169,7 +162,6 @@ class Operations:
             self.trial.change(namespace, "update_memory", arguments, may_refuse=True)
 
     def call_wrongly(self, namespace: str, row: Row, named: int) -> None:
-        """Send what must be refused, aimed at a memory that is there."""
         self.trial.begin_step(0)
         memory = self.trial.choose(namespace, named)
         arguments = law_values.aim(row, memory.id, memory.key)
@@ -177,17 +169,14 @@ class Operations:
         self.trial.refuse(namespace, row.name, arguments, memory.key)
 
     def query(self, namespace: str, query: JsonObject) -> None:
-        """Find memories by any filter."""
         self.trial.begin_step(0)
         self.trial.query(namespace, query)
 
     def recall(self, namespace: str, arguments: JsonObject, goes_on: bool) -> None:
-        """Ask questions of any kind, or go on with earlier ones."""
         self.trial.begin_step(0)
         self.trial.recall(namespace, arguments, goes_on=goes_on)
 
     def import_lines(self, lines: list[tuple[JsonObject, str, int | None]], replace: bool) -> None:
-        """Import memories that were written elsewhere, some with ids that are taken."""
         self.trial.begin_step(1)
         text = HEADING
         for line, namespace, named in lines:
@@ -199,7 +188,6 @@ class Operations:
         self.trial.import_text(text, replace=replace, into=None)
 
     def administer(self, task: str, number: int, replace: bool, into: str | None) -> None:
-        """Do what a person does with a store: export, import, restart, back up, restore."""
         self.trial.begin_step(1)
         is_file = all(place.is_file for place in self.trial.places)
 

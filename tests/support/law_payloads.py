@@ -27,7 +27,6 @@ def normalize(payload: object) -> str:
 
 
 def drop_counters(payload: object) -> object:
-    """Return a payload without the counters of accesses."""
     if isinstance(payload, list):
         return [drop_counters(item) for item in payload]
     if not isinstance(payload, dict):
@@ -66,7 +65,6 @@ def describe_memory(namespace: NamespaceModel, memory: MemoryModel) -> JsonObjec
 
 
 def expect_get(namespace: NamespaceModel, key: str) -> JsonObject:
-    """Return `memory_get`'s answer for both directions, with the links of all pages."""
     memory = namespace.memories[key]
     data = describe_memory(namespace, memory)
     data["version"] = memory.version
@@ -83,7 +81,6 @@ def expect_get(namespace: NamespaceModel, key: str) -> JsonObject:
 
 
 def expect_written(namespace: NamespaceModel, memory: MemoryModel, shown: int) -> JsonObject:
-    """Return the memory in the answer of a write that shows so many links."""
     data = expect_get(namespace, memory.key)["data"]
     del data["backlinks_total"]
     data.pop("backlinks", None)
@@ -95,7 +92,6 @@ def expect_written(namespace: NamespaceModel, memory: MemoryModel, shown: int) -
 
 
 def expect_stats(namespace: NamespaceModel) -> JsonObject:
-    """Return `get_memory_stats`'s answer."""
     memories = list(namespace.memories.values())
     present = [memory for memory in memories if not memory.archived]
     types = Counter(memory.type for memory in present)
@@ -121,14 +117,12 @@ def expect_stats(namespace: NamespaceModel) -> JsonObject:
 
 
 def find_matches(namespace: NamespaceModel, query: JsonObject) -> list[MemoryModel]:
-    """Return the memories that match a query, in the order of its ``sort_by``."""
     matches = [memory for memory in namespace.memories.values() if _is_match(memory, query)]
     find_place = partial(find_memory_place, sort_by=query["sort_by"])
     return sorted(matches, key=find_place, reverse=query["sort_order"] == "desc")
 
 
 def find_memory_place(memory: MemoryModel, sort_by: str) -> tuple[object, str]:
-    """Return what a memory is sorted by: the value, and its id."""
     if sort_by == "importance":
         return IMPORTANCES.index(memory.importance), memory.id
 
@@ -136,7 +130,6 @@ def find_memory_place(memory: MemoryModel, sort_by: str) -> tuple[object, str]:
 
 
 def find_by_piece(memory: MemoryModel, number: int) -> JsonObject:
-    """Return a query that finds a memory by a piece of its content, and by other values."""
     start = number * 7 % len(memory.content)
     query: JsonObject = {
         "search": memory.content[start : start + 1 + number % 9],
@@ -155,7 +148,6 @@ def find_by_piece(memory: MemoryModel, number: int) -> JsonObject:
 
 
 def expect_exported(namespace: NamespaceModel, name: str) -> list[JsonObject]:
-    """Return the lines of an export for one namespace, without what says when it was accessed."""
     lines: list[JsonObject] = []
     for key in sorted(namespace.memories):
         memory = namespace.memories[key]
@@ -189,7 +181,6 @@ def expect_exported(namespace: NamespaceModel, name: str) -> list[JsonObject]:
 def expect_walk(
     namespace: NamespaceModel, key: str, limits: WalkLimits, direction: Direction
 ) -> JsonObject:
-    """Return `bulk_read_memory`'s answer by an oracle of the walk."""
     expected = expect_by_recursion(build_graph(namespace), key, limits, direction)
     entries: list[JsonObject] = []
 
@@ -234,7 +225,6 @@ def expect_walk(
 
 
 def build_graph(namespace: NamespaceModel) -> Graph:
-    """Return a namespace as the oracles of the walk take it."""
     edges: dict[str, list[Edge]] = {key: [] for key in namespace.memories}
     for name, value in namespace.links.items():
         edges[name.source].append(Edge(name.target, value.weight, name.type))
@@ -269,8 +259,6 @@ def _is_match(memory: MemoryModel, query: JsonObject) -> bool:
 def _describe_links(
     namespace: NamespaceModel, names: list[LinkName], *, incoming: bool
 ) -> list[JsonObject]:
-    """Return links as answers show them, best first."""
-
     def get_place(name: LinkName) -> tuple[object, ...]:
         other = name.source if incoming else name.target
         weight = namespace.links[name].weight

@@ -34,13 +34,11 @@ class Clock:
         self._ids = random.Random(1)
 
     def tick(self, milliseconds: int) -> Moment:
-        """Return the next moment; a clock may stand still or be set back."""
         self._time += timedelta(milliseconds=milliseconds)
         now = self._time.isoformat(timespec="milliseconds").replace("+00:00", "Z")
         return Moment(now, self.make_id())
 
     def make_id(self) -> str:
-        """Return an id that no memory has."""
         return str(UUID(int=self._ids.getrandbits(128), version=4))
 
 
@@ -75,17 +73,11 @@ class Wave(NamedTuple):
 class Application(Protocol):
     """An application that uses a store, in this process or in another."""
 
-    def open(self, settings: Settings) -> None:
-        """Open it; an open one is closed first."""
-        ...
+    def open(self, settings: Settings) -> None: ...
 
-    def call(self, wave: Wave) -> list[JsonObject]:
-        """Return the payloads of the replies."""
-        ...
+    def call(self, wave: Wave) -> list[JsonObject]: ...
 
-    def close(self) -> None:
-        """Close it, if it is open."""
-        ...
+    def close(self) -> None: ...
 
 
 class LocalApplication:
@@ -98,12 +90,10 @@ class LocalApplication:
         self._views: dict[str, Abilities] = {}
 
     def open(self, settings: Settings) -> None:
-        """Open it; an open one is closed first."""
         self.close()
         self._runner.run(self._open_abilities(settings))
 
     def call(self, wave: Wave) -> list[JsonObject]:
-        """Return the payloads of the replies."""
         with (
             patch.object(helper, "utc_now", lambda: _moment.get().now),
             patch.object(helper, "uuid4", lambda: next(_ids.get())),
@@ -112,13 +102,11 @@ class LocalApplication:
             return self._runner.get_loop().run_until_complete(self._reply_to_all(wave))
 
     def close(self) -> None:
-        """Close it, if it is open."""
         self._runner.run(self._open.aclose())
         self._abilities = None
         self._views.clear()
 
     def end(self) -> None:
-        """Close its event loop too."""
         self.close()
         self._runner.close()
 
@@ -154,7 +142,6 @@ class RemoteApplication:
     @classmethod
     @contextmanager
     def start(cls) -> Iterator[Self]:
-        """Start the process, and end it at last."""
         command = [sys.executable, "-m", "tests.support.law_places"]
         with subprocess.Popen(command, stdin=-1, stdout=-1) as process:
             yield cls(process)
@@ -163,17 +150,14 @@ class RemoteApplication:
         assert process.returncode == 0
 
     def open(self, settings: Settings) -> None:
-        """Open it; an open one is closed first."""
         self._ask(settings)
 
     def call(self, wave: Wave) -> list[JsonObject]:
-        """Return the payloads of the replies."""
         payloads = self._ask(wave)
         assert isinstance(payloads, list)
         return payloads
 
     def close(self) -> None:
-        """Close it, if it is open."""
         self._ask(None)
 
     def _ask(self, request: object) -> object:
@@ -197,17 +181,14 @@ class Place:
 
     @property
     def is_file(self) -> bool:
-        """Whether the store is a file."""
         return self.settings.store_path is not None
 
     def open(self) -> None:
-        """Open both applications, or open them again."""
         self.close()
         for application in self._applications:
             application.open(self.settings)
 
     def close(self) -> None:
-        """Close both applications."""
         for application in self._applications:
             application.close()
 
@@ -221,7 +202,6 @@ class Place:
         return application.call(Wave(calls, together=self.is_file))
 
     def run(self, *words: str | Path, store_url: str | None = None) -> Result:
-        """Run a command of the command line on the store, or on another one."""
         variables = environment(self.settings)
         if store_url is not None:
             variables["ABILITIES_STORE_URL"] = store_url

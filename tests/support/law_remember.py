@@ -63,7 +63,6 @@ def predict_remembered(before: NamespaceModel, arguments: JsonObject, moment: Mo
 
 
 def _undo(records: list[JsonObject], failed: int) -> list[JsonObject]:
-    """Return the records of operations of which one failed, and none was made."""
     undone: list[JsonObject] = []
     for record in records:
         number = record["input"]

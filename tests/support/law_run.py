@@ -57,11 +57,9 @@ class Life:
     operations: Sequence[Operation]
 
     def cut(self, length: int) -> "Life":
-        """Return its beginning."""
         return replace(self, operations=self.operations[:length])
 
     def leave_out(self, start: int, end: int) -> "Life":
-        """Return it without some of its operations."""
         return replace(self, operations=[*self.operations[:start], *self.operations[end:]])
 
 
@@ -75,7 +73,6 @@ class Pools:
         }
 
     def make_operation(self, chance: random.Random) -> Operation:
-        """Put an operation together: each value comes from an example of its own."""
         (name,) = chance.choices(list(WEIGHTS), list(WEIGHTS.values()))
         pool = self._pools[name]
         arguments: JsonObject = {}
@@ -92,7 +89,6 @@ class Pools:
 def draw_examples(
     strategy: st.SearchStrategy[JsonObject], seed: int, size: int
 ) -> list[JsonObject]:
-    """Return examples, always the same of the same seed."""
     examples: list[JsonObject] = []
 
     @hypothesis.seed(seed)
@@ -128,7 +124,6 @@ def cross(first: JsonObject, second: JsonObject, chance: random.Random) -> JsonO
 
 
 def make_lives(seed: int, operations: int) -> Iterator[Life]:
-    """Make lives with so many operations in all, always the same of the same seed."""
     chance = random.Random(seed)
     pools = Pools(seed, size=max(20, min(500, operations // 10)))
 
@@ -153,7 +148,6 @@ class Task(NamedTuple):
 
 
 def run_in_processes(task: Task, processes: int) -> None:
-    """Share a task between processes, each with stores and a seed of its own."""
     if processes == 1:
         run_task(task)
         return
@@ -170,7 +164,6 @@ def run_in_processes(task: Task, processes: int) -> None:
 
 
 def run_task(task: Task) -> None:
-    """Run a task in this process."""
     stores = Stores(task.folder, task.kinds, task.server)
     try:
         run(stores.open, task.operations, task.seed)
@@ -257,7 +250,6 @@ def shorten(open_stores: Open, life: Life) -> Life:
 
 
 def describe(life: Life) -> str:
-    """Return a life as the calls that repeat it."""
     lines = [f"quota {life.quota}, room {life.room}"]
     lines += [f"{operation.name}(**{operation.arguments!r})" for operation in life.operations]
     return "\n".join(lines)

@@ -24,7 +24,6 @@ class Stores:
         self._pairs = [self._make_applications() for _ in kinds]
 
     def open(self, settings: JsonObject) -> list[Place]:
-        """Return places with new and empty stores."""
         self._remove()
         places: list[Place] = []
 
@@ -43,7 +42,6 @@ class Stores:
         return places
 
     def end(self) -> None:
-        """Close and remove everything."""
         self._remove()
         self._applications.close()
 

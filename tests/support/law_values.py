@@ -52,14 +52,12 @@ def rarely(
 
 
 def long_texts(limit: int) -> st.SearchStrategy[str]:
-    """Return texts of just as many characters as fit, of several widths."""
     return st.sampled_from(["x", "\u0001", "ß", "İ", "世", "😀", " ", "a\n"]).map(
         lambda piece: (piece * limit)[:limit]
     )
 
 
 def texts(limit: int, *, least: int = 0) -> st.SearchStrategy[str]:
-    """Return texts of up to a number of characters."""
     usual = short_texts.map(lambda text: text[:limit]).filter(lambda text: len(text) >= least)
     return rarely(long_texts(limit), usual, 10)
 
@@ -260,7 +258,6 @@ exported_memories = st.fixed_dictionaries(
 
 
 def aim(row: Row, memory_id: str, key: str) -> JsonObject:
-    """Return the arguments of a wrong call, aimed at a memory that it would change."""
     arguments = dict(row.arguments)
     is_about_a_name = row.call is not None and row.call[0] in ("id_not_found", "invalid_id")
 

@@ -17,7 +17,6 @@ class Follower:
         self.copy: dict[str, StoredMemory] = {}
 
     async def follow(self, limit: int) -> None:
-        """Learn of all changes since the last time."""
         has_more = True
         while has_more:
             page = await self._store.read_changes(NAMESPACE, self._since, limit)
@@ -35,7 +34,6 @@ class Follower:
             self._since, has_more = page.next, page.has_more
 
     async def _begin_again(self) -> None:
-        """Copy everything, as one does who missed changes."""
         page = await self._store.read_changes(NAMESPACE, 2**53, 1)
         assert not page.changes
         self.copy = {memory.row.id: memory for memory in await read_all(self._store)}
@@ -43,7 +41,6 @@ class Follower:
 
 
 async def read_all(store: ServableStore) -> list[StoredMemory]:
-    """Return all memories with all their links."""
     memories: list[StoredMemory] = []
     for memory in await store.read_page(("", ""), 1_000):
         assert isinstance(memory, StoredMemory), memory

@@ -50,7 +50,6 @@ class PastModel:
         self.purged: set[str] = set()
 
     def copy(self) -> "PastModel":
-        """Return the model as it is now."""
         copied = copy(self)
         copied.present = self.present.copy()
         copied.events = list(self.events)
@@ -59,7 +58,6 @@ class PastModel:
         return copied
 
     def take(self, other: "PastModel") -> None:
-        """Become what another model is."""
         self.present, self.events = other.present, other.events
         self.oldest, self.purged = other.oldest, other.purged
 
@@ -98,7 +96,6 @@ class PastModel:
         self.oldest = _get_states(self.present)
 
     def is_known(self, memory_id: str) -> bool:
-        """Return whether a memory is there, or was."""
         return self.get_present(memory_id) is not None or bool(self.list_events(memory_id))
 
     def find_id(self, key: str) -> str | None:
@@ -113,15 +110,12 @@ class PastModel:
         return None
 
     def get_present(self, memory_id: str) -> State | None:
-        """Return a memory as it is now."""
         return _get_states(self.present).get(memory_id)
 
     def list_events(self, memory_id: str) -> list[Event]:
-        """Return what became of a memory, the newest first."""
         return [event for event in reversed(self.events) if event.id == memory_id]
 
     def find_version(self, memory_id: str, version: int) -> State | None:
-        """Return a memory in a version, with the links that it had last in that."""
         present = self.get_present(memory_id)
         if present is not None and present.memory.version == version:
             return present
@@ -134,7 +128,6 @@ class PastModel:
         return oldest if oldest is not None and oldest.memory.version == version else None
 
     def _find_before_last_change(self, memory_id: str) -> State | None:
-        """Return a memory as it was before its last change, other than by new keys of others."""
         events = self.list_events(memory_id)
         for place, event in enumerate(events):
             if event.action != "relinked":
@@ -144,7 +137,6 @@ class PastModel:
         return None
 
     def find_at(self, memory_id: str, time: str) -> State | None:
-        """Return a memory as it was at a time."""
         found = self.oldest.get(memory_id)
         for event in self.list_events(memory_id):
             if event.made_at <= time:
@@ -297,7 +289,6 @@ class PastModel:
         self.present.memories[key] = memory
 
     def _record(self, before: dict[str, State], change: Change) -> None:
-        """Note what a change did to each memory."""
         after = _get_states(self.present)
         for memory_id in before.keys() | after.keys():
             old, new = before.get(memory_id), after.get(memory_id)
@@ -353,7 +344,6 @@ def _move_links(state: State, key: str) -> OwnLinks:
 
 
 def _get_states(namespace: NamespaceModel) -> dict[str, State]:
-    """Return all memories of a namespace by their ids, each with its links."""
     links: dict[str, OwnLinks] = {key: {} for key in namespace.memories}
     for name, value in namespace.links.items():
         links[name.source][name.target, name.type] = value

@@ -69,7 +69,6 @@ def skip_changes(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def restore_without_tags(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Restore memories without their tags."""
     restore_row = history.restore_row
 
     def restore_less(*arguments: Any) -> Any:

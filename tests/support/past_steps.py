@@ -67,7 +67,6 @@ class Step(NamedTuple):
 
 
 def make_steps(seed: int, count: int) -> list[Step]:
-    """Return so many steps."""
     chance = random.Random(seed)
     return [_make_step(chance) for _ in range(count)]
 

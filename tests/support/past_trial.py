@@ -35,11 +35,9 @@ class PastTrial:
 
     @property
     def now(self) -> str:
-        """The time of the current step."""
         return self._format(0)
 
     async def perform(self, step: Step) -> None:
-        """Do a step, and compare what it gave."""
         self._time += timedelta(milliseconds=step.milliseconds)
 
         # A read, so that what expires has expired before the step.
@@ -94,7 +92,6 @@ class PastTrial:
         await self._check_present()
 
     def _plan(self, wish: Wish) -> Change:
-        """Return a change for a wish, by what is there before the step."""
         self._number += 1
         new_id = str(UUID(int=self._number, version=4))
         self._ids.append(new_id)
@@ -129,7 +126,6 @@ class PastTrial:
         )
 
     def _choose_fields(self, wish: Wish) -> JsonObject:
-        """Return the fields that a change of a kind may set."""
         if wish.kind == "append":
             return {"content": wish.fields.get("content", "+")}
         if wish.kind not in ("store", "update"):
@@ -170,7 +166,6 @@ class PastTrial:
         assert lines == expected[: step.limit]
 
     async def _check_present(self) -> None:
-        """Compare what is there."""
         found = {memory.row.id: memory for memory in await read_all(self._store)}
         for memory_id in self._ids:
             state = self.model.get_present(memory_id)
@@ -180,7 +175,6 @@ class PastTrial:
                 _compare(found[memory_id], state, state.memory.version)
 
     async def _check_memory(self, memory_id: str) -> None:
-        """Compare the history of a memory, all of its versions, and all of its times."""
         name = MemoryName(id=memory_id)
         events = self.model.list_events(memory_id)
         present = self.model.get_present(memory_id)
@@ -246,7 +240,6 @@ class PastTrial:
 
 
 def _order(event: Event) -> tuple[object, ...]:
-    """Return what an entry says of an event."""
     return (
         event.version,
         event.id,
@@ -276,7 +269,6 @@ async def _refuse(work: Any) -> str:
 
 
 def _compare(memory: StoredMemory, state: State, version: int) -> None:
-    """Compare a memory with what it must be, in a version."""
     row = build_row(state, version)
     assert memory.row == row, f"is {memory.row}, and must be {row}"
     links = {
@@ -287,7 +279,6 @@ def _compare(memory: StoredMemory, state: State, version: int) -> None:
 
 
 def build_row(state: State, version: int) -> Row:
-    """Return the row of a memory in a version."""
     memory = state.memory
     return Row(
         namespace=NAMESPACE,

@@ -41,7 +41,6 @@ class Node:
         self.url = f"postgresql://postgres@127.0.0.1:{self.port}/postgres"
 
     def run(self, program: str, *options: str | Path) -> None:
-        """Run one of PostgreSQL's programs on the node's data."""
         command = [*self._user_prefix, self._programs / program, "-D", self.data, *options]
         done = subprocess.run(
             command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, cwd=self._base, timeout=120
@@ -66,7 +65,6 @@ class Node:
         assert data_directory == (str(self.data),), "the port belongs to another server"
 
     def stop(self) -> None:
-        """Stop the server, if it still runs."""
         if (self.data / "postmaster.pid").exists():
             self.run("pg_ctl", "-m", "immediate", "stop")
 
@@ -111,7 +109,6 @@ def started(*settings: str) -> Iterator[Node]:
 
 @contextmanager
 def replicated() -> Iterator[tuple[Node, Node]]:
-    """Run a leader and its synchronous standby."""
     with _create_folder() as (base, programs):
         leader, standby = Node(base, programs, "leader"), Node(base, programs, "standby")
         leader.run("initdb", *_INITIAL)
@@ -141,7 +138,6 @@ def database(url: str) -> Iterator[str]:
 
 @contextmanager
 def _create_folder() -> Iterator[tuple[Path, Path]]:
-    """Yield a folder for servers, and the folder of PostgreSQL's programs."""
     base = Path(tempfile.mkdtemp(prefix="abilities-pg-"))
     try:
         initdbs = sorted(DEBIAN.glob("*/bin/initdb"))

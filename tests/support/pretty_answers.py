@@ -18,7 +18,6 @@ class Recorder:
         self.answers: list[AnsweredCall] = []
 
     async def call(self, name: str, **arguments: Any) -> Arguments:
-        """Call an ability and return its payload, a fault's too."""
         try:
             payload = await self._abilities.call(name, arguments)
         except AbilityError as error:

@@ -18,16 +18,13 @@ class Proxy:
         self._tasks: list[asyncio.Task[None]] = []
 
     def stall(self) -> None:
-        """Forward nothing from now on."""
         self._runs.clear()
 
     def resume(self) -> None:
-        """Forward what was kept, and go on."""
         self._runs.set()
 
     @asynccontextmanager
     async def listening(self) -> AsyncIterator[int]:
-        """Accept connections, and yield the port."""
         async with await asyncio.start_server(self._accept, "127.0.0.1", 0) as listener:
             yield listener.sockets[0].getsockname()[1]
 
@@ -61,7 +58,6 @@ class Proxy:
 
 @asynccontextmanager
 async def forwarding(url: str) -> AsyncIterator[tuple[Proxy, str]]:
-    """Yield a proxy to the server of a URL, and the URL through it."""
     parts = urlsplit(url)
     proxy = Proxy(url)
     async with proxy.listening() as port:

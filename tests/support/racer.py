@@ -13,7 +13,6 @@ RENAME_EXCHANGE = 2
 
 
 def exchange(libc: ctypes.CDLL, first: bytes, second: bytes) -> None:
-    """Swap two names. Raises OSError."""
     if libc.renameat2(AT_FDCWD, first, AT_FDCWD, second, RENAME_EXCHANGE):
         raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()))
 

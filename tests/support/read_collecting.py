@@ -122,7 +122,6 @@ def _find_error(record: Payload) -> Payload | None:
 
 
 def count_cut(reply: Payload) -> int:
-    """Return how many contents of a reply are cut."""
     count = 0
     for record in reply["results"]:
         data: Payload = record.get("data", record)

@@ -36,7 +36,6 @@ _MEMORIES = 30
 
 @contextmanager
 def today_is(day: date) -> Iterator[None]:
-    """Make memory helpers take a day for today."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(MemoryHelper, "today", property(lambda self: day))
         yield
@@ -77,7 +76,6 @@ def write_files(workspace: Path, agent: Path) -> None:
 
 
 def write_notes(agent: Path) -> None:
-    """Write lasting notes, and those of some of the last days."""
     sections = [f"# Part {n}\n{make_text(n, 300 * n)}\n## tea\nwe drink tea\n" for n in range(6)]
     _write(agent / "MEMORY.md", "".join(sections))
 
@@ -87,7 +85,6 @@ def write_notes(agent: Path) -> None:
 
 
 async def store_memories(abilities: Abilities) -> None:
-    """Store memories that link to each other, and one that takes several parts."""
     numbers = random.Random(7)
     for number in range(_MEMORIES):
         content = f"tea {number} {make_text(200 + number, numbers.choice([20, 300, 4_000]))}"[
@@ -100,7 +97,6 @@ async def store_memories(abilities: Abilities) -> None:
 
 
 async def build_world(settings: Settings) -> None:
-    """Make all of it in empty roots and an empty store."""
     assert settings.workspace_dir is not None
     write_files(settings.workspace_dir, settings.agent_dir)
     write_notes(settings.agent_dir)

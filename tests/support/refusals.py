@@ -55,7 +55,6 @@ def check_sentence(fault: Fault, row: Row) -> None:
 
 
 def check_wrong_item(error: dict[str, Any], wrong: Wrong) -> None:
-    """Check that the fault of an item says exactly what its row does."""
     fault = Fault.model_validate(error)
 
     assert (fault.reason, fault.field) == (wrong.reason, wrong.field)

@@ -13,7 +13,6 @@ _RECEIVED_AT_MOST = 4096
 
 
 def build_request(method: str, path: str, token: str | None = None, length: int = 0) -> bytes:
-    """Return the headers of a request that announces a body of some length."""
     lines = [f"{method} {path} HTTP/1.1", "Host: localhost", "Content-Type: application/json"]
 
     if token is not None:

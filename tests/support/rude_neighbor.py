@@ -55,11 +55,9 @@ class RudeNeighbor:
         await self._repeat(calls)
 
     async def send_slowly(self) -> None:
-        """Send bodies that never end."""
         await self._hold_sockets(260, b"Content-Length: 1000\r\n\r\n{", reads=False)
 
     async def never_read(self) -> None:
-        """Ask for much and read no answer."""
         body = orjson.dumps({"paths": [f"{n}.txt" for n in range(25)]})
         rest = b"Content-Length: %d\r\n\r\n%s" % (len(body), body)
         await self._hold_sockets(CALLS, rest, reads=False, times=50)

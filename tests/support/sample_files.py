@@ -47,7 +47,6 @@ class SampleFiles:
 
 
 def build_samples(base: Path) -> SampleFiles:
-    """Fill a directory with the sample files."""
     samples = SampleFiles(base)
 
     (base / "store").mkdir()
@@ -200,7 +199,6 @@ def lock_samples(samples: SampleFiles) -> None:
 
 
 def make_roots(folder: Path) -> Settings:
-    """Make two empty roots in a folder; return settings for them, with a store beside them."""
     for name in ("agent", "workspace"):
         (folder / name).mkdir()
 

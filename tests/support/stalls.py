@@ -49,7 +49,6 @@ class Stall:
         self._released = threading.Event()
 
     def install(self, patch: pytest.MonkeyPatch) -> None:
-        """Let the system call go through this stall."""
         call = getattr(os, self._name)
 
         def call_or_hang(subject: Any, *rest: Any, **more: Any) -> Any:
@@ -70,11 +69,9 @@ class Stall:
         self._released.set()
 
     async def wait_for_threads(self, count: int) -> None:
-        """Wait until at least so many threads hang."""
         await wait_until(lambda: self.hanging >= count)
 
     async def wait_until_empty(self) -> None:
-        """Wait until no thread hangs any more."""
         await wait_until(lambda: not self.hanging)
 
     def _affects(self, subject: Any, folder: int | None) -> bool:
@@ -110,7 +107,6 @@ def stalling(patch: pytest.MonkeyPatch, name: SystemCall, path: Path) -> Iterato
 
 @contextmanager
 def item_seconds(patch: pytest.MonkeyPatch, seconds: float) -> Iterator[None]:
-    """Give up an item after so many seconds."""
     with patch.context() as own:
         own.setattr("abilities.helpers.threads.workers.ITEM_SECONDS", seconds)
         if seconds == NEVER:
@@ -121,7 +117,6 @@ def item_seconds(patch: pytest.MonkeyPatch, seconds: float) -> Iterator[None]:
 
 @pytest.fixture
 def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
-    """The clock of circuit breakers that are made from now on."""
     clock = Clock()
     breaker = partial(CircuitBreaker, clock)
     monkeypatch.setattr("abilities.helpers.threads.workers.CircuitBreaker", breaker)

@@ -169,7 +169,6 @@ def calls_through(name: str) -> Through:
 
 
 def environment(settings: Settings) -> dict[str, str]:
-    """Return the settings as the variables of a process."""
     variables: dict[str, str] = {}
 
     for name, value in settings.model_dump(
@@ -186,7 +185,6 @@ FORMATTED = {ability.name for ability in BUILT_IN if "output_format" in ability.
 
 
 def find_model_format(settings: Settings, name: str, arguments: dict[str, Any]) -> str:
-    """Return the format in which a model gets a reply."""
     if name not in FORMATTED:
         return "json"
 
@@ -205,7 +203,6 @@ def read_reply(text: str, chosen: str) -> dict[str, Any]:
 
 
 def render_reply(payload: dict[str, Any], chosen: str) -> str:
-    """Return a payload in the format that a call asked for."""
     if "error" in payload:
         return render(payload)
 
@@ -218,7 +215,6 @@ def render_reply(payload: dict[str, Any], chosen: str) -> str:
 
 
 def find_media_type(text: str, payload: dict[str, Any]) -> str:
-    """Return the media type of a payload's text."""
     if text == render(payload):
         return "application/json"
 

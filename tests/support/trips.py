@@ -50,7 +50,6 @@ def note_read_rows(monkeypatch: pytest.MonkeyPatch) -> list[float]:
 
 
 def _find_rows(plan: dict[str, Any]) -> Iterator[float]:
-    """Yield how many rows each part of a plan read."""
     yield plan["Actual Rows"] * plan["Actual Loops"] + plan.get("Rows Removed by Filter", 0)
     for part in plan.get("Plans", ()):
         yield from _find_rows(part)

@@ -31,7 +31,6 @@ class Expected:
 
 
 def describe(walked: WalkOutcome) -> Expected:
-    """Return what a walk answered in the oracles' words."""
     later = walked.steps[1:]
     return Expected(
         order=[step.key for step in walked.steps],
