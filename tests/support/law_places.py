@@ -11,7 +11,7 @@ from contextvars import ContextVar
 from datetime import UTC, date, datetime, timedelta
 from itertools import count
 from pathlib import Path
-from typing import BinaryIO, NamedTuple, Protocol, Self
+from typing import BinaryIO, NamedTuple, Self
 from unittest.mock import patch
 from uuid import UUID
 
@@ -68,16 +68,6 @@ class Wave(NamedTuple):
 
     calls: Sequence[Call]
     together: bool
-
-
-class Application(Protocol):
-    """An application that uses a store, in this process or in another."""
-
-    def open(self, settings: Settings) -> None: ...
-
-    def call(self, wave: Wave) -> list[JsonObject]: ...
-
-    def close(self) -> None: ...
 
 
 class LocalApplication:
@@ -166,6 +156,9 @@ class RemoteApplication:
         pickle.dump(request, self._process.stdin)
         self._process.stdin.flush()
         return pickle.load(self._process.stdout)
+
+
+Application = LocalApplication | RemoteApplication
 
 
 class Place:
