@@ -27,20 +27,17 @@ def record(key: str, *, parent: str | None = None, depth: int = 1, score: float 
     shown: Payload = {"key": key, "content": CONTENT}
     if parent is not None:
         shown |= {"score": score, "depth": depth, "parent": parent}
-
     return shown
 
 
 async def fill(settings: Settings) -> dict[str, str]:
     """Store A, which leads to B and C, and B, which leads to D; return their ids by their keys."""
     ids: dict[str, str] = {}
-
     async with Abilities.open(settings) as abilities:
         for key, links in (("A", "BC"), ("B", "D"), ("C", ""), ("D", "")):
             memory: Payload = {"type": "core", "key": key, "content": CONTENT, "tags": ["t"]}
             memory |= {"links": [{"key": linked} for linked in links], "detail": "full"}
             ids[key] = (await abilities.call("store_memory", memory))["id"]
-
     return ids
 
 

@@ -93,7 +93,6 @@ class Forked:
         code = self.returncode
         if code is None:
             raise subprocess.TimeoutExpired("a forked process", timeout or 0)
-
         return code
 
     def communicate(self, timeout: float | None = None) -> tuple[bytes, None]:

@@ -106,7 +106,6 @@ class HungFolder:
         names = [name for name, _ in self._files]
         if name not in names:
             return None
-
         node = names.index(name) + 2
         return struct.pack("<4Q2I", node, 0, 0, 0, 0, 0) + self._describe(node)
 
@@ -114,7 +113,6 @@ class HungFolder:
         mode, size = stat.S_IFDIR | 0o755, 0
         if node != _ROOT:
             mode, size = stat.S_IFREG | 0o644, len(self._files[node - 2][1])
-
         return _ATTRIBUTES.pack(
             node, size, 0, 0, 0, 0, 0, 0, 0, mode, 1, os.getuid(), os.getgid(), 0, 4096, 0
         )
@@ -126,7 +124,6 @@ class HungFolder:
                 raw = name.encode()
                 entry = struct.pack("<QQII", index + 2, index + 1, len(raw), 8) + raw
                 entries += entry.ljust(-(-len(entry) // 8) * 8, b"\0")
-
         return entries
 
 

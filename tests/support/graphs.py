@@ -45,11 +45,9 @@ class Graph:
         if direction != "in" and key not in self.missing:
             for edge in self.edges.get(key, []):
                 links.append(self._make_link(key, edge, edge.target, incoming=False))
-
         if direction != "out":
             for source, edge in self._list_incoming(key):
                 links.append(self._make_link(source, edge, source, incoming=True))
-
         return sorted(links, key=_order)
 
     def _list_incoming(self, key: str) -> list[tuple[str, Edge]]:
@@ -65,7 +63,6 @@ class Graph:
             return WalkLink(end, 0.0, edge.type, -2, "invalid", incoming=incoming)
         if end in self.missing | self.archived:
             return WalkLink(end, edge.weight, edge.type, -1, "absent", incoming=incoming)
-
         rank = compute_rank(edge.weight, self.scores.get(end, 1.0))
         return WalkLink(end, edge.weight, edge.type, rank, "present", incoming=incoming)
 
@@ -120,7 +117,6 @@ def _choose_rest(links: list[WalkLink], request: LinkRequest) -> list[WalkLink]:
     among = request.among or frozenset()
     asked_for = [link for link in links if link.state == "present" and link.key in among]
     unusable = [link for link in links if link.state != "present"]
-
     return unusable[: request.needed] + asked_for
 
 

@@ -16,7 +16,6 @@ def find_entry_points(*, group: str) -> metadata.EntryPoints:
     """
     if tuple(sys.path) != INSTALLED:
         return metadata.entry_points(group=group)
-
     return _remember(group)
 
 

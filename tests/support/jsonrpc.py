@@ -72,7 +72,6 @@ def judge(text: bytes) -> Owed | None:
 def _is_id(value: Any) -> bool:
     if isinstance(value, str):
         return len(value) <= MAX_ID
-
     return type(value) is int and len(str(abs(value))) <= MAX_ID
 
 
@@ -81,7 +80,6 @@ def _read(text: bytes) -> Any:
     value = json.loads(text.decode("utf-8"), object_pairs_hook=_pair, parse_constant=_refuse)
     if _measure_depth(value) > _MAX_DEPTH:
         raise ValueError("too deep")
-
     json.dumps(value, ensure_ascii=False).encode()  # a UnicodeEncodeError is a ValueError
     return value
 
@@ -90,7 +88,6 @@ def _pair(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     names = [name for name, _ in pairs]
     if len(set(names)) < len(names):
         raise ValueError("a field stands twice")
-
     return dict(pairs)
 
 
@@ -102,7 +99,6 @@ def _measure_depth(value: Any) -> int:
     inner = value.values() if isinstance(value, dict) else value
     if not isinstance(value, dict | list):
         return 0
-
     return 1 + max(map(_measure_depth, inner), default=0)
 
 
@@ -119,7 +115,6 @@ def check_words(answer: Any) -> None:
     assert error.keys() <= {"code", "message", "data"}
     assert error["code"] in CODES
     assert len(error["message"]) <= 120 and error["message"].endswith((".", "?"))
-
     data = error.get("data", {})
     text = (error["message"] + str({**data, "uri": ""})).lower()
     assert not [canary for canary in CANARIES if canary in text], text

@@ -84,7 +84,6 @@ class Trial:
         memories = list(self.models[namespace].memories.values())
         if not memories:
             return MemoryModel(self.clock.make_id(), "none", "", "")
-
         return memories[number % len(memories)]
 
     def change(
@@ -132,7 +131,6 @@ class Trial:
             self._send(None)
         if not self._touched:
             return
-
         touched, self._touched = self._touched, {}
         for namespace, key in touched:
             self._check(namespace, key)
@@ -188,7 +186,6 @@ class Trial:
         for place in self.places:
             result = place.run("backup", place.folder / f"{saved.number}.backup")
             assert result.exit_code == 0, result.output
-
         self.saved.append(saved)
 
     def restore(self, saved: Saved) -> None:
@@ -242,7 +239,6 @@ class Trial:
 
     def _end_wave(self) -> None:
         self.settle()
-
         if self._waves % self._pace.everything == 0:
             self.check_everything()
         if self._waves % self._pace.records == 0:
@@ -254,20 +250,16 @@ class Trial:
         calls = [expected.call for expected in waiting]
         if last is not None:
             calls.append(last)
-
         payloads = self._call(calls)
         for expected, payload in zip(waiting, payloads, strict=False):
             check_answer(payload, expected, self._room)
-
         return payloads[-1]
 
     def _call(self, calls: Sequence[Call]) -> list[JsonObject]:
         """Send the same calls to all stores, which must answer the same."""
         first, *others = [place.call(calls, self._waves) for place in self.places]
-
         for other in others:
             assert normalize(other) == normalize(first)
-
         return first
 
     def _touch(self, namespace: str, key: str | None) -> None:
@@ -332,6 +324,5 @@ def _find_key(model: NamespaceModel, arguments: JsonObject) -> str | None:
     if memory_id is None:
         key = arguments.get("key")
         return key if key in model.memories else None
-
     memory = model.find(memory_id)
     return None if memory is None else memory.key

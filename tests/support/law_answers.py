@@ -46,7 +46,6 @@ class Expected(NamedTuple):
             return self.remembered.key
         if self.predicted is not None and self.predicted.memory is not None:
             return self.predicted.memory.key
-
         return None
 
 
@@ -55,7 +54,6 @@ def predict(before: NamespaceModel, call: Call) -> Expected:
     if call.name == "remember":
         remembered = predict_remembered(before, call.arguments, call.moment)
         return Expected(call, remembered.model, None, remembered=remembered)
-
     after = before.copy()
     try:
         return Expected(call, after, _change(after, call))
@@ -70,7 +68,6 @@ def _change(model: NamespaceModel, call: Call) -> Predicted:
         return model.update(call.arguments, call.moment)
     if call.arguments["permanent"]:
         return model.delete(call.arguments["id"])
-
     return model.archive(call.arguments["id"], call.moment)
 
 
@@ -157,7 +154,6 @@ def _undo(records: list[JsonObject], failed: int) -> list[JsonObject]:
     for record in records:
         number = record["input"]
         undone.append(record if number == failed else {"input": number, "reason": "rolled_back"})
-
     return undone
 
 
@@ -165,7 +161,6 @@ def _describe_refusal(refusal: Refusal) -> JsonObject:
     described: JsonObject = {"reason": str(refusal)}
     if isinstance(refusal, ConflictError):
         described["version"] = refusal.version
-
     return described
 
 

@@ -41,7 +41,6 @@ def check_record(reading: Reading, namespace: NamespaceModel, key: str) -> None:
     if key in namespace.memories:
         same(read_with_links(reading, key), expect_get(namespace, key))
         return
-
     for name in ("memory_get", "bulk_read_memory"):
         assert check_refusal(reading.call(name, key=key)) == "not_found"
 
@@ -50,7 +49,6 @@ def check_content(reading: Reading, namespace: NamespaceModel, key: str) -> None
     memory = namespace.memories[key]
     read = reading.call("memory_read_bulk", targets=[{"type": "stored", "key": key}])
     record = complete(reading, read["results"][0])
-
     assert record["data"]["content"] == memory.content
     assert record["data"]["modified_at"] == memory.updated_at
 
@@ -192,14 +190,12 @@ def check_list(reading: Reading, namespace: NamespaceModel) -> None:
 def check_changes(reading: Reading, namespace: NamespaceModel, since: int) -> None:
     page = reading.call("memory_changes", since=since, limit=500)
     changes = {change["id"]: change for change in page["changes"]}
-
     for memory in namespace.memories.values():
         change = changes.pop(memory.id, None)
         if memory.version > since:
             assert change is not None, memory.key
         if change is not None and change["action"] != "relinked":  # which gives no new version
             assert (change["key"], change["version"]) == (memory.key, memory.version)
-
     assert {change["action"] for change in changes.values()} <= {"deleted"}, changes
 
 
@@ -207,7 +203,6 @@ def check_known(reading: Reading, namespace: NamespaceModel, key: str) -> None:
     version = namespace.memories[key].version
     items = [{"memory": key, "known": version}, {"memory": key, "known": version + 1}]
     known, other = reading.call("read", items=items)["results"]
-
     assert known["unchanged"] is True
     assert not other.get("unchanged", False)
 
@@ -300,7 +295,6 @@ def check_backup(place: Place, models: Models) -> None:
     target = place.folder / "checked.backup"
     result = place.run("backup", target)
     assert result.exit_code == 0, result.output
-
     check_export(place, models, f"sqlite:///{target}")
     for leftover in place.folder.glob(f"{target.name}*"):
         leftover.unlink()
@@ -332,10 +326,8 @@ def _change_and_delete(copying: Reading, memory_id: str) -> None:
     content = f"changed {memory_id}"
     changed = copying.call("update_memory", id=memory_id, content=content)
     assert "error" not in changed, changed
-
     found = copying.call("query_memories", search=content, archived=True)
     assert [memory["id"] for memory in found["memories"]] == [memory_id]
-
     deleted = copying.call("delete_memory", id=memory_id, permanent=True)
     assert deleted == {"success": True, "action": "deleted", "id": memory_id}
 
@@ -350,7 +342,6 @@ def same(actual: object, expected: object) -> None:
     found, wanted = normalize(actual), normalize(expected)
     if found == wanted:
         return
-
     start = next(
         (n for n, pair in enumerate(zip(found, wanted, strict=False)) if pair[0] != pair[1]),
         min(len(found), len(wanted)),

@@ -61,7 +61,6 @@ class LawMachine(RuleBasedStateMachine):
         settings: JsonObject = {"max_response_bytes": room}
         if quota is not None:
             settings["max_memories"] = quota
-
         trial = Trial(self._open_places(settings), quota)
         self._operations = Operations(trial)
         trial.begin()
@@ -74,7 +73,6 @@ class LawMachine(RuleBasedStateMachine):
     def teardown(self) -> None:
         if self._operations is None:
             return
-
         try:
             if sys.exc_info()[0] is None:
                 self._operations.trial.check_everything()

@@ -95,7 +95,6 @@ class NamespaceModel:
         for memory in self.memories.values():
             if memory.id == memory_id:
                 return memory
-
         return None
 
     def find_version(self, key: str) -> int:
@@ -137,7 +136,6 @@ class NamespaceModel:
         del self.memories[named.key]
         for name in self.list_links(named.key):
             del self.links[name]
-
         self.version += 1
         return Predicted(None)
 
@@ -221,7 +219,6 @@ class NamespaceModel:
     def _rename_links(self, old_key: str, new_key: str) -> None:
         """Let links follow a rename; of two that become one the heavier stays."""
         renamed: dict[LinkName, LinkValue] = {}
-
         # Those that lead to the new key already come first: of equal weights the first one stays.
         for name in sorted(self.links, key=lambda name: (old_key in name[:2], name)):
             source, target = (new_key if key == old_key else key for key in name[:2])
@@ -229,7 +226,6 @@ class NamespaceModel:
             value = self.links[name]
             if new_name not in renamed or renamed[new_name].weight < value.weight:
                 renamed[new_name] = value
-
         self.links = renamed
 
     def _import(self, line: JsonObject, *, replace: bool) -> str:
@@ -292,7 +288,6 @@ def _set_fields(before: MemoryModel, arguments: JsonObject) -> MemoryModel:
 def _is_score_set_anew(before: MemoryModel, after: MemoryModel) -> bool:
     if after.is_scored != before.is_scored:
         return True
-
     return after.score != before.score and after.is_scored
 
 

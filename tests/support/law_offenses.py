@@ -103,7 +103,6 @@ def archive_another(monkeypatch: pytest.MonkeyPatch) -> None:
         result = await change(store, namespace, requested)
         if result.stored is not None:
             ids.append(result.stored.row.id)
-
         if next(numbers) % 20 == 0:
             with suppress(Refused):
                 await change(store, namespace, Change("archive", requested.now, ids[0]))
@@ -120,7 +119,6 @@ def forget_sometimes(monkeypatch: pytest.MonkeyPatch) -> None:
     async def pretend(change: Any, store: SqliteStore, namespace: str, requested: Change) -> Any:
         if requested.kind != "delete" or next(numbers) % 10:
             return await change(store, namespace, requested)
-
         with suppress(Refused):
             await change(store, namespace, replace(requested, kind="update"))
             return WriteResult(None, created=False, updated=())

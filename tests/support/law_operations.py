@@ -113,7 +113,6 @@ class Operations:
         self.trial.begin_step(ticks)
         if named is not None:
             arguments = {**arguments, "id": self.trial.choose(namespace, named).id}
-
         self.trial.change(namespace, "store_memory", arguments)
 
     def update(self, namespace: str, changes: JsonObject, named: int, ticks: int) -> None:
@@ -165,7 +164,6 @@ class Operations:
         self.trial.begin_step(0)
         memory = self.trial.choose(namespace, named)
         arguments = law_values.aim(row, memory.id, memory.key)
-
         self.trial.refuse(namespace, row.name, arguments, memory.key)
 
     def query(self, namespace: str, query: JsonObject) -> None:
@@ -184,7 +182,6 @@ class Operations:
             if named is not None and self.trial.models[namespace].memories:
                 memory_id = self.trial.choose(namespace, named).id
             text += json.dumps({**line, "namespace": namespace, "id": memory_id}) + "\n"
-
         self.trial.import_text(text, replace=replace, into=None)
 
     def administer(self, task: str, number: int, replace: bool, into: str | None) -> None:

@@ -84,7 +84,6 @@ def expect_written(namespace: NamespaceModel, memory: MemoryModel, shown: int) -
     data = expect_get(namespace, memory.key)["data"]
     del data["backlinks_total"]
     data.pop("backlinks", None)
-
     links = data.pop("links", [])[:shown]
     if links:
         data["links"] = links
@@ -125,7 +124,6 @@ def find_matches(namespace: NamespaceModel, query: JsonObject) -> list[MemoryMod
 def find_memory_place(memory: MemoryModel, sort_by: str) -> tuple[object, str]:
     if sort_by == "importance":
         return IMPORTANCES.index(memory.importance), memory.id
-
     return getattr(memory, sort_by), memory.id
 
 
@@ -280,5 +278,4 @@ def _describe_link(namespace: NamespaceModel, name: LinkName, *, incoming: bool)
         data["type"] = name.type
     if value.term:
         data["term"] = value.term
-
     return data

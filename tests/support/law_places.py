@@ -106,7 +106,6 @@ class LocalApplication:
     async def _reply_to_all(self, wave: Wave) -> list[JsonObject]:
         if wave.together:
             return await asyncio.gather(*(self._reply(call) for call in wave.calls))
-
         return [await self._reply(call) for call in wave.calls]
 
     async def _reply(self, call: Call) -> JsonObject:
@@ -119,7 +118,6 @@ class LocalApplication:
         assert self._abilities is not None
         if namespace not in self._views:
             self._views[namespace] = self._abilities.for_namespace(namespace)
-
         return self._views[namespace]
 
 
@@ -136,7 +134,6 @@ class RemoteApplication:
         with subprocess.Popen(command, stdin=-1, stdout=-1) as process:
             yield cls(process)
             process.communicate()
-
         assert process.returncode == 0
 
     def open(self, settings: Settings) -> None:
@@ -198,7 +195,6 @@ class Place:
         variables = environment(self.settings)
         if store_url is not None:
             variables["ABILITIES_STORE_URL"] = store_url
-
         result = CliRunner().invoke(main, [str(word) for word in words], env=variables)
         assert result.exception is None or isinstance(result.exception, SystemExit), (
             words,

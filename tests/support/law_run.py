@@ -76,13 +76,11 @@ class Pools:
         (name,) = chance.choices(list(WEIGHTS), list(WEIGHTS.values()))
         pool = self._pools[name]
         arguments: JsonObject = {}
-
         for argument in VALUES[name]:
             value, other = (chance.choice(pool)[argument] for _ in range(2))
             if isinstance(value, dict) and isinstance(other, dict):
                 value = cross(value, other, chance)
             arguments[argument] = value
-
         return Operation(name, arguments)
 
 
@@ -119,7 +117,6 @@ def cross(first: JsonObject, second: JsonObject, chance: random.Random) -> JsonO
         parent = chance.choice([first, second])
         if name in parent:
             crossed[name] = parent[name]
-
     return crossed
 
 
@@ -180,7 +177,6 @@ def run(open_stores: Open, operations: int, seed: int) -> None:
         except Broken as broken:
             words = describe(shorten(open_stores, life.cut(broken.done)))
             raise AssertionError(f"seed {seed}, after operation {total:,}:\n{words}") from broken
-
         total += len(life.operations)
         print(f"{total:,} operations", flush=True)
 

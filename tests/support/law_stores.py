@@ -54,7 +54,6 @@ class Stores:
         for local, remote in self._pairs:
             local.close()
             remote.close()
-
         self._databases.close()
         for folder in self._folder.iterdir():
             shutil.rmtree(folder)

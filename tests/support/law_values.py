@@ -250,10 +250,8 @@ exported_memories = st.fixed_dictionaries(
 def aim(row: Row, memory_id: str, key: str) -> JsonObject:
     arguments = dict(row.arguments)
     is_about_a_name = row.call is not None and row.call[0] in ("id_not_found", "invalid_id")
-
     if row.name == "update_memory" and not is_about_a_name:
         arguments["id"] = memory_id
     if row.name == "store_memory" and not is_about_a_name:
         arguments.setdefault("key", key)
-
     return arguments

@@ -69,7 +69,6 @@ def nest(levels: int) -> Any:
     value: Any = {}
     for level in range(levels - 1, 0, -1):
         value = {"a": value} if level % 2 else [value]
-
     return value
 
 

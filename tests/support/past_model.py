@@ -67,7 +67,6 @@ class PastModel:
         for memory in self.present.memories.values():
             if memory.expires_at and not memory.archived and memory.expires_at <= now:
                 due.append((memory.expires_at, memory.id))
-
         for _, memory_id in sorted(due):
             self._make(Change("expire", now, id=memory_id, caller="expiry"))
 
@@ -103,7 +102,6 @@ class PastModel:
         memory = self.present.memories.get(key)
         if memory is not None:
             return memory.id
-
         for event in reversed(self.events):
             if event.key == key and event.action in ("deleted", "renamed"):
                 return event.id
@@ -119,11 +117,9 @@ class PastModel:
         present = self.get_present(memory_id)
         if present is not None and present.memory.version == version:
             return present
-
         for event in self.list_events(memory_id):
             if event.after is not None and event.after.memory.version == version:
                 return event.after
-
         oldest = self.oldest.get(memory_id)
         return oldest if oldest is not None and oldest.memory.version == version else None
 
@@ -133,7 +129,6 @@ class PastModel:
             if event.action != "relinked":
                 earlier = events[place + 1 : place + 2]
                 return earlier[0].after if earlier else self.oldest.get(memory_id)
-
         return None
 
     def find_at(self, memory_id: str, time: str) -> State | None:
@@ -142,7 +137,6 @@ class PastModel:
             if event.made_at <= time:
                 found = event.after
                 break
-
         return None if found is None or found.memory.updated_at > time else found
 
     def _make(self, change: Change) -> int:
@@ -170,7 +164,6 @@ class PastModel:
         by_key = self.present.memories.get(change.key) if change.key is not None else None
         if change.id is None:
             return by_key
-
         by_id = self.present.find(change.id)
         if by_id is not None and change.key not in (None, by_id.key):
             raise Refusal("key_taken")
@@ -182,7 +175,6 @@ class PastModel:
         """Return whether a change is about a memory that was deleted, as some may be."""
         if change.kind not in ("restore", "purge"):
             return False
-
         memory_id = change.id or self.find_id(change.key or "")
         return memory_id in self.purged or any(event.id == memory_id for event in self.events)
 
@@ -246,7 +238,6 @@ class PastModel:
             key = [event.key for event in self.events if event.id == memory_id][-1]
             if key in self.present.memories:
                 return set()
-
         deleted = [event for event in self.events if (event.action, event.key) == ("deleted", key)]
         return {event.id for event in deleted if self.present.find(event.id) is None}
 
@@ -333,13 +324,11 @@ def _move_links(state: State, key: str) -> OwnLinks:
     """
     old_key = state.memory.key
     links: OwnLinks = {}
-
     for target, kind in sorted(state.links):
         value = state.links[target, kind]
         name = (key if target == old_key else target, kind)
         if name not in links or links[name].weight < value.weight:
             links[name] = value
-
     return links
 
 
@@ -347,5 +336,4 @@ def _get_states(namespace: NamespaceModel) -> dict[str, State]:
     links: dict[str, OwnLinks] = {key: {} for key in namespace.memories}
     for name, value in namespace.links.items():
         links[name.source][name.target, name.type] = value
-
     return {memory.id: State(memory, links[key]) for key, memory in namespace.memories.items()}

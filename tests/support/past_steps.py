@@ -111,7 +111,6 @@ def _make_link(chance: random.Random) -> JsonObject:
     }
     if chance.random() < 0.3:
         link["term"] = chance.choice(_TEXTS)
-
     return link
 
 

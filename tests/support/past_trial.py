@@ -60,7 +60,6 @@ async def read_all(store: ServableStore) -> list[StoredMemory]:
     for memory in await store.read_page(("", ""), 1_000):
         assert isinstance(memory, StoredMemory), memory
         memories.append(memory)
-
     return memories
 
 
@@ -69,7 +68,6 @@ async def _read(store: ServableStore, keys: Sequence[str]) -> list[StoredMemory]
     for key, memory in zip(keys, await store.read(NAMESPACE, keys), strict=True):
         if isinstance(memory, StoredMemory):
             memories.append(await store.read_linked(NAMESPACE, key, 0, 100))
-
     return memories
 
 
@@ -110,11 +108,9 @@ class PastTrial:
         await self._check_present()
         for memory_id in self._ids:
             await self._check_memory(memory_id)
-
         await self._follower.follow(3)
         present = {memory.row.id: memory.row for memory in await read_all(self._store)}
         assert {name: memory.row for name, memory in self._follower.copy.items()} == present
-
         for finding in await self._store.check(lambda _: None, full=True):
             assert finding.state != "damaged", finding
 
@@ -135,9 +131,7 @@ class PastTrial:
     async def _change(self, step: Step) -> None:
         changes = [self._plan(wish) for wish in step.wishes]
         expected = self.model.apply(changes, atomic=step.atomic)
-
         outcomes = await self._store.change_many(NAMESPACE, changes, atomic=step.atomic)
-
         found = [_describe_outcome(outcome) for outcome in outcomes]
         assert found == expected, (changes, found, expected)
         await self._check_present()
@@ -282,7 +276,6 @@ class PastTrial:
             await import_memories(
                 other, source, ImportOptions(), remarks.append, lambda _: None, Counter()
             )
-
         assert not remarks, remarks
 
     def _format(self, seconds: int) -> str:
@@ -305,7 +298,6 @@ def _order(event: Event) -> tuple[object, ...]:
 def _describe_outcome(outcome: WriteResult | Exception) -> int | str:
     if isinstance(outcome, WriteResult):
         return outcome.version
-
     assert isinstance(outcome, Refused), outcome
     return outcome.reason
 
@@ -315,7 +307,6 @@ async def _refuse(work: Any) -> str:
         found = await work
     except Refused as refused:
         return refused.reason
-
     raise AssertionError(f"it must be refused: {found}")
 
 

@@ -124,6 +124,5 @@ async def open_piped(
 
 def _write(descriptor: int, data: bytes) -> None:
     remaining = memoryview(data)
-
     while remaining:
         remaining = remaining[os.write(descriptor, remaining) :]

@@ -180,7 +180,6 @@ async def find_reason(work: Awaitable[object]) -> str:
         await work
     except Refused as error:
         return error.reason
-
     return "done"
 
 

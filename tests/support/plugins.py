@@ -42,7 +42,6 @@ def write_distribution(
 ) -> None:
     for name, code in modules.items():
         (folder / f"{name}.py").write_text(code)
-
     info = folder / "plugins-1.0.dist-info"
     info.mkdir()
     (info / "METADATA").write_text("Metadata-Version: 2.1\nName: plugins\nVersion: 1.0\n")
@@ -60,7 +59,6 @@ def install(
 ) -> Iterator[None]:
     write_distribution(folder, modules, points, group)
     patch.syspath_prepend(str(folder))
-
     try:
         yield
     finally:

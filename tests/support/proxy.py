@@ -27,7 +27,6 @@ class Proxy:
     async def listening(self) -> AsyncIterator[int]:
         async with await asyncio.start_server(self._accept, "127.0.0.1", 0) as listener:
             yield listener.sockets[0].getsockname()[1]
-
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
@@ -43,7 +42,6 @@ class Proxy:
         await self._runs.wait()
         far_reader, far_writer = await asyncio.open_connection(self._host, self._port)
         self._writers.append(far_writer)
-
         await asyncio.gather(self._copy(reader, far_writer), self._copy(far_reader, writer))
 
     async def _copy(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -52,7 +50,6 @@ class Proxy:
                 await self._runs.wait()
                 writer.write(data)
                 await writer.drain()
-
         writer.close()
 
 

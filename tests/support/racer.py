@@ -21,10 +21,8 @@ def main() -> None:
     """Swap until killed; one line on stdout says that it has begun."""
     libc = ctypes.CDLL(None, use_errno=True)
     first, second = (name.encode() for name in sys.argv[1:3])
-
     exchange(libc, first, second)
     print("racing", flush=True)
-
     while True:
         exchange(libc, first, second)
 

@@ -117,7 +117,6 @@ def _find_error(record: Payload) -> Payload | None:
         return error
     if "reason" in record:
         return {"reason": record["reason"]}
-
     return None
 
 
@@ -128,7 +127,6 @@ def count_cut(reply: Payload) -> int:
         for inner in data.get("items", [record]):
             has_content = "content" in inner.get("data", inner)
             count += has_content and ("truncation" in inner or "next" in inner)
-
     return count
 
 

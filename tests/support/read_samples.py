@@ -46,12 +46,10 @@ def make_text(seed: int, size: int) -> str:
     numbers = random.Random(seed)
     parts: list[str] = []
     length = 0
-
     while length < size:
         part = numbers.choice(_PARTS) * numbers.choice([1, 1, 1, 20])
         parts.append(part)
         length += len(part.encode())
-
     return "".join(parts)
 
 
@@ -78,7 +76,6 @@ def write_files(workspace: Path, agent: Path) -> None:
 def write_notes(agent: Path) -> None:
     sections = [f"# Part {n}\n{make_text(n, 300 * n)}\n## tea\nwe drink tea\n" for n in range(6)]
     _write(agent / "MEMORY.md", "".join(sections))
-
     for days, size in ((0, 900), (1, 0), (3, 5_000), (10, 40), (29, 12_000), (30, 70)):
         day = TODAY - timedelta(days=days)
         _write(agent / f"memory/{day}.md", f"notes of {day} about tea\n{make_text(days, size)}")
@@ -108,7 +105,6 @@ def make_unbounded(folder: Path) -> Settings:
     """Make two roots in a folder; return settings for them, with a store, and no bound."""
     for name in ("agent", "workspace"):
         (folder / name).mkdir()
-
     settings = Settings(
         detail="full",  # as for programs, so that both readings can be compared
         agent_dir=folder / "agent",

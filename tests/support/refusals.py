@@ -42,13 +42,10 @@ def check_sentence(fault: Fault, row: Row) -> None:
     """Check that the message is a sentence of the rule, and holds no value that was sent."""
     assert len(fault.message) <= 120
     assert fault.message.endswith((".", "?"))
-
     if fault.reason in RULED:
         assert fault.field is None or fault.message.startswith(f"{fault.field} ")
-
     if fault.reason == "unknown_argument" and fault.field is not None:
         assert f"'{fault.field}'" not in fault.message
-
     for value in row.arguments.values():
         is_telling = isinstance(value, str) and len(value) > 5
         assert not (is_telling and str(value) in fault.message)
@@ -56,7 +53,6 @@ def check_sentence(fault: Fault, row: Row) -> None:
 
 def check_wrong_item(error: dict[str, Any], wrong: Wrong) -> None:
     fault = Fault.model_validate(error)
-
     assert (fault.reason, fault.field) == (wrong.reason, wrong.field)
     assert (fault.expected, fault.did_you_mean) == (wrong.expected, wrong.did_you_mean)
     assert fault.code == "INVALID_INPUT"

@@ -31,7 +31,6 @@ class RememberedRoutes:
         if known is not None:
             app.router.routes.extend(known)
             return
-
         before = len(app.router.routes)
         self._add(app, *arguments)
         self._known[key] = app.router.routes[before:]

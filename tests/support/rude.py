@@ -14,12 +14,10 @@ _RECEIVED_AT_MOST = 4096
 
 def build_request(method: str, path: str, token: str | None = None, length: int = 0) -> bytes:
     lines = [f"{method} {path} HTTP/1.1", "Host: localhost", "Content-Type: application/json"]
-
     if token is not None:
         lines.append(f"Authorization: Bearer {token}")
     if length:
         lines.append(f"Content-Length: {length}")
-
     return "\r\n".join([*lines, "", ""]).encode()
 
 
@@ -62,7 +60,6 @@ async def exchange(address: str, data: bytes) -> bytes:
     url = httpx.URL(address)
     reader, writer = await asyncio.open_connection(url.host, url.port)
     writer.write(data)
-
     try:
         return await reader.read()
     finally:

@@ -78,7 +78,6 @@ class RudeNeighbor:
             except httpx.TransportError:
                 await asyncio.sleep(_PAUSE_SECONDS)
                 continue
-
             assert answer.status_code in (200, 429, 503), answer.text
             if answer.status_code != 200:
                 await asyncio.sleep(_PAUSE_SECONDS)

@@ -189,7 +189,6 @@ def lock_samples(samples: SampleFiles) -> None:
     (samples.workspace / "closed").mkdir()
     (samples.workspace / "closed" / "in.txt").write_text("x")
     (samples.workspace / "mode000.txt").write_text("x")
-
     for path in (
         samples.agent / "locked.txt",
         samples.workspace / "closed",
@@ -201,7 +200,6 @@ def lock_samples(samples: SampleFiles) -> None:
 def make_roots(folder: Path) -> Settings:
     for name in ("agent", "workspace"):
         (folder / name).mkdir()
-
     return Settings(
         agent_dir=folder / "agent",
         workspace_dir=folder / "workspace",

@@ -54,7 +54,6 @@ class Stall:
         def call_or_hang(subject: Any, *rest: Any, **more: Any) -> Any:
             if self.is_on and self._affects(subject, more.get("dir_fd")):
                 self._hang()
-
             return call(subject, *rest, **more)
 
         patch.setattr(os, self._name, call_or_hang)
@@ -80,14 +79,12 @@ class Stall:
             path = os.readlink(f"/proc/self/fd/{subject}")
         elif folder is not None:
             path = Path(os.readlink(f"/proc/self/fd/{folder}"), subject)
-
         return Path(path).is_relative_to(self._path)
 
     def _hang(self) -> None:
         with self._lock:
             self.hanging += 1
             self.most = max(self.most, self.hanging)
-
         self._released.wait()
         with self._lock:
             self.hanging -= 1
@@ -111,7 +108,6 @@ def item_seconds(patch: pytest.MonkeyPatch, seconds: float) -> Iterator[None]:
         own.setattr("abilities.helpers.threads.workers.ITEM_SECONDS", seconds)
         if seconds == NEVER:
             own.setattr("abilities.helpers.threads.workers.CALL_SECONDS", seconds)
-
         yield
 
 

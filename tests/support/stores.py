@@ -18,5 +18,4 @@ def tamper(settings: Settings, statement: str, *values: Any) -> None:
         connection.create_function("rehash", 16, lambda *row: hash_values(row))
         connection.create_function("link_hash", 7, lambda *link: hash_values(link))
         assert connection.execute(statement, values).rowcount == 1
-
     connection.close()

@@ -57,7 +57,6 @@ async def command_line(settings: Settings, name: str, arguments: dict[str, Any])
     result = await asyncio.to_thread(
         lambda: CliRunner().invoke(main, ["call", name, "-"], input=text, env=environment(settings))
     )
-
     output = result.stdout_bytes.decode()
     payload = read_reply(output, arguments.get("output_format", "json"))
     assert result.exit_code == (1 if "error" in payload else 0), result.output
@@ -157,10 +156,8 @@ def calls_through(name: str) -> Through:
             payload = await SURFACES[name](settings, ability, arguments)
             if ability not in WRITES or "error" in payload:
                 assert payload == await python(settings, ability, arguments)
-
             if "error" in payload:
                 raise AbilityError(Fault.model_validate(payload["error"]))
-
             return payload
 
         return call
@@ -170,13 +167,11 @@ def calls_through(name: str) -> Through:
 
 def environment(settings: Settings) -> dict[str, str]:
     variables: dict[str, str] = {}
-
     for name, value in settings.model_dump(
         mode="json", exclude_unset=True, exclude_none=True
     ).items():
         text = ",".join(value) if isinstance(value, list) else str(value)
         variables[f"ABILITIES_{name.upper()}"] = text
-
     return variables
 
 
@@ -187,7 +182,6 @@ FORMATTED = {ability.name for ability in BUILT_IN if "output_format" in ability.
 def find_model_format(settings: Settings, name: str, arguments: dict[str, Any]) -> str:
     if name not in FORMATTED:
         return "json"
-
     asked: str | None = arguments.get("output_format")
     return asked or settings.output_format
 
@@ -205,10 +199,8 @@ def read_reply(text: str, chosen: str) -> dict[str, Any]:
 def render_reply(payload: dict[str, Any], chosen: str) -> str:
     if "error" in payload:
         return render(payload)
-
     if chosen in FORMATS:
         return render(payload, chosen)
-
     assert chosen == "auto"
     texts = [render(payload, name) for name in FORMATS]
     return min(texts, key=lambda text: len(text.encode()))
@@ -217,7 +209,6 @@ def render_reply(payload: dict[str, Any], chosen: str) -> str:
 def find_media_type(text: str, payload: dict[str, Any]) -> str:
     if text == render(payload):
         return "application/json"
-
     subtype = "plain" if text == render(payload, "text") else "toon"
     return f"text/{subtype}; charset=utf-8"
 
@@ -237,7 +228,6 @@ def read_tool_result(
     (part,) = result.content
     payload = read_reply(part.text, chosen)
     structured_content = payload if structured and not result.is_error else None
-
     assert result.is_error == ("error" in payload)
     assert result.structured_content == structured_content
     return payload
@@ -311,5 +301,4 @@ def refuse_uncarried(arguments: dict[str, Any]) -> str:
         text.encode()
     except ValueError as error:
         raise CannotCarry from error
-
     return text

@@ -20,7 +20,6 @@ def size(variable: str, *, quick: int, full: int) -> int:
     chosen = os.environ.get(variable)
     if chosen is not None:
         return int(chosen)
-
     return quick if QUICK else full
 
 
@@ -61,18 +60,15 @@ def spread(count: int, total: int) -> set[int]:
         return set(range(total))
     if count == 1:
         return {0}
-
     return {n * (total - 1) // (count - 1) for n in range(count)}
 
 
 def _is_in_quick_tier(item: pytest.Item) -> bool:
     if item.get_closest_marker("thorough"):
         return False
-
     surface = _find_surface(item)
     if surface is None:
         return True
-
     case = item.nodeid.replace(surface, "*")
     chosen = zlib.crc32(case.encode()) % len(SURFACES)
     return list(SURFACES)[chosen] == surface
@@ -82,7 +78,6 @@ def _find_surface(item: pytest.Item) -> str | None:
     callspec = getattr(item, "callspec", None)
     if callspec is None:
         return None
-
     parameters = callspec.params.values()
     return next(
         (value for value in parameters if isinstance(value, str) and value in SURFACES), None

@@ -43,12 +43,10 @@ async def _try_call(abilities: Abilities, wrong: WrongCall) -> Trial:
     call = Call(wrong.ability, wrong.arguments)
     answer = await _send(abilities, call)
     reasons = list_reasons(answer)
-
     try:
         mended = mend_call(call, answer)
     except Unmendable:
         return Trial(wrong, reasons, None, is_accepted=False)
-
     is_accepted = not list_reasons(await _send(abilities, mended))
     return Trial(wrong, reasons, mended, is_accepted)
 
@@ -78,13 +76,11 @@ def list_reasons(answer: dict[str, Any]) -> list[str]:
 
 def format_table(trials: list[Trial]) -> str:
     lines = ["| what is wrong | ability | arguments | reason | mended |", "|---|---|---|---|---|"]
-
     for call, reasons, _, is_accepted in trials:
         arguments = _UUID.sub("…", shorten_json(call.arguments))
         mended = "yes" if is_accepted else "no"
         told = ", ".join(reasons)
         lines.append(f"| {call.habit} | `{call.ability}` | `{arguments}` | {told} | {mended} |")
-
     return "\n".join(lines)
 
 

@@ -20,7 +20,6 @@ def count_trips(monkeypatch: pytest.MonkeyPatch) -> list[object]:
     trips: list[object] = []
     for owner, name in _WAITING:
         monkeypatch.setattr(owner, name, _count(getattr(owner, name), trips))
-
     return trips
 
 

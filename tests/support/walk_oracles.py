@@ -62,7 +62,6 @@ class _Links:
     def list_all(self, key: str) -> list[WalkLink]:
         if key not in self._graph.edges or key in self._graph.missing:
             return []
-
         if key not in self._links:
             self._links[key] = self._graph.list_links(key, self._direction)
         return self._links[key]
@@ -72,7 +71,6 @@ class _Links:
         for link in self.list_all(key):
             if link.state == "present" and link.key != key:
                 best.setdefault(link.key, link)
-
         return best
 
 

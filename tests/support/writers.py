@@ -58,7 +58,6 @@ async def link_for_seconds(store: ServableStore, name: str, seconds: int) -> Non
         began = time.monotonic()
         await put(store, "shared", links=[(f"{name}-{len(times)}", 0.5)])
         times.append(time.monotonic() - began)
-
     print(json.dumps([len(times), sorted(times)[int(len(times) * 0.99)]]))
 
 
