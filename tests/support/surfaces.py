@@ -8,6 +8,7 @@ import asyncio
 import json
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
+from functools import partial
 from typing import Any
 
 import httpx
@@ -33,6 +34,9 @@ from tests.support.catalog import BUILT_IN
 Call = Callable[..., Awaitable[dict[str, Any]]]
 Through = Callable[[Settings], Call]
 Surface = Callable[[Settings, str, dict[str, Any]], Awaitable[dict[str, Any]]]
+
+CURRENT, EARLIER = "2026-07-28", "legacy"
+"""Revisions of MCP, as a client names them."""
 
 FORMATS: tuple[Format, ...] = ("json", "text", "toon")
 
@@ -73,26 +77,20 @@ async def langchain_sync(
     settings: Settings, name: str, arguments: dict[str, Any]
 ) -> dict[str, Any]:
     (tool,) = load_tools(settings, only=[name])
-    message = await asyncio.to_thread(
-        lambda: tool.invoke({"type": "tool_call", "id": "1", "name": name, "args": arguments})
-    )
+    call = {"type": "tool_call", "id": "1", "name": name, "args": arguments}
+    message = await asyncio.to_thread(tool.invoke, call)
     return read_tool_message(message, find_model_format(settings, name, arguments))
 
 
 async def mcp_current(settings: Settings, name: str, arguments: dict[str, Any]) -> dict[str, Any]:
-    return await _call_mcp(settings, name, arguments, "2026-07-28")
-
-
-async def mcp_earlier(settings: Settings, name: str, arguments: dict[str, Any]) -> dict[str, Any]:
-    return await _call_mcp(settings, name, arguments, "legacy")
+    return await _call_mcp(settings, name, arguments, mode=CURRENT)
 
 
 async def mcp_structured(
     settings: Settings, name: str, arguments: dict[str, Any]
 ) -> dict[str, Any]:
-    return await _call_mcp(
-        settings.model_copy(update={"structured": True}), name, arguments, "legacy"
-    )
+    structured = settings.model_copy(update={"structured": True})
+    return await _call_mcp(structured, name, arguments, mode=EARLIER)
 
 
 async def http(settings: Settings, name: str, arguments: dict[str, Any]) -> dict[str, Any]:
@@ -113,35 +111,52 @@ async def http(settings: Settings, name: str, arguments: dict[str, Any]) -> dict
     return payload
 
 
-async def mcp_http_current(
-    settings: Settings, name: str, arguments: dict[str, Any]
+async def _call_mcp(
+    settings: Settings, name: str, arguments: dict[str, Any], *, mode: str
 ) -> dict[str, Any]:
-    return await _call_mcp_http(settings, name, arguments, "2026-07-28")
+    refuse_uncarried(arguments)
+    async with (
+        Abilities.open(settings) as abilities,
+        Client(create_server(abilities), mode=mode) as client,
+    ):
+        return read_tool_result(
+            await client.call_tool(name, arguments),
+            chosen=find_model_format(settings, name, arguments),
+            structured=settings.structured,
+        )
 
 
-async def mcp_http_earlier(
-    settings: Settings, name: str, arguments: dict[str, Any]
+async def _call_mcp_http(
+    settings: Settings, name: str, arguments: dict[str, Any], *, mode: str
 ) -> dict[str, Any]:
-    return await _call_mcp_http(settings, name, arguments, "legacy")
+    if len(refuse_uncarried(arguments).encode()) > MAX_BODY - 1_000:
+        raise CannotCarry
+    async with (
+        Abilities.open(settings) as abilities,
+        run_lifespan(create_app(abilities)) as app,
+        httpx2.AsyncClient(transport=httpx2.ASGITransport(app=app)) as sender,
+        Client(
+            streamable_http_client("http://127.0.0.1/mcp", http_client=sender), mode=mode
+        ) as client,
+    ):
+        return read_tool_result(
+            await client.call_tool(name, arguments),
+            chosen=find_model_format(settings, name, arguments),
+        )
 
 
 SURFACES: dict[str, Surface] = {
-    surface.__name__: surface
-    for surface in (
-        python,
-        command_line,
-        langchain,
-        langchain_sync,
-        mcp_current,
-        mcp_earlier,
-        mcp_structured,
-        http,
-        mcp_http_current,
-        mcp_http_earlier,
-    )
+    "python": python,
+    "command_line": command_line,
+    "langchain": langchain,
+    "langchain_sync": langchain_sync,
+    "mcp_current": mcp_current,
+    "mcp_earlier": partial(_call_mcp, mode=EARLIER),
+    "mcp_structured": mcp_structured,
+    "http": http,
+    "mcp_http_current": partial(_call_mcp_http, mode=CURRENT),
+    "mcp_http_earlier": partial(_call_mcp_http, mode=EARLIER),
 }
-
-
 WRITES = ("store_memory", "update_memory", "delete_memory", "remember", "memory_restore")
 
 
@@ -231,40 +246,6 @@ def read_tool_result(
     assert result.is_error == ("error" in payload)
     assert result.structured_content == structured_content
     return payload
-
-
-async def _call_mcp(
-    settings: Settings, name: str, arguments: dict[str, Any], mode: str
-) -> dict[str, Any]:
-    refuse_uncarried(arguments)
-    async with (
-        Abilities.open(settings) as abilities,
-        Client(create_server(abilities), mode=mode) as client,
-    ):
-        return read_tool_result(
-            await client.call_tool(name, arguments),
-            chosen=find_model_format(settings, name, arguments),
-            structured=settings.structured,
-        )
-
-
-async def _call_mcp_http(
-    settings: Settings, name: str, arguments: dict[str, Any], mode: str
-) -> dict[str, Any]:
-    if len(refuse_uncarried(arguments).encode()) > MAX_BODY - 1_000:
-        raise CannotCarry
-    async with (
-        Abilities.open(settings) as abilities,
-        run_lifespan(create_app(abilities)) as app,
-        httpx2.AsyncClient(transport=httpx2.ASGITransport(app=app)) as sender,
-        Client(
-            streamable_http_client("http://127.0.0.1/mcp", http_client=sender), mode=mode
-        ) as client,
-    ):
-        return read_tool_result(
-            await client.call_tool(name, arguments),
-            chosen=find_model_format(settings, name, arguments),
-        )
 
 
 @asynccontextmanager
