@@ -32,35 +32,26 @@ def mend_call(call: Call, answer: dict[str, Any]) -> Call:
     if "error" not in answer:
         for record in answer["results"]:
             meant = find_meant(record)
-            if meant is not None and _CALL.fullmatch(meant):
-                return _parse_call(meant)
+            another = re.fullmatch(r"([a-z_]+) (\{.*\})", meant or "")
+            if another is not None:
+                return Call(another[1], json.loads(another[2]))
         return Call(call.name, _mend_items(call.arguments, answer["results"]))
 
     fault = answer["error"]
     if fault["reason"] == "unknown_ability":
-        return Call(_find_suggestion(fault), call.arguments)
+        if "did_you_mean" not in fault:
+            raise Unmendable("no name is suggested")
+        return Call(fault["did_you_mean"], call.arguments)
     if "field" not in fault and "did_you_mean" in fault and "key" in call.arguments:
         return Call(call.name, {**call.arguments, "key": fault["did_you_mean"]})
 
     return Call(call.name, mend_arguments(call.arguments, fault.get("fields", [fault])))
 
 
-_CALL = re.compile(r"([a-z_]+) (\{.*\})")
-"""A suggestion that is another call."""
-
-
-def _parse_call(meant: str) -> Call:
-    name, arguments = meant.split(" ", 1)
-    return Call(name, json.loads(arguments))
-
-
 def find_meant(record: Rule) -> str | None:
     """Return what the record of an item says to send instead of its value, if it does."""
-    fault = record.get("error")
-    if fault is None:
-        meant: str | None = record.get("data", {}).get("did_you_mean")
-        return meant
-    return None if "field" in fault else fault.get("did_you_mean")
+    told: Rule = record["error"] if "error" in record else record.get("data", {})
+    return None if "field" in told else told.get("did_you_mean")
 
 
 def mend_arguments(arguments: dict[str, Any], mistakes: list[Rule]) -> dict[str, Any]:
@@ -111,15 +102,20 @@ def _mend(arguments: dict[str, Any], mistake: Rule) -> None:
     rule = mistake.get("expected", {})
 
     if "field" not in mistake:
-        _drop_unknown(arguments, rule)
+        for name in arguments.keys() - set(rule.get("one_of", arguments)):
+            del arguments[name]
         return
 
     path = _parse_field(mistake["field"])
-    holder = _find_holder(arguments, path)
+    holder: Any = arguments
+    for step in path[:-1]:
+        holder = holder[step]
     last = path[-1]
 
     if reason == "unknown_argument":
-        _rename(holder, str(last), mistake)
+        value = holder.pop(last)
+        if "did_you_mean" in mistake:
+            holder[mistake["did_you_mean"]] = fit_value(value, rule)
     elif reason in ("repeated_argument", "date_not_allowed"):
         del holder[last]
     elif reason == "missing_argument":
@@ -138,18 +134,6 @@ def _replace(holder: Any, last: Step, rule: Rule, mistake: Rule) -> None:
         del holder[last]
         return
     holder[last] = fit_value(value, rule)
-
-
-def _drop_unknown(arguments: dict[str, Any], rule: Rule) -> None:
-    for name in list(arguments):
-        if name not in rule.get("one_of", [name]):
-            del arguments[name]
-
-
-def _rename(holder: dict[str, Any], name: str, mistake: Rule) -> None:
-    value = holder.pop(name)
-    if "did_you_mean" in mistake:
-        holder[mistake["did_you_mean"]] = fit_value(value, mistake.get("expected", {}))
 
 
 def _find_misnamed(holder: dict[str, Any], rule: Rule) -> Any:
@@ -212,13 +196,9 @@ def _fit_number(value: Any, rule: Rule) -> float | int:
     return max(lowest, min(highest, number))
 
 
-_WORDS = re.findall(
-    r"\w+",
-    """
-    zero one two three four five six seven eight nine ten eleven twelve thirteen fourteen fifteen
-    sixteen seventeen eighteen nineteen twenty
-    """,
-)
+_WORDS = ["zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten"]
+_WORDS += ["eleven", "twelve", "thirteen", "fourteen", "fifteen", "sixteen", "seventeen"]
+_WORDS += ["eighteen", "nineteen", "twenty"]
 
 
 def _parse_number(value: Any) -> float | int:
@@ -309,16 +289,3 @@ def _parse_field(field: str) -> list[Step]:
     """Return the steps of a field: ``links[2].key`` is ``["links", 2, "key"]``."""
     steps = re.findall(r"[^.\[\]]+", field)
     return [int(step) if step.isdigit() else step for step in steps]
-
-
-def _find_holder(arguments: Any, path: list[Step]) -> Any:
-    holder = arguments
-    for step in path[:-1]:
-        holder = holder[step]
-    return holder
-
-
-def _find_suggestion(fault: Rule) -> str:
-    if "did_you_mean" not in fault:
-        raise Unmendable("no name is suggested")
-    return str(fault["did_you_mean"])
