@@ -12,7 +12,7 @@ from tests.stores.behaviours import NAMESPACE, put
 from tests.stores.test_stores import store_graph
 from tests.support.graphs import make_random_graph
 from tests.support.places import DatabasePlace
-from tests.support.trips import count_trips, note_read_rows
+from tests.support.postgres import count_trips, note_read_rows
 
 DIRECTIONS: tuple[Direction, ...] = get_args(Direction)
 

@@ -1,19 +1,20 @@
-"""Where the law is tried: a store, two processes that use it, and the command line."""
+"""Where the law is tried: stores, each with two processes that use it, and the command line."""
 
 import asyncio
 import pickle
 import random
+import shutil
 import subprocess
 import sys
 from collections.abc import Iterator, Sequence
-from contextlib import AsyncExitStack, contextmanager
+from contextlib import AsyncExitStack, ExitStack, contextmanager
 from contextvars import ContextVar
 from datetime import UTC, date, datetime, timedelta
 from itertools import count
 from pathlib import Path
 from typing import BinaryIO, NamedTuple, Self
 from unittest.mock import patch
-from uuid import UUID
+from uuid import UUID, uuid4
 
 from click.testing import CliRunner, Result
 
@@ -22,6 +23,7 @@ from abilities.cli.main import main
 from abilities.declarations.values import JsonObject
 from abilities.helpers.memory import helper
 from abilities.helpers.store.sqlite import search
+from tests.support import postgres
 from tests.support.law_model import Moment
 from tests.support.surfaces import environment
 
@@ -201,6 +203,53 @@ class Place:
             result.exception,
         )
         return result
+
+
+class Stores:
+    """Opens new stores of some kinds for each trial, and removes those of the one before."""
+
+    def __init__(self, folder: Path, kinds: Sequence[str], server: str | None) -> None:
+        self._folder = folder
+        self._kinds = kinds
+        self._server = server
+        self._applications = ExitStack()
+        self._databases = ExitStack()
+        self._pairs = [self._make_applications() for _ in kinds]
+
+    def open(self, settings: JsonObject) -> list[Place]:
+        self._remove()
+        places: list[Place] = []
+
+        for kind, pair in zip(self._kinds, self._pairs, strict=True):
+            folder = self._folder / uuid4().hex
+            folder.mkdir()
+            url = f"sqlite:///{folder}/memory.db"
+            if kind == "postgres":
+                assert self._server is not None
+                url = self._databases.enter_context(postgres.database(self._server))
+            chosen = Settings(
+                agent_dir=self._folder, workspace_dir=self._folder, store_url=url, **settings
+            )
+            places.append(Place(chosen, folder, pair))
+
+        return places
+
+    def end(self) -> None:
+        self._remove()
+        self._applications.close()
+
+    def _make_applications(self) -> tuple[LocalApplication, RemoteApplication]:
+        local = LocalApplication()
+        self._applications.callback(local.end)
+        return local, self._applications.enter_context(RemoteApplication.start())
+
+    def _remove(self) -> None:
+        for local, remote in self._pairs:
+            local.close()
+            remote.close()
+        self._databases.close()
+        for folder in self._folder.iterdir():
+            shutil.rmtree(folder)
 
 
 def serve(requests: BinaryIO, answers: BinaryIO) -> None:

@@ -23,9 +23,8 @@ from hypothesis import strategies as st
 
 from abilities.declarations.values import JsonObject
 from tests.support.law import CLOSE, LONG, Pace, Trial
-from tests.support.law_machine import Open
-from tests.support.law_operations import VALUES, Operation, Operations
-from tests.support.law_stores import Stores
+from tests.support.law_operations import VALUES, Open, Operation, Operations
+from tests.support.law_places import Stores
 
 WEIGHTS = {
     "store": 21,

@@ -12,13 +12,17 @@ import socket
 import subprocess
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import Any
 from urllib.parse import urlsplit, urlunsplit
 from uuid import uuid4
 
 import psycopg
+import pytest
+
+from abilities.helpers.store.postgres.transaction import PostgresTransaction
 
 GIVEN = "ABILITIES_TEST_PG_DSN"
 DEBIAN = Path("/usr/lib/postgresql")
@@ -182,3 +186,43 @@ def _copy_wheel_programs(base: Path) -> Path:
     for folder in (newest, *package.parent.glob(f"{package.name}.libs")):
         shutil.copytree(folder, base / folder.relative_to(package.parent), symlinks=True)
     return base / newest.relative_to(package.parent) / "bin"
+
+
+def count_trips(monkeypatch: pytest.MonkeyPatch) -> list[object]:
+    """Let each trip from now on add an element to a list."""
+    trips: list[object] = []
+    for name in ("fetch", "fetch_each"):  # what waits for rows, each time once
+        wait = getattr(PostgresTransaction, name)
+        monkeypatch.setattr(PostgresTransaction, name, _count(wait, trips))
+    return trips
+
+
+def _count(wait: Callable[..., Any], trips: list[object]) -> Callable[..., Any]:
+    async def count(asking: object, *arguments: Any) -> Any:
+        trips.append(arguments)
+        return await wait(asking, *arguments)
+
+    return count
+
+
+def note_read_rows(monkeypatch: pytest.MonkeyPatch) -> list[float]:
+    """Let each SELECT from now on add to a list how many rows a part of its plan read at most."""
+    read_rows: list[float] = []
+    execute = psycopg.AsyncCursor[Any].execute
+
+    async def explain(cursor: Any, text: Any, values: Any = None, **options: Any) -> Any:
+        if b"begin_read" not in text:
+            explaining = cursor.connection.cursor()
+            await execute(explaining, b"EXPLAIN (ANALYZE, FORMAT JSON) " + text, values)
+            (plan,) = (await explaining.fetchone())[0]
+            read_rows.append(max(_find_rows(plan["Plan"])))
+        return await execute(cursor, text, values, **options)
+
+    monkeypatch.setattr(psycopg.AsyncCursor, "execute", explain)
+    return read_rows
+
+
+def _find_rows(plan: dict[str, Any]) -> Iterator[float]:
+    yield plan["Actual Rows"] * plan["Actual Loops"] + plan.get("Rows Removed by Filter", 0)
+    for part in plan.get("Plans", ()):
+        yield from _find_rows(part)
