@@ -82,11 +82,7 @@ def build_graph(**edges: str) -> Graph:
 
 
 def walk(
-    graph: Graph,
-    target: str,
-    limits: WalkLimits,
-    direction: Direction = "out",
-    page: int = 3,
+    graph: Graph, target: str, limits: WalkLimits, direction: Direction = "out", page: int = 3
 ) -> WalkOutcome:
     """Run a walk over a graph that sends ``page`` links at a time.
 

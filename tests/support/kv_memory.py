@@ -94,9 +94,7 @@ def create_database(path: Path, version: Version = "1.3") -> sqlite3.Connection:
     if version == "1.2":
         links, term = "links TEXT NOT NULL DEFAULT '[]',", ""
 
-    connection.executescript(
-        _MEMORIES.format(links=links) + _LINKS.format(term=term) + _REST,
-    )
+    connection.executescript(_MEMORIES.format(links=links) + _LINKS.format(term=term) + _REST)
     if version == "1.8":
         connection.execute(_SCORE)
 

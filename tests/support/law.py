@@ -1,6 +1,7 @@
 """A trial of the law: stores that get the same calls, and models of what must be in them."""
 
 import json
+from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import NamedTuple, get_args
 
@@ -139,12 +140,11 @@ class Trial:
 
     def import_text(self, text: str, *, replace: bool, into: str | None) -> None:
         self.settle()
-        counts: dict[str, int] = {}
-        for line in text.split("\n")[1:-1]:
-            memory = json.loads(line)
+        counts: Counter[str] = Counter()
+        memories = [json.loads(line) for line in text.split("\n")[1:-1]]
+        for memory in memories:
             model = self.models[into or memory["namespace"]]
-            for outcome in model.import_memories([memory], replace=replace):
-                counts[outcome] = counts.get(outcome, 0) + 1
+            counts += model.import_memories([memory], replace=replace)
 
         options = ["--replace"] * replace
         if into is not None:
@@ -157,8 +157,7 @@ class Trial:
             assert result.exit_code == int("refused" in counts), result.output
             assert law_checks.count_outcomes(result.stderr) == counts, result.output
 
-        for line in text.split("\n")[1:-1]:
-            memory = json.loads(line)
+        for memory in memories:
             self._touch(into or memory["namespace"], memory["key"])
         self.settle()
 

@@ -54,20 +54,11 @@ def check_content(reading: Reading, namespace: NamespaceModel, key: str) -> None
 
 
 def check_walk(
-    reading: Reading,
-    namespace: NamespaceModel,
-    key: str,
-    limits: WalkLimits,
-    direction: Direction,
+    reading: Reading, namespace: NamespaceModel, key: str, limits: WalkLimits, direction: Direction
 ) -> None:
     depth, breadth, total = limits
     walked = reading.call(
-        "bulk_read_memory",
-        key=key,
-        depth=depth,
-        breadth=breadth,
-        total=total,
-        direction=direction,
+        "bulk_read_memory", key=key, depth=depth, breadth=breadth, total=total, direction=direction
     )
     assert "error" not in walked, walked
     expected = expect_walk(namespace, key, limits, direction)

@@ -5,7 +5,7 @@ A `NamespaceModel` predicts what a change, a rename and an import do to one name
 
 from collections import Counter
 from collections.abc import Iterable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from typing import NamedTuple
 
 from abilities.declarations.values import JsonObject
@@ -292,31 +292,16 @@ def _is_score_set_anew(before: MemoryModel, after: MemoryModel) -> bool:
 
 
 def parse_exported(line: JsonObject) -> tuple[MemoryModel, dict[LinkName, LinkValue]]:
-    metadata = {**line.get("metadata", {})}
-    metadata_score = metadata.pop("memory_score", None)
+    names = {one.name for one in fields(MemoryModel)} & line.keys()
+    memory = MemoryModel(**{name: line[name] for name in names})
+    memory.tags = list(dict.fromkeys(memory.tags))
+    memory.metadata = {**memory.metadata}
+    metadata_score = memory.metadata.pop("memory_score", None)
     score = line.get("memory_score")
     if score is None:
         score = metadata_score
-
-    memory = MemoryModel(
-        line["id"],
-        line["key"],
-        line["created_at"],
-        line["updated_at"],
-        line["type"],
-        line["content"],
-        line.get("summary", ""),
-        line.get("category", ""),
-        list(dict.fromkeys(line.get("tags", []))),
-        line["importance"],
-        archived=line.get("archived", False),
-        expires_at=line.get("expires_at", ""),
-        is_scored=score is not None,
-        metadata=metadata,
-    )
-    memory.score = SCORES[memory.importance]
-    if score is not None:
-        memory.score = float(score) + 0.0
+    memory.is_scored = score is not None
+    memory.score = SCORES[memory.importance] if score is None else float(score) + 0.0
 
     links: dict[LinkName, LinkValue] = {}
     for link in line.get("links", []):

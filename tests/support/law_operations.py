@@ -39,56 +39,37 @@ _lines = st.lists(
 
 Values = dict[str, st.SearchStrategy[object]]
 
+
+def _about_memories(**values: st.SearchStrategy[Any]) -> Values:
+    return {"namespace": _namespaces, **values}
+
+
+_positions, _keys = law_values.positions, law_values.keys
 VALUES: dict[str, Values] = {
-    "store": {
-        "namespace": _namespaces,
-        "arguments": law_values.new_memories,
-        "named": st.none() | law_values.positions,
-        "ticks": _ticks,
-    },
-    "update": {
-        "namespace": _namespaces,
-        "changes": law_values.changes,
-        "named": law_values.positions,
-        "ticks": _ticks,
-    },
-    "rename": {
-        "namespace": _namespaces,
-        "changes": st.just({}) | law_values.changes,
-        "named": law_values.positions,
-        "key": law_values.keys,
-    },
-    "delete": {
-        "namespace": _namespaces,
-        "named": law_values.positions,
-        "permanent": st.booleans(),
-    },
-    "remember": {
-        "namespace": _namespaces,
-        "planned": st.lists(law_values.operations, min_size=1, max_size=4),
-        "named": law_values.positions,
-        "atomic": st.booleans(),
-    },
-    "try_anything": {
-        "namespace": _namespaces,
-        "changes": law_values.wild_changes,
-        "named": st.none() | law_values.positions,
-        "key": law_values.keys,
-    },
-    "call_wrongly": {
-        "namespace": _namespaces,
-        "row": law_values.wrong_calls,
-        "named": law_values.positions,
-    },
-    "query": {"namespace": _namespaces, "query": _queries},
-    "recall": {
-        "namespace": _namespaces,
-        "arguments": law_values.recalls,
-        "goes_on": st.sampled_from([False, False, True]),
-    },
+    "store": _about_memories(
+        arguments=law_values.new_memories, named=st.none() | _positions, ticks=_ticks
+    ),
+    "update": _about_memories(changes=law_values.changes, named=_positions, ticks=_ticks),
+    "rename": _about_memories(
+        changes=st.just({}) | law_values.changes, named=_positions, key=_keys
+    ),
+    "delete": _about_memories(named=_positions, permanent=st.booleans()),
+    "remember": _about_memories(
+        planned=st.lists(law_values.operations, min_size=1, max_size=4),
+        named=_positions,
+        atomic=st.booleans(),
+    ),
+    "try_anything": _about_memories(
+        changes=law_values.wild_changes, named=st.none() | _positions, key=_keys
+    ),
+    "call_wrongly": _about_memories(row=law_values.wrong_calls, named=_positions),
+    "query": _about_memories(query=_queries),
+    "recall": _about_memories(
+        arguments=law_values.recalls, goes_on=st.sampled_from([False, False, True])
+    ),
     "import_lines": {"lines": _lines, "replace": st.booleans()},
     "administer": {
-        "number": law_values.positions,
+        "number": _positions,
         "replace": st.booleans(),
         "into": st.none() | _namespaces,
         "task": st.sampled_from(["export", "import", "import", "restart", "back up", "restore"]),
@@ -125,9 +106,7 @@ class Operations:
         self.trial.change(namespace, "update_memory", {**changes, "id": memory.id})
 
     def rename(self, namespace: str, changes: JsonObject, named: int, key: str) -> None:
-        self.trial.begin_step(1)
-        memory = self.trial.choose(namespace, named)
-        self.trial.change(namespace, "update_memory", {**changes, "id": memory.id, "key": key})
+        self.update(namespace, {**changes, "key": key}, named, ticks=1)
 
     def delete(self, namespace: str, named: int, permanent: bool) -> None:
         self.trial.begin_step(1)

@@ -150,15 +150,7 @@ def expect_exported(namespace: NamespaceModel, name: str) -> list[JsonObject]:
     for key in sorted(namespace.memories):
         memory = namespace.memories[key]
         line: JsonObject = {"namespace": name}
-        for field in (
-            "key",
-            "id",
-            "type",
-            "content",
-            "importance",
-            "created_at",
-            "updated_at",
-        ):
+        for field in ("key", "id", "type", "content", "importance", "created_at", "updated_at"):
             line[field] = getattr(memory, field)
         for field in ("summary", "category", "tags", "archived", "metadata", "expires_at"):
             if getattr(memory, field):

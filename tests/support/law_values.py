@@ -81,11 +81,7 @@ link_types = st.sampled_from(["association", "cause", "Cause", "ç", "\u0001" * 
 links = st.lists(
     st.fixed_dictionaries(
         {"key": keys},
-        optional={
-            "link_weight": fractions,
-            "type": link_types,
-            "term": texts(200) | st.none(),
-        },
+        optional={"link_weight": fractions, "type": link_types, "term": texts(200) | st.none()},
     ),
     max_size=4,
 )
@@ -218,8 +214,7 @@ times = st.sampled_from(
 )
 exported_links = st.lists(
     st.fixed_dictionaries(
-        {"key": keys, "link_weight": fractions},
-        optional={"type": link_types, "term": texts(200)},
+        {"key": keys, "link_weight": fractions}, optional={"type": link_types, "term": texts(200)}
     ),
     max_size=3,
 )

@@ -260,10 +260,7 @@ class PastModel:
         links = _move_links(wanted, key)
         latest = wanted.memory if present is None else present.memory
         memory = replace(
-            wanted.memory,
-            key=key,
-            version=latest.version,
-            updated_at=latest.updated_at,
+            wanted.memory, key=key, version=latest.version, updated_at=latest.updated_at
         )
         if not memory.archived and memory.expires_at <= change.now:
             memory.expires_at = ""

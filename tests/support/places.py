@@ -64,10 +64,7 @@ class StorePlace(ABC):
             return rows
 
     def run(self, *arguments: str | Path, stdin: bytes | None = None) -> Result:
-        environment = {
-            "ABILITIES_STORE_URL": self.url,
-            "ABILITIES_WORKSPACE_DIR": str(self.folder),
-        }
+        environment = {"ABILITIES_STORE_URL": self.url, "ABILITIES_WORKSPACE_DIR": str(self.folder)}
         return CliRunner().invoke(main, [str(a) for a in arguments], input=stdin, env=environment)
 
     def fill(self, count: int, **fields: Any) -> None:

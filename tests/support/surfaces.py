@@ -31,9 +31,10 @@ from abilities.server.app import create_app
 from abilities.server.guard import MAX_BODY
 from tests.support.catalog import BUILT_IN
 
-Call = Callable[..., Awaitable[dict[str, Any]]]
+Payload = dict[str, Any]
+Call = Callable[..., Awaitable[Payload]]
 Through = Callable[[Settings], Call]
-Surface = Callable[[Settings, str, dict[str, Any]], Awaitable[dict[str, Any]]]
+Surface = Callable[[Settings, str, Payload], Awaitable[Payload]]
 
 CURRENT, EARLIER = "2026-07-28", "legacy"
 """Revisions of MCP, as a client names them."""
@@ -48,7 +49,7 @@ class CannotCarry(Exception):
     """
 
 
-async def python(settings: Settings, name: str, arguments: dict[str, Any]) -> dict[str, Any]:
+async def python(settings: Settings, name: str, arguments: Payload) -> Payload:
     async with Abilities.open(settings) as abilities:
         try:
             return await abilities.call(name, arguments)
@@ -56,7 +57,7 @@ async def python(settings: Settings, name: str, arguments: dict[str, Any]) -> di
             return {"error": error.fault.to_payload()}
 
 
-async def command_line(settings: Settings, name: str, arguments: dict[str, Any]) -> dict[str, Any]:
+async def command_line(settings: Settings, name: str, arguments: Payload) -> Payload:
     text = refuse_uncarried(arguments)
     result = await asyncio.to_thread(
         lambda: CliRunner().invoke(main, ["call", name, "-"], input=text, env=environment(settings))
@@ -67,33 +68,29 @@ async def command_line(settings: Settings, name: str, arguments: dict[str, Any])
     return payload
 
 
-async def langchain(settings: Settings, name: str, arguments: dict[str, Any]) -> dict[str, Any]:
+async def langchain(settings: Settings, name: str, arguments: Payload) -> Payload:
     (tool,) = load_tools(settings, only=[name])
     message = await tool.ainvoke({"type": "tool_call", "id": "1", "name": name, "args": arguments})
     return read_tool_message(message, find_model_format(settings, name, arguments))
 
 
-async def langchain_sync(
-    settings: Settings, name: str, arguments: dict[str, Any]
-) -> dict[str, Any]:
+async def langchain_sync(settings: Settings, name: str, arguments: Payload) -> Payload:
     (tool,) = load_tools(settings, only=[name])
     call = {"type": "tool_call", "id": "1", "name": name, "args": arguments}
     message = await asyncio.to_thread(tool.invoke, call)
     return read_tool_message(message, find_model_format(settings, name, arguments))
 
 
-async def mcp_current(settings: Settings, name: str, arguments: dict[str, Any]) -> dict[str, Any]:
+async def mcp_current(settings: Settings, name: str, arguments: Payload) -> Payload:
     return await _call_mcp(settings, name, arguments, mode=CURRENT)
 
 
-async def mcp_structured(
-    settings: Settings, name: str, arguments: dict[str, Any]
-) -> dict[str, Any]:
+async def mcp_structured(settings: Settings, name: str, arguments: Payload) -> Payload:
     structured = settings.model_copy(update={"structured": True})
     return await _call_mcp(structured, name, arguments, mode=EARLIER)
 
 
-async def http(settings: Settings, name: str, arguments: dict[str, Any]) -> dict[str, Any]:
+async def http(settings: Settings, name: str, arguments: Payload) -> Payload:
     text = refuse_uncarried(arguments)
     if len(text.encode()) > MAX_BODY:
         raise CannotCarry
@@ -111,9 +108,7 @@ async def http(settings: Settings, name: str, arguments: dict[str, Any]) -> dict
     return payload
 
 
-async def _call_mcp(
-    settings: Settings, name: str, arguments: dict[str, Any], *, mode: str
-) -> dict[str, Any]:
+async def _call_mcp(settings: Settings, name: str, arguments: Payload, *, mode: str) -> Payload:
     refuse_uncarried(arguments)
     async with (
         Abilities.open(settings) as abilities,
@@ -127,8 +122,8 @@ async def _call_mcp(
 
 
 async def _call_mcp_http(
-    settings: Settings, name: str, arguments: dict[str, Any], *, mode: str
-) -> dict[str, Any]:
+    settings: Settings, name: str, arguments: Payload, *, mode: str
+) -> Payload:
     if len(refuse_uncarried(arguments).encode()) > MAX_BODY - 1_000:
         raise CannotCarry
     async with (
@@ -167,7 +162,7 @@ def calls_through(name: str) -> Through:
     """
 
     def bind_settings(settings: Settings) -> Call:
-        async def call(ability: str, **arguments: Any) -> dict[str, Any]:
+        async def call(ability: str, **arguments: Any) -> Payload:
             payload = await SURFACES[name](settings, ability, arguments)
             if ability not in WRITES or "error" in payload:
                 assert payload == await python(settings, ability, arguments)
@@ -194,14 +189,14 @@ FORMATTED = {ability.name for ability in BUILT_IN if "output_format" in ability.
 """The abilities whose answers have several formats."""
 
 
-def find_model_format(settings: Settings, name: str, arguments: dict[str, Any]) -> str:
+def find_model_format(settings: Settings, name: str, arguments: Payload) -> str:
     if name not in FORMATTED:
         return "json"
     asked: str | None = arguments.get("output_format")
     return asked or settings.output_format
 
 
-def read_reply(text: str, chosen: str) -> dict[str, Any]:
+def read_reply(text: str, chosen: str) -> Payload:
     """Return the payload of a reply, which must be written in the chosen format.
 
     A line end at the end of JSON and TOON is the command line's.
@@ -211,7 +206,7 @@ def read_reply(text: str, chosen: str) -> dict[str, Any]:
     return payload
 
 
-def render_reply(payload: dict[str, Any], chosen: str) -> str:
+def render_reply(payload: Payload, chosen: str) -> str:
     if "error" in payload:
         return render(payload)
     if chosen in FORMATS:
@@ -221,24 +216,22 @@ def render_reply(payload: dict[str, Any], chosen: str) -> str:
     return min(texts, key=lambda text: len(text.encode()))
 
 
-def find_media_type(text: str, payload: dict[str, Any]) -> str:
+def find_media_type(text: str, payload: Payload) -> str:
     if text == render(payload):
         return "application/json"
     subtype = "plain" if text == render(payload, "text") else "toon"
     return f"text/{subtype}; charset=utf-8"
 
 
-def _parse_reply(text: str) -> dict[str, Any]:
+def _parse_reply(text: str) -> Payload:
     try:
         return parse_text(text)
     except ValueError:
-        payload: dict[str, Any] = toon_format.loads(text)
+        payload: Payload = toon_format.loads(text)
         return payload
 
 
-def read_tool_result(
-    result: Any, *, chosen: str = "text", structured: bool = False
-) -> dict[str, Any]:
+def read_tool_result(result: Any, *, chosen: str = "text", structured: bool = False) -> Payload:
     """Return the payload of an MCP tool result, whose parts must all say the same."""
     (part,) = result.content
     payload = read_reply(part.text, chosen)
@@ -251,7 +244,7 @@ def read_tool_result(
 @asynccontextmanager
 async def run_lifespan(app: ASGIApp) -> AsyncIterator[Any]:
     """Start an application, yield it, and shut it down, as a server does (ASGI lifespan)."""
-    to_app: asyncio.Queue[dict[str, Any]] = asyncio.Queue()
+    to_app: asyncio.Queue[Payload] = asyncio.Queue()
     from_app: asyncio.Queue[Any] = asyncio.Queue()
     scope = {"type": "lifespan", "asgi": {"version": "3.0"}}
     running = asyncio.ensure_future(app(scope, to_app.get, from_app.put))
@@ -266,7 +259,7 @@ async def run_lifespan(app: ASGIApp) -> AsyncIterator[Any]:
     await running
 
 
-def read_tool_message(message: Any, chosen: str = "text") -> dict[str, Any]:
+def read_tool_message(message: Any, chosen: str = "text") -> Payload:
     """Return the payload of LangChain's message, whose parts must all say the same."""
     assert isinstance(message, ToolMessage)
     payload = read_reply(str(message.content), chosen)
@@ -275,7 +268,7 @@ def read_tool_message(message: Any, chosen: str = "text") -> dict[str, Any]:
     return payload
 
 
-def refuse_uncarried(arguments: dict[str, Any]) -> str:
+def refuse_uncarried(arguments: Payload) -> str:
     """Return the arguments as JSON. Raises CannotCarry if JSON or UTF-8 cannot hold them."""
     try:
         text = json.dumps(arguments, ensure_ascii=False, allow_nan=False)

@@ -156,14 +156,7 @@ def expect_by_agenda(
 def _expect(links: _Links, target: str, children: Children, limits: WalkLimits) -> Expected:
     """Return what follows from the tree."""
     expected = Expected(
-        order=[],
-        depth={},
-        parent={},
-        link={},
-        duplicates=0,
-        missing=0,
-        invalid=0,
-        stopped=False,
+        order=[], depth={}, parent={}, link={}, duplicates=0, missing=0, invalid=0, stopped=False
     )
 
     def list_from(memory: str, depth: int) -> None:
