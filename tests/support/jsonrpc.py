@@ -13,23 +13,9 @@ PARSE_ERROR, INVALID_REQUEST = -32700, -32600
 CODES = {PARSE_ERROR, INVALID_REQUEST, -32601, -32602, -32603, -32020, -32022}
 """The codes of all errors."""
 
-CANARIES = (
-    "pydantic",
-    "validation error",
-    "input should",
-    "traceback",
-    "mcp.",
-    "starlette",
-    "for further information",
-    "jsonrpcrequest",
-    "unprocessable",
-    "session terminated",
-    "handler returned",
-    "not acceptable",
-    "expected value",
-    "at line",
-    "exception",
-)
+CANARIES = ["pydantic", "validation error", "input should", "traceback", "mcp.", "starlette"]
+CANARIES += ["for further information", "jsonrpcrequest", "unprocessable", "session terminated"]
+CANARIES += ["handler returned", "not acceptable", "expected value", "at line", "exception"]
 """Parts of what the SDK, its libraries and Python say, in lower case."""
 
 _MAX_DEPTH = MAX_METADATA_DEPTH + 3
@@ -133,22 +119,9 @@ REFERENCES: tuple[Any, ...] = (
     {"name": "key", "value": "a"},
     {"name": "subject", "value": ""},
 )
-METHODS = st.sampled_from(
-    [
-        "ping",
-        "initialize",
-        "tools/call",
-        "tools/list",
-        "resources/read",
-        "server/discover",
-        "notifications/cancelled",
-        "subscriptions/listen",
-        "logging/setLevel",
-        "completion/complete",
-        "prompts/list",
-        "prompts/get",
-    ]
-)
+METHODS = ["ping", "initialize", "tools/call", "tools/list", "resources/read", "server/discover"]
+METHODS += ["notifications/cancelled", "subscriptions/listen", "logging/setLevel"]
+METHODS += ["completion/complete", "prompts/list", "prompts/get"]
 PARAMS = VALUES | st.dictionaries(
     st.sampled_from(
         ["name", "arguments", "uri", "requestId", "_meta", "cursor", "ref", "argument"]
@@ -160,7 +133,7 @@ MESSAGES = VALUES | st.fixed_dictionaries(
     optional={
         "jsonrpc": st.just("2.0") | VALUES,
         "id": st.integers() | st.text(max_size=9) | VALUES,
-        "method": METHODS | VALUES,
+        "method": st.sampled_from(METHODS) | VALUES,
         "params": PARAMS,
         "result": VALUES,
         "error": VALUES,

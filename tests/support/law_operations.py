@@ -22,14 +22,7 @@ _queries = st.fixed_dictionaries(
         "sort_order": st.sampled_from(["asc", "desc"]),
         "limit": st.sampled_from([1, 3, 100]),
     },
-    optional={
-        "type": law_values.types,
-        "importance": law_values.importances,
-        "archived": st.booleans(),
-        "search": law_values.short_texts,
-        "tags": st.lists(st.sampled_from(["t", "T", "ß", "ss", "a b"]), max_size=2),
-        "category": law_values.texts(50),
-    },
+    optional={**law_values.filters, "search": law_values.short_texts},
 )
 _lines = st.lists(
     st.tuples(law_values.exported_memories, _namespaces, st.none() | law_values.positions),

@@ -78,13 +78,8 @@ metadata = st.one_of(
 )
 
 link_types = st.sampled_from(["association", "cause", "Cause", "ç", "\u0001" * 50])
-links = st.lists(
-    st.fixed_dictionaries(
-        {"key": keys},
-        optional={"link_weight": fractions, "type": link_types, "term": texts(200) | st.none()},
-    ),
-    max_size=4,
-)
+_link = {"link_weight": fractions, "type": link_types, "term": texts(200) | st.none()}
+links = st.lists(st.fixed_dictionaries({"key": keys}, optional=_link), max_size=4)
 many_links = st.builds(
     lambda count, kind, wide: [
         {"key": f"{n}{wide}"[:200], "type": kind, "link_weight": n % 7 / 7, "term": wide}
@@ -111,18 +106,12 @@ FIELDS: dict[str, st.SearchStrategy[object]] = {
     "metadata": metadata,
 }
 
+_contents = texts(5_000, least=1)
 new_memories = st.fixed_dictionaries(
-    {"type": types, "content": texts(5_000, least=1)}, optional={**FIELDS, "key": keys}
+    {"type": types, "content": _contents}, optional={**FIELDS, "key": keys}
 )
-changes = st.fixed_dictionaries(
-    {},
-    optional={
-        **FIELDS,
-        "content": texts(5_000, least=1),
-        "archived": st.booleans(),
-        "remove_links": removals,
-    },
-)
+_changing = {"content": _contents, "archived": st.booleans(), "remove_links": removals}
+changes = st.fixed_dictionaries({}, optional={**FIELDS, **_changing})
 
 _few = st.fixed_dictionaries(
     {"content": texts(20, least=1)},
@@ -151,16 +140,19 @@ questions = st.one_of(
     texts(1_000, least=1), keys, st.sampled_from(["ss and the ß", "project goals", "x" * 64, "?"])
 )
 cursors = st.lists(st.sampled_from(["", "", "", "0.AAAAAAAA", "9999._-_-_-_-"]), max_size=3)
+filters: dict[str, st.SearchStrategy[object]] = {
+    "type": types,
+    "tags": st.lists(st.sampled_from(["t", "T", "ß", "ss", "a b"]), max_size=2),
+    "category": texts(50),
+    "importance": importances,
+    "archived": st.booleans(),
+}
 recalls = st.fixed_dictionaries(
     {"queries": st.lists(questions, min_size=1, max_size=3)},
     optional={
+        **filters,
         "max_tokens": st.sampled_from([400, 700, 1_000, 16_000]),
         "hops": st.integers(0, 2),
-        "type": types,
-        "tags": st.lists(st.sampled_from(["t", "T", "ß", "ss", "a b"]), max_size=2),
-        "category": texts(50),
-        "importance": importances,
-        "archived": st.booleans(),
         "within_days": st.sampled_from([1, 200, 36_500]),
         "notes": st.booleans(),
         "after": cursors,
@@ -186,19 +178,14 @@ wild_documents = st.one_of(
     st.sampled_from([4_087, 4_088, 4_089, 4_090]).map(lambda size: {"m": "x" * size}),
     st.fixed_dictionaries({"memory_score": wild_numbers | st.none()}),
 )
+_wild_link = {"link_weight": wild_numbers, "type": wild_texts, "term": wild_texts}
 wild_links = st.lists(
-    st.fixed_dictionaries(
-        {"key": keys | wild_texts},
-        optional={"link_weight": wild_numbers, "type": wild_texts, "term": wild_texts},
-    ),
-    max_size=3,
+    st.fixed_dictionaries({"key": keys | wild_texts}, optional=_wild_link), max_size=3
 )
 wild_changes = st.fixed_dictionaries(
     {},
     optional={
-        "content": wild_texts,
-        "summary": wild_texts,
-        "category": wild_texts,
+        **dict.fromkeys(("content", "summary", "category"), wild_texts),
         "tags": st.lists(wild_texts, max_size=11),
         "metadata": wild_documents,
         "memory_score": wild_numbers,
@@ -218,23 +205,15 @@ exported_links = st.lists(
     ),
     max_size=3,
 )
+_kept = ("summary", "category", "tags", "memory_score", "metadata")
 exported_memories = st.fixed_dictionaries(
     {
-        "key": keys,
-        "type": types,
-        "content": texts(5_000, least=1),
-        "importance": importances,
-        "created_at": times,
-        "updated_at": times,
-        "accessed_at": times,
+        **{"key": keys, "type": types, "content": _contents, "importance": importances},
+        **dict.fromkeys(("created_at", "updated_at", "accessed_at"), times),
     },
     optional={
-        "summary": texts(500),
-        "category": texts(50),
-        "tags": tags,
+        **{name: FIELDS[name] for name in _kept},
         "archived": st.booleans(),
-        "memory_score": fractions,
-        "metadata": metadata,
         "access_count": st.sampled_from([0, 1, 2**53 - 1]),
         "links": exported_links,
     },

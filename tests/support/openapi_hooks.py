@@ -20,8 +20,6 @@ _NAMED_EITHER_WAY = (
 )
 """The addresses of abilities that take a memory's key or its id."""
 
-_CURSOR = re.compile(CURSOR_PATTERN)
-
 
 @schemathesis.hook
 def before_call(context: Any, case: Any, kwargs: Any) -> None:
@@ -56,16 +54,15 @@ def before_call(context: Any, case: Any, kwargs: Any) -> None:
         return
 
     cursors = body.get("after")
-    if isinstance(cursors, list) and all(map(_is_cursor, cursors)):
+    if isinstance(cursors, list) and all(_matches(CURSOR_PATTERN, cursor) for cursor in cursors):
         del body["after"]
 
 
 def _drop_places(values: dict[str, Any]) -> None:
     """Take out well-formed resume points, cursors of `query_memories`, versions and times."""
-    if _is_point(values.get("resume")):
+    if _matches(RESUME_PATTERN, values.get("resume")):
         del values["resume"]
-    cursor = values.get("after")
-    if isinstance(cursor, str) and re.fullmatch(QUERY_CURSOR_PATTERN, cursor) is not None:
+    if _matches(QUERY_CURSOR_PATTERN, values.get("after")):
         del values["after"]
     # No schema can say which versions there are, or that a time lies in the future.
     for name in ("if_version", "expires_at"):
@@ -79,15 +76,11 @@ def is_well_formed(name: str, value: Any) -> bool:
         return value.isdecimal()
     if name == "if_version":
         return isinstance(value, int | float) and 0 <= value <= MAX_SAFE_INTEGER
-    return isinstance(value, str) and re.fullmatch(TIME_PATTERN, value) is not None
+    return _matches(TIME_PATTERN, value)
 
 
-def _is_point(value: Any) -> bool:
-    return isinstance(value, str) and re.fullmatch(RESUME_PATTERN, value) is not None
-
-
-def _is_cursor(value: Any) -> bool:
-    return isinstance(value, str) and _CURSOR.fullmatch(value) is not None
+def _matches(pattern: str, value: Any) -> bool:
+    return isinstance(value, str) and re.fullmatch(pattern, value) is not None
 
 
 @schemathesis.hook

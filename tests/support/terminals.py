@@ -9,7 +9,6 @@ import subprocess
 import sys
 import termios
 from collections.abc import Mapping
-from types import TracebackType
 from typing import TextIO
 
 _STYLE = re.compile(r"\x1b\[[?\d;]*[A-Za-z]")
@@ -26,12 +25,7 @@ class Terminal:
     def __enter__(self) -> "Terminal":
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         os.close(self._ours)
         if not self.stream.closed:
             self.stream.close()
