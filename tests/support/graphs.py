@@ -46,17 +46,11 @@ class Graph:
             for edge in self.edges.get(key, []):
                 links.append(self._make_link(key, edge, edge.target, incoming=False))
         if direction != "out":
-            for source, edge in self._list_incoming(key):
-                links.append(self._make_link(source, edge, source, incoming=True))
+            for source in self.edges.keys() - self.missing:
+                for edge in self.edges[source]:
+                    if edge.target == key:
+                        links.append(self._make_link(source, edge, source, incoming=True))
         return sorted(links, key=_order)
-
-    def _list_incoming(self, key: str) -> list[tuple[str, Edge]]:
-        return [
-            (source, edge)
-            for source, edges in self.edges.items()
-            for edge in edges
-            if edge.target == key and source not in self.missing
-        ]
 
     def _make_link(self, source: str, edge: Edge, end: str, *, incoming: bool) -> WalkLink:
         if (source, edge.target, edge.type) in self.invalid:

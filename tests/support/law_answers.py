@@ -124,12 +124,15 @@ def predict_remembered(before: NamespaceModel, arguments: JsonObject, moment: Mo
         try:
             predicted = _make(after, operation, moment._replace(new_id=new_id))
         except Refusal as refusal:
-            records.append({"input": number, **_describe_refusal(refusal)})
+            record: JsonObject = {"input": number, "reason": str(refusal)}
+            if isinstance(refusal, ConflictError):
+                record["version"] = refusal.version
+            records.append(record)
             continue
 
         named = predicted.memory or model.memories[operation["key"]]
         version = after.version if predicted.memory is None else named.version
-        record: JsonObject = {"input": number, "id": named.id, "key": named.key, "version": version}
+        record = {"input": number, "id": named.id, "key": named.key, "version": version}
         if predicted.memory is None:
             record["deleted"] = True
         elif named.archived:
@@ -144,24 +147,11 @@ def predict_remembered(before: NamespaceModel, arguments: JsonObject, moment: Mo
 
     failed = [record for record in records if "reason" in record]
     if arguments["atomic"] and failed:
-        return Remembered(before, _undo(records, failed[0]["input"]))
+        undone = [{"input": number, "reason": "rolled_back"} for number in range(len(records))]
+        undone[failed[0]["input"]] = failed[0]
+        return Remembered(before, undone)
 
     return Remembered(model, records, key)
-
-
-def _undo(records: list[JsonObject], failed: int) -> list[JsonObject]:
-    undone: list[JsonObject] = []
-    for record in records:
-        number = record["input"]
-        undone.append(record if number == failed else {"input": number, "reason": "rolled_back"})
-    return undone
-
-
-def _describe_refusal(refusal: Refusal) -> JsonObject:
-    described: JsonObject = {"reason": str(refusal)}
-    if isinstance(refusal, ConflictError):
-        described["version"] = refusal.version
-    return described
 
 
 def _make(model: NamespaceModel, operation: JsonObject, moment: Moment) -> Predicted:

@@ -149,7 +149,8 @@ class PastModel:
             raise Refusal("version_conflict")
 
         if change.kind in ("restore", "purge"):
-            memory_id = self._name_past(change)
+            memory_id = change.id or self.find_id(change.key or "")
+            assert memory_id is not None
             if change.kind == "purge":
                 return self._purge(memory_id, change)
             self._restore(memory_id, change)
@@ -177,11 +178,6 @@ class PastModel:
             return False
         memory_id = change.id or self.find_id(change.key or "")
         return memory_id in self.purged or any(event.id == memory_id for event in self.events)
-
-    def _name_past(self, change: Change) -> str:
-        memory_id = change.id or self.find_id(change.key or "")
-        assert memory_id is not None
-        return memory_id
 
     def _change(self, memory: MemoryModel | None, change: Change) -> str:
         """Store, update, archive or delete; return the id."""

@@ -18,6 +18,7 @@ from abilities.helpers.transfer.exporting import ExportOptions, export
 from abilities.helpers.transfer.importing import ImportOptions, import_memories, open_source
 from tests.support.past_model import PastModel, State
 from tests.support.past_steps import Step, Wish
+from tests.support.places import find_reason
 
 NAMESPACE = "team"
 END_OF_TIME = "9999-12-31T23:59:59.999Z"
@@ -224,8 +225,8 @@ class PastTrial:
         events = self.model.list_events(memory_id)
         present = self.model.get_present(memory_id)
         if present is None and not events:
-            refused = await _refuse(self._store.read_history(NAMESPACE, name, None, 5))
-            assert refused == "id_not_found"
+            reading = self._store.read_history(NAMESPACE, name, None, 5)
+            assert await find_reason(reading) == "id_not_found"
             return
 
         history = await self._store.read_history(NAMESPACE, name, None, 1_000)
@@ -239,7 +240,7 @@ class PastTrial:
             state = self.model.find_version(memory_id, version)
             read = self._store.read_version(NAMESPACE, name, version)
             if state is None:
-                assert await _refuse(read) == "version_not_found"
+                assert await find_reason(read) == "version_not_found"
             else:
                 _compare(await read, state, version)
 
@@ -247,7 +248,7 @@ class PastTrial:
             state = self.model.find_at(memory_id, event.made_at)
             read = self._store.read_version(NAMESPACE, name, event.made_at)
             if state is None:
-                assert await _refuse(read) == "version_not_found"
+                assert await find_reason(read) == "version_not_found"
             else:
                 _compare(await read, state, state.memory.version)
 
@@ -288,14 +289,6 @@ def _describe_outcome(outcome: WriteResult | Exception) -> int | str:
         return outcome.version
     assert isinstance(outcome, Refused), outcome
     return outcome.reason
-
-
-async def _refuse(work: Any) -> str:
-    try:
-        found = await work
-    except Refused as refused:
-        return refused.reason
-    raise AssertionError(f"it must be refused: {found}")
 
 
 def _compare(memory: StoredMemory, state: State, version: int) -> None:

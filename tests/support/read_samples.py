@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 
 from abilities import Abilities, Settings
 from abilities.helpers.memory.helper import MemoryHelper
+from tests.support.sample_files import make_roots
 
 TODAY = date(2026, 1, 20)
 
@@ -103,15 +104,7 @@ async def build_world(settings: Settings) -> None:
 
 def make_unbounded(folder: Path) -> Settings:
     """Make two roots in a folder; return settings for them, with a store, and no bound."""
-    for name in ("agent", "workspace"):
-        (folder / name).mkdir()
-    settings = Settings(
-        detail="full",  # as for programs, so that both readings can be compared
-        agent_dir=folder / "agent",
-        workspace_dir=folder / "workspace",
-        store_url=f"sqlite:///{folder}/memory.db",
-    )
-    return settings.model_copy(update={"max_response_bytes": 100_000_000})
+    return make_roots(folder).model_copy(update={"max_response_bytes": 100_000_000})
 
 
 def _write(path: Path, text: str) -> None:

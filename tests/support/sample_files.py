@@ -3,7 +3,6 @@
 import os
 import socket
 import stat
-from dataclasses import dataclass
 from pathlib import Path
 from random import Random
 
@@ -27,23 +26,13 @@ TOKEN = "gh" + "p_" + draw(Random(39), WORD, 36)
 WITH_SECRETS = f"a {TOKEN} b\n{draw_block(Random(39), 'EC ', 4)}\nend\n"
 
 
-@dataclass(frozen=True)
 class SampleFiles:
     """Two roots, and a directory beside them that no path may reach."""
 
-    base: Path
-
-    @property
-    def agent(self) -> Path:
-        return self.base / "agent"
-
-    @property
-    def workspace(self) -> Path:
-        return self.base / "workspace"
-
-    @property
-    def outside(self) -> Path:
-        return self.base / "outside"
+    def __init__(self, base: Path) -> None:
+        self.base = base
+        self.agent, self.workspace = base / "agent", base / "workspace"
+        self.outside = base / "outside"
 
 
 def build_samples(base: Path) -> SampleFiles:

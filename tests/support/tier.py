@@ -75,10 +75,5 @@ def _is_in_quick_tier(item: pytest.Item) -> bool:
 
 
 def _find_surface(item: pytest.Item) -> str | None:
-    callspec = getattr(item, "callspec", None)
-    if callspec is None:
-        return None
-    parameters = callspec.params.values()
-    return next(
-        (value for value in parameters if isinstance(value, str) and value in SURFACES), None
-    )
+    values = item.callspec.params.values() if hasattr(item, "callspec") else ()
+    return next((one for one in values if isinstance(one, str) and one in SURFACES), None)
