@@ -16,8 +16,8 @@ from abilities.declarations.refusals import Refused
 from abilities.helpers.files import file_walk, lister
 from abilities.helpers.files.globs import Glob
 from tests.support.file_cases import Row, check_refusal, refused
+from tests.support.permissions import let_others_enter
 from tests.support.sample_files import SampleFiles
-from tests.support.stores import let_others_enter
 from tests.support.surfaces import SURFACES, Call, CannotCarry, Through, python
 from tests.support.tier import size
 from tests.support.waiting import wait_until

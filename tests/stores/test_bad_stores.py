@@ -15,8 +15,9 @@ from abilities import Settings
 from abilities.declarations.refusals import Fault, Reason
 from abilities.helpers.store.sqlite import file
 from tests.stores.behaviours import NAMESPACE, put
+from tests.support.permissions import let_others_enter
 from tests.support.places import FilePlace, find_reason
-from tests.support.stores import let_others_enter, store_file
+from tests.support.stores import store_file
 from tests.support.surfaces import SURFACES, python
 
 STORE = ("store_memory", {"type": "core", "content": "new", "key": "new"})

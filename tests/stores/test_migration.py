@@ -28,8 +28,8 @@ from tests.stores.test_stores import find_reason
 from tests.support import made_up_migration
 from tests.support.forked import Forked
 from tests.support.measurements import reached
+from tests.support.permissions import let_others_enter
 from tests.support.places import FilePlace, StorePlace, list_cases
-from tests.support.stores import let_others_enter
 from tests.support.tier import size
 from tests.support.waiting import GIVE_UP_SECONDS, wait_until
 

@@ -33,8 +33,8 @@ from tests.stores.behaviours.steps import NAMESPACE, expect_stored, plan, put
 from tests.stores.test_postgres import open_store as open_database
 from tests.stores.test_stores import open_store
 from tests.support.forked import Forked
+from tests.support.permissions import let_others_enter
 from tests.support.places import StorePlace, find_damage, find_reason, list_cases
-from tests.support.stores import let_others_enter
 from tests.support.tier import size
 from tests.support.waiting import GIVE_UP_SECONDS
 from tests.support.writers import BATCH, count_up, start, store_and_delete, store_batches

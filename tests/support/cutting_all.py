@@ -38,11 +38,13 @@ def _find_level(costs: Sequence[ItemSize], room: int) -> int | None:
     """Return the highest level at which all items fit if they are cut there; None if all fit."""
     spare = room - sum(cost.cut_overhead for cost in costs)
     needs = sorted(_measure_saved(cost) for cost in costs)
+
     for index, need in enumerate(needs):
         level = spare // (len(needs) - index)
         if need > level:
             return level
         spare -= need
+
     return None
 
 

@@ -1,4 +1,4 @@
-"""The file that holds a test's store, and who may come to it."""
+"""The file that holds a test's store."""
 
 import sqlite3
 from pathlib import Path
@@ -19,11 +19,3 @@ def tamper(settings: Settings, statement: str, *values: Any) -> None:
         connection.create_function("link_hash", 7, lambda *link: hash_values(link))
         assert connection.execute(statement, values).rowcount == 1
     connection.close()
-
-
-def let_others_enter(folder: Path) -> None:
-    """Let every user read a folder of pytest's and come to it; nothing else is taken or given."""
-    for path in (folder, *folder.parents):
-        mode = path.stat().st_mode
-        if mode & 0o055 != 0o055:
-            path.chmod(mode | 0o055)
