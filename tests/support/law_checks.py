@@ -108,11 +108,11 @@ def check_query(reading: Reading, namespace: NamespaceModel, query: JsonObject) 
 
     Of many pages the first ones and the last one are read; return these.
     """
-    expected: list[object] = []
     matches = find_matches(namespace, query)
-    for memory in matches:
-        data = describe_memory(namespace, memory)
-        expected.append({**data, "key": memory.key, "version": memory.version})
+    expected = [
+        {**describe_memory(namespace, memory), "key": memory.key, "version": memory.version}
+        for memory in matches
+    ]
 
     offset = 0
     pages: list[JsonObject] = []

@@ -5,7 +5,7 @@ A `NamespaceModel` predicts what a change, a rename and an import do to one name
 
 from collections import Counter
 from collections.abc import Iterable
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
 from abilities.declarations.values import JsonObject
@@ -110,7 +110,8 @@ class NamespaceModel:
         named = self._find_named(arguments, can_rename=False)
         created = named is None
         if named is None:
-            self._check_quota()
+            if self._is_full:
+                raise Refusal("storage_quota")
             key = arguments.get("key") or moment.new_id
             named = MemoryModel(moment.new_id, key, moment.now, moment.now)
 
@@ -158,9 +159,9 @@ class NamespaceModel:
 
         return by_id
 
-    def _check_quota(self) -> None:
-        if self.quota is not None and len(self.memories) >= self.quota:
-            raise Refusal("storage_quota")
+    @property
+    def _is_full(self) -> bool:
+        return self.quota is not None and len(self.memories) >= self.quota
 
     def _merge(
         self, before: MemoryModel, arguments: JsonObject, moment: Moment, *, created: bool = False
@@ -177,7 +178,9 @@ class NamespaceModel:
             updated.add("metadata")
         if after.archived != before.archived:
             updated.add("archived")
-        if _is_score_set_anew(before, after):
+        # A score that is set, not one that follows the importance.
+        is_other_score = after.is_scored and after.score != before.score
+        if is_other_score or after.is_scored != before.is_scored:
             updated.add("memory_score")
 
         if after.key != before.key:
@@ -234,7 +237,7 @@ class NamespaceModel:
         outcome = "added"
 
         if existing is None:
-            if self.quota is not None and len(self.memories) >= self.quota:
+            if self._is_full:
                 return "refused"
         else:
             incoming.version = existing.version
@@ -285,23 +288,9 @@ def _set_fields(before: MemoryModel, arguments: JsonObject) -> MemoryModel:
     return after
 
 
-def _is_score_set_anew(before: MemoryModel, after: MemoryModel) -> bool:
-    if after.is_scored != before.is_scored:
-        return True
-    return after.score != before.score and after.is_scored
-
-
 def parse_exported(line: JsonObject) -> tuple[MemoryModel, dict[LinkName, LinkValue]]:
-    names = {one.name for one in fields(MemoryModel)} & line.keys()
-    memory = MemoryModel(**{name: line[name] for name in names})
-    memory.tags = list(dict.fromkeys(memory.tags))
-    memory.metadata = {**memory.metadata}
-    metadata_score = memory.metadata.pop("memory_score", None)
-    score = line.get("memory_score")
-    if score is None:
-        score = metadata_score
-    memory.is_scored = score is not None
-    memory.score = SCORES[memory.importance] if score is None else float(score) + 0.0
+    names = (line[name] for name in ("id", "key", "created_at", "updated_at"))
+    memory = _set_fields(MemoryModel(*names), line)
 
     links: dict[LinkName, LinkValue] = {}
     for link in line.get("links", []):
