@@ -10,7 +10,7 @@ from abilities.declarations.values import JsonObject
 from abilities.helpers.walk import WalkLimits
 from tests.support import law_checks
 from tests.support.law_answers import Expected, check_answer, predict
-from tests.support.law_checks import CHECKS, Check, check_query
+from tests.support.law_checks import CHECKS, check_query
 from tests.support.law_model import MemoryModel, NamespaceModel
 from tests.support.law_payloads import normalize
 from tests.support.law_places import Call, Clock, Place
@@ -181,7 +181,7 @@ class Trial:
 
     def back_up(self) -> None:
         self.settle()
-        saved = Saved(len(self.saved), _copy(self.models))
+        saved = Saved(len(self.saved), {name: model.copy() for name, model in self.models.items()})
         for place in self.places:
             result = place.run("backup", place.folder / f"{saved.number}.backup")
             assert result.exit_code == 0, result.output
@@ -196,7 +196,7 @@ class Trial:
             assert result.exit_code == 0, result.output
             place.open()
 
-        self.models = _copy(saved.models)
+        self.models = {name: model.copy() for name, model in saved.models.items()}
         for namespace in NAMESPACES:
             self._touch(namespace, None)
         self.settle()
@@ -294,7 +294,7 @@ class Trial:
         """
         self._checks += 1
         model = self.models[namespace]
-        chosen: Sequence[Check] = CHECKS
+        chosen: Sequence[str] = CHECKS
         number = self._checks
 
         if not self._pace.is_close:
@@ -305,17 +305,13 @@ class Trial:
                 key = list(model.memories)[number % len(model.memories)]
 
         for reading in self._read(namespace):
-            for check in chosen:
-                check(reading, self.models, key, number)
+            for kind in chosen:
+                law_checks.check(kind, reading, self.models, key, number)
 
     def _check_records(self) -> None:
-        query: JsonObject = {"archived": True, "limit": 100, "sort_by": "updated_at"}
+        order = {"sort_by": "updated_at", "sort_order": "asc"}
         for namespace in NAMESPACES:
-            self.query(namespace, {**query, "sort_order": "asc"})
-
-
-def _copy(models: dict[str, NamespaceModel]) -> dict[str, NamespaceModel]:
-    return {name: model.copy() for name, model in models.items()}
+            self.query(namespace, {"archived": True, "limit": 100, **order})
 
 
 def _find_key(model: NamespaceModel, arguments: JsonObject) -> str | None:

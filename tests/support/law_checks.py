@@ -5,8 +5,7 @@ Each check compares what a store answers with what its model says.
 
 import json
 import re
-from collections.abc import Callable, Iterable, Mapping
-from functools import partial
+from collections.abc import Iterable, Mapping
 
 from abilities.declarations.memory import Direction
 from abilities.declarations.values import JsonObject
@@ -198,60 +197,33 @@ def check_known(reading: Reading, namespace: NamespaceModel, key: str) -> None:
     assert not other.get("unchanged", False)
 
 
-def _try_record(reading: Reading, models: Models, key: str | None, number: int) -> None:
-    if key is not None:
-        check_record(reading, models[reading.namespace], key)
+WALKS: dict[str, Direction] = {"walk out": "out", "walk in": "in", "walk both": "both"}
+CHECKS = ["record", "content", "walk out", "walk in", "listing"]
+CHECKS += ["walk both", "query", "recall", "stats"]
+"""What is tried after an operation."""
 
 
-def _try_content(reading: Reading, models: Models, key: str | None, number: int) -> None:
+def check(kind: str, reading: Reading, models: Models, key: str | None, number: int) -> None:
+    """Make one of `CHECKS`, of a key if it needs one; the number chooses between ways to ask."""
     model = models[reading.namespace]
-    if key in model.memories:
-        check_content(reading, model, key)
-
-
-def _try_walk(
-    direction: Direction, reading: Reading, models: Models, key: str | None, number: int
-) -> None:
-    model = models[reading.namespace]
-    limits = WalkLimits(1 + number % 6, (1, 2, 5, 20)[number % 4], (1, 3, 20, 50)[number % 4])
-    if key in model.memories:
-        check_walk(reading, model, key, limits, direction)
-
-
-def _try_query(reading: Reading, models: Models, key: str | None, number: int) -> None:
-    model = models[reading.namespace]
-    if key in model.memories:
-        check_query(reading, model, find_by_piece(model.memories[key], number))
-
-
-def _try_recall(reading: Reading, models: Models, key: str | None, number: int) -> None:
-    if key is not None:
-        check_found(reading, models[reading.namespace], key, number)
-
-
-def _try_stats(reading: Reading, models: Models, key: str | None, number: int) -> None:
-    for namespace, model in models.items():
-        check_stats(reading._replace(namespace=namespace), model)
-
-
-def _try_listing(reading: Reading, models: Models, key: str | None, number: int) -> None:
-    check_listing(reading, models[reading.namespace], key, number)
-
-
-Check = Callable[[Reading, Models, str | None, int], None]
-
-CHECKS: tuple[Check, ...] = (
-    _try_record,
-    _try_content,
-    partial(_try_walk, "out"),
-    partial(_try_walk, "in"),
-    _try_listing,
-    partial(_try_walk, "both"),
-    _try_query,
-    _try_recall,
-    _try_stats,
-)
-"""What is tried after an operation; each takes a key, if there is one, and a number."""
+    match kind:
+        case "record" if key is not None:
+            check_record(reading, model, key)
+        case "content" if key in model.memories:
+            check_content(reading, model, key)
+        case "listing":
+            check_listing(reading, model, key, number)
+        case "query" if key in model.memories:
+            check_query(reading, model, find_by_piece(model.memories[key], number))
+        case "recall" if key is not None:
+            check_found(reading, model, key, number)
+        case "stats":
+            for name, namespace in models.items():
+                check_stats(reading._replace(namespace=name), namespace)
+        case _ if kind in WALKS and key in model.memories:
+            breadth, total = (1, 2, 5, 20)[number % 4], (1, 3, 20, 50)[number % 4]
+            limits = WalkLimits(1 + number % 6, breadth, total)
+            check_walk(reading, model, key, limits, WALKS[kind])
 
 
 def check_export(place: Place, models: Models, store_url: str | None = None) -> str:

@@ -83,7 +83,8 @@ class LocalApplication:
 
     def open(self, settings: Settings) -> None:
         self.close()
-        self._runner.run(self._open_abilities(settings))
+        opening = self._open.enter_async_context(Abilities.open(settings))
+        self._abilities = self._runner.run(opening)
 
     def call(self, wave: Wave) -> list[JsonObject]:
         with (
@@ -101,9 +102,6 @@ class LocalApplication:
     def end(self) -> None:
         self.close()
         self._runner.close()
-
-    async def _open_abilities(self, settings: Settings) -> None:
-        self._abilities = await self._open.enter_async_context(Abilities.open(settings))
 
     async def _reply_to_all(self, wave: Wave) -> list[JsonObject]:
         if wave.together:

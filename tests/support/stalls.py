@@ -70,9 +70,6 @@ class Stall:
     async def wait_for_threads(self, count: int) -> None:
         await wait_until(lambda: self.hanging >= count)
 
-    async def wait_until_empty(self) -> None:
-        await wait_until(lambda: not self.hanging)
-
     def _affects(self, subject: Any, folder: int | None) -> bool:
         path = subject
         if isinstance(subject, int):
