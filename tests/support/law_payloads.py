@@ -8,9 +8,8 @@ from abilities.declarations.values import JsonObject
 from abilities.helpers.store.model import dump_sorted_json
 from abilities.helpers.store.query import split_search
 from abilities.helpers.walk import RANK_ONE, WalkLimits, compute_rank
-from tests.support.graphs import Edge, Graph
 from tests.support.law_model import LinkName, MemoryModel, NamespaceModel
-from tests.support.walk_oracles import expect_by_recursion
+from tests.support.walk_oracles import Edge, Graph, expect_by_recursion
 
 IMPORTANCES = ("low", "medium", "high")
 _COUNTERS = ("accessed_at", "access_count")
