@@ -192,27 +192,12 @@ async def miss_the_last_change(read_changes: Any, *arguments: Any) -> Any:
     return page._replace(changes=page.changes[:-1])
 
 
-OFFENSES: list[Offense] = [
-    forget_a_tag,
-    acknowledge_what_was_not_done,
-    accept_a_score_of_80,
-    change_what_was_refused,
-    walk_the_wrong_way,
-    export_no_archived_memories,
-]
+OFFENSES = [forget_a_tag, acknowledge_what_was_not_done, accept_a_score_of_80]
+OFFENSES += [change_what_was_refused, walk_the_wrong_way, export_no_archived_memories]
 """Those that any trial notices soon."""
 
-LATENT_OFFENSES: list[Offense] = [
-    archive_another,
-    forget_sometimes,
-    index_half_a_content,
-    recall_old_keys,
-    recall_what_is_archived,
-    keep_old_ranks,
-    restore_nothing,
-    make_half_of_what_belongs_together,
-    heed_no_version,
-    list_no_archived_memories,
-    miss_the_last_change,
-]
+LATENT_OFFENSES = [archive_another, forget_sometimes, index_half_a_content, recall_old_keys]
+LATENT_OFFENSES += [recall_what_is_archived, keep_old_ranks, restore_nothing]
+LATENT_OFFENSES += [make_half_of_what_belongs_together, heed_no_version]
+LATENT_OFFENSES += [list_no_archived_memories, miss_the_last_change]
 """Those that show only sometimes, or not in the record of the memory that a call named."""

@@ -7,7 +7,7 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Iterator, Sequence
-from contextlib import AsyncExitStack, ExitStack, contextmanager
+from contextlib import AsyncExitStack, ExitStack, contextmanager, suppress
 from contextvars import ContextVar
 from datetime import UTC, date, datetime, timedelta
 from itertools import count
@@ -254,21 +254,18 @@ def serve(requests: BinaryIO, answers: BinaryIO) -> None:
     """Do what is asked until no more is: open (settings), close (None), or call (a wave)."""
     application = LocalApplication()
 
-    while True:
-        try:
+    with suppress(EOFError):
+        while True:
             request = pickle.load(requests)
-        except EOFError:
-            break
-
-        answer: list[JsonObject] | None = None
-        if request is None:
-            application.close()
-        elif isinstance(request, Settings):
-            application.open(request)
-        else:
-            answer = application.call(request)
-        pickle.dump(answer, answers)
-        answers.flush()
+            answer: list[JsonObject] | None = None
+            if request is None:
+                application.close()
+            elif isinstance(request, Settings):
+                application.open(request)
+            else:
+                answer = application.call(request)
+            pickle.dump(answer, answers)
+            answers.flush()
 
     application.end()
 

@@ -38,14 +38,9 @@ class SampleFiles:
 def build_samples(base: Path) -> SampleFiles:
     samples = SampleFiles(base)
 
-    (base / "store").mkdir()
+    for name in ("store", "agent/memory", "workspace/dir/sub", "outside/folder"):
+        (base / name).mkdir(parents=True)
     (base / "store").chmod(0o777)
-    for folder in (
-        samples.agent / "memory",
-        samples.workspace / "dir" / "sub",
-        samples.outside / "folder",
-    ):
-        folder.mkdir(parents=True)
 
     _write_texts(samples)
     _write_memories(samples)
@@ -157,16 +152,8 @@ def _create_special_files(workspace: Path) -> None:
 
 
 def _write_denied_files(workspace: Path) -> None:
-    for name in (
-        ".env",
-        "a/.ENV.local",
-        "id_rsa",
-        "id_ed25519.pub",
-        "x.pem",
-        "deep/y.KEY",
-        ".git/config",
-        ".env.example",
-    ):
+    names = [".env", "a/.ENV.local", "id_rsa", "id_ed25519.pub", "x.pem", "deep/y.KEY"]
+    for name in (*names, ".git/config", ".env.example"):
         path = workspace / name
         path.parent.mkdir(exist_ok=True)
         path.write_text("CREDENTIAL")
@@ -178,12 +165,8 @@ def lock_samples(samples: SampleFiles) -> None:
     (samples.workspace / "closed").mkdir()
     (samples.workspace / "closed" / "in.txt").write_text("x")
     (samples.workspace / "mode000.txt").write_text("x")
-    for path in (
-        samples.agent / "locked.txt",
-        samples.workspace / "closed",
-        samples.workspace / "mode000.txt",
-    ):
-        path.chmod(0)
+    for name in ("agent/locked.txt", "workspace/closed", "workspace/mode000.txt"):
+        (samples.base / name).chmod(0)
 
 
 def make_roots(folder: Path) -> Settings:
