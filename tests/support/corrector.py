@@ -44,7 +44,6 @@ def mend_call(call: Call, answer: dict[str, Any]) -> Call:
         return Call(fault["did_you_mean"], call.arguments)
     if "field" not in fault and "did_you_mean" in fault and "key" in call.arguments:
         return Call(call.name, {**call.arguments, "key": fault["did_you_mean"]})
-
     return Call(call.name, mend_arguments(call.arguments, fault.get("fields", [fault])))
 
 
@@ -73,7 +72,6 @@ def _mend_items(arguments: dict[str, Any], records: list[Rule]) -> dict[str, Any
             mended[name][position] = _put_meant(mended[name][position], meant)
         elif fault.get("code") == "INVALID_INPUT":
             mended[name][position] = _mend_item(mended[name][position], fault)
-
     return mended
 
 

@@ -97,7 +97,6 @@ def create_database(path: Path, version: Version = "1.3") -> sqlite3.Connection:
     connection.executescript(_MEMORIES.format(links=links) + _LINKS.format(term=term) + _REST)
     if version == "1.8":
         connection.execute(_SCORE)
-
     return connection
 
 

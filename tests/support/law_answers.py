@@ -175,5 +175,4 @@ def _make(model: NamespaceModel, operation: JsonObject, moment: Moment) -> Predi
         values["content"] = named.content + operation["content"]
     if op == "rename":
         values["key"] = operation["to"]
-
     return model.update({**values, "id": named.id}, moment)

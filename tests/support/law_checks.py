@@ -98,7 +98,6 @@ def read_with_links(reading: Reading, key: str) -> JsonObject:
     for name, all_links in (("links", links), ("backlinks", backlinks)):
         if all_links:
             data[name] = all_links
-
     return record
 
 

@@ -119,7 +119,6 @@ class NamespaceModel:
         merged = self._merge(named, {**arguments, "archived": False}, moment, created=created)
         if created or "content" not in merged.updated:
             return merged
-
         return merged._replace(replaced=named.version)
 
     def update(self, arguments: JsonObject, moment: Moment) -> Predicted:
@@ -156,7 +155,6 @@ class NamespaceModel:
         is_other_key = key not in (None, by_id.key)
         if is_other_key and (by_key is not None or not can_rename):
             raise Refusal("key_taken")
-
         return by_id
 
     @property
@@ -216,7 +214,6 @@ class NamespaceModel:
             if term is None:
                 term = existing.term
             self.links[name] = LinkValue(float(link.get("link_weight", 0.5)) + 0.0, term)
-
         return self.links != before
 
     def _rename_links(self, old_key: str, new_key: str) -> None:
@@ -296,5 +293,4 @@ def parse_exported(line: JsonObject) -> tuple[MemoryModel, dict[LinkName, LinkVa
     for link in line.get("links", []):
         name = LinkName(memory.key, link["key"], link.get("type", "association"))
         links[name] = LinkValue(float(link["link_weight"]) + 0.0, link.get("term", ""))
-
     return memory, links

@@ -39,7 +39,6 @@ def drop_counters(payload: object) -> object:
         kept[name] = value
         if name not in _UNTOUCHED:
             kept[name] = drop_counters(value)
-
     return kept
 
 
@@ -59,7 +58,6 @@ def describe_memory(namespace: NamespaceModel, memory: MemoryModel) -> JsonObjec
     total = len(namespace.list_links(memory.key))
     if total:
         data["links_total"] = total
-
     return data
 
 
@@ -75,7 +73,6 @@ def expect_get(namespace: NamespaceModel, key: str) -> JsonObject:
     data["backlinks_total"] = len(backlinks)
     if shown := _describe_links(namespace, backlinks, incoming=True):
         data["backlinks"] = shown
-
     return {"key": key, "success": True, "data": data}
 
 
@@ -110,7 +107,6 @@ def expect_stats(namespace: NamespaceModel) -> JsonObject:
     if memories:
         answer["oldest_memory"] = min(memory.created_at for memory in memories)
         answer["newest_memory"] = max(memory.created_at for memory in memories)
-
     return answer
 
 
@@ -140,7 +136,6 @@ def find_by_piece(memory: MemoryModel, number: int) -> JsonObject:
         query["category"] = memory.category
     if number % 3:
         query["tags"] = memory.tags[:2]
-
     return query
 
 
@@ -163,7 +158,6 @@ def expect_exported(namespace: NamespaceModel, name: str) -> list[JsonObject]:
         if links:
             line["links"] = links
         lines.append(line)
-
     return lines
 
 
@@ -241,7 +235,6 @@ def _is_match(memory: MemoryModel, query: JsonObject) -> bool:
     for term in split_search(query.get("search", "")):
         if not any(term in text for text in texts):
             return False
-
     return True
 
 

@@ -229,7 +229,6 @@ class Stores:
                 agent_dir=self._folder, workspace_dir=self._folder, store_url=url, **settings
             )
             places.append(Place(chosen, folder, pair))
-
         return places
 
     def end(self) -> None:

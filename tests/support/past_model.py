@@ -86,7 +86,6 @@ class PastModel:
                     self.take(before)
                     alone = ["rolled_back"] * len(changes)
                     return [*alone[:number], str(refusal), *alone[number + 1 :]]
-
         return outcomes
 
     def forget(self) -> None:
@@ -306,7 +305,6 @@ def _name_action(change: Change, old: State | None, new: State | None) -> str:
         return "renamed"
     if old.memory.archived != new.memory.archived:
         return "archived" if new.memory.archived else "revived"
-
     return "changed"
 
 

@@ -42,7 +42,6 @@ async def record_answers(settings: Settings) -> list[AnsweredCall]:
 
         await _look(recorder)
         await _fail(recorder)
-
     return recorder.answers
 
 

@@ -87,7 +87,6 @@ async def count_answered(address: str, count: int, token: str | None = None) -> 
             continue
 
         answered += answer.status_code == 200
-
     return answered
 
 

@@ -47,7 +47,6 @@ def build_samples(base: Path) -> SampleFiles:
     _create_links(samples.workspace, samples.outside)
     _create_special_files(samples.workspace)
     _write_denied_files(samples.workspace)
-
     return samples
 
 

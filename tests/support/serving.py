@@ -159,5 +159,4 @@ def _wait_for_address(process: "Forked | subprocess.Popen[bytes]", log: Path) ->
     address, host, port = first_line.groups()
     if host == "0.0.0.0":
         return f"http://127.0.0.1:{port}"
-
     return str(address)

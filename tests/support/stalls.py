@@ -211,7 +211,6 @@ class HungFolder:
             return self._list(offset)
         if operation in (_RELEASE, _RELEASEDIR, _FLUSH):
             return b""
-
         return None
 
     def _find(self, name: str) -> bytes | None:

@@ -43,7 +43,6 @@ class Terminal:
             if not chunk:
                 break
             printed += chunk
-
         return printed.decode().replace("\r\n", "\n")
 
 
@@ -61,5 +60,4 @@ def run_on_terminal(*arguments: str, variables: Mapping[str, str], columns: int 
         )
         printed = terminal.read()
         process.wait(60)
-
     return _STYLE.sub("", printed)

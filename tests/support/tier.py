@@ -44,7 +44,6 @@ def choose_quick_tier(items: Sequence[pytest.Item]) -> list[pytest.Item]:
         (count,) = mark.args
         chosen = spread(count, len(tests))
         left_out |= {test.nodeid for n, test in enumerate(tests) if n not in chosen}
-
     return [item for item in candidates if item.nodeid not in left_out]
 
 

@@ -70,7 +70,6 @@ def list_reasons(answer: dict[str, Any]) -> list[str]:
     for record in answer.get("results", []):
         if "error" not in record and find_meant(record) is not None:
             reasons["nothing found"] += 1
-
     return list(reasons)
 
 

@@ -248,7 +248,6 @@ def expect_by_recursion(
                 parent[key] = memory
                 if visit(key):
                     return True
-
         return False
 
     visit(target)
