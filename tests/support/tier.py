@@ -74,5 +74,6 @@ def _is_in_quick_tier(item: pytest.Item) -> bool:
 
 
 def _find_surface(item: pytest.Item) -> str | None:
-    values = item.callspec.params.values() if hasattr(item, "callspec") else ()
+    callspec = getattr(item, "callspec", None)
+    values = () if callspec is None else callspec.params.values()
     return next((one for one in values if isinstance(one, str) and one in SURFACES), None)
