@@ -17,8 +17,7 @@ from abilities import Settings, plugins
 from abilities.adapters import mcp
 from abilities.server import app
 from tests.support import postgres
-from tests.support.installed import find_entry_points, find_version
-from tests.support.remembered import RememberedRoutes, check_schema
+from tests.support.remembered import RememberedRoutes, check_schema, find_entry_points, find_version
 from tests.support.sample_files import SampleFiles, build_samples, lock_samples, make_roots
 from tests.support.serving import serving
 from tests.support.surfaces import SURFACES, Through, calls_through

@@ -10,13 +10,13 @@ import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any
 
 from rich.console import Console
 from rich.table import Table
 
 from abilities import Settings
-from tests.conformance.setups import run_setups
+from tests.conformance.setups import Result, call_inspector, run_setups
 from tests.support.catalog import BUILT_IN
 from tests.support.serving import serving
 
@@ -25,14 +25,6 @@ TOOLS = HERE.parent.parent / ".conformance"
 """The folder into which npm installs the tools, and of their reports."""
 MODULES = TOOLS / "node_modules" / "@modelcontextprotocol"
 REVISIONS = ("2026-07-28", "2025-11-25")
-
-
-class Result(NamedTuple):
-    """The result of one run of a tool."""
-
-    name: str
-    passed: bool
-    words: str
 
 
 def main() -> int:
@@ -45,15 +37,8 @@ def main() -> int:
     console.print("Installing the conformance tool and the Inspector ...")
     TOOLS.mkdir(exist_ok=True)
     shutil.copy(HERE / "package.json", TOOLS)
-    install = [
-        "npm",
-        "install",
-        "--ignore-scripts",
-        "--no-audit",
-        "--no-fund",
-        "--no-package-lock",
-        "--silent",
-    ]
+    install = ["npm", "install", "--ignore-scripts", "--no-audit", "--no-fund"]
+    install += ["--no-package-lock", "--silent"]
     subprocess.run(install, cwd=TOOLS, env=_build_environment(), check=True)
 
     results: list[Result] = []
@@ -69,8 +54,7 @@ def main() -> int:
 
     console.print("Starting what abilities setup writes for each client ...")
     with tempfile.TemporaryDirectory() as folder:
-        setups = run_setups(Path(folder), TOOLS, _build_environment())
-        results += [Result(*result) for result in setups]
+        results += run_setups(Path(folder), TOOLS, _build_environment())
 
     table = Table("what", "", "found")
     for result in results:
@@ -85,13 +69,8 @@ def _run_conformance(name: str, address: str, revision: str) -> Result:
     Those that fail must be the ones that the file of expected failures names, each with a reason.
     """
     expected = HERE / f"expected-{name.split()[-1]}.yml"
-    command = [
-        "node",
-        str(MODULES / "conformance" / "dist" / "index.js"),
-        "server",
-        "--url",
-        address,
-    ]
+    program = MODULES / "conformance" / "dist" / "index.js"
+    command = ["node", str(program), "server", "--url", address]
     command += ["--requirements", revision, "--expected-failures", str(expected)]
     done = subprocess.run(
         command, env=_build_environment(), cwd=TOOLS, capture_output=True, timeout=900
@@ -108,40 +87,23 @@ def _run_conformance(name: str, address: str, revision: str) -> Result:
 
 def _run_inspector(address: str) -> Iterator[Result]:
     """List the tools strictly, call one, and list a resource's template."""
-    code, listing = _call_inspector(address, "tools/list", "--strict")
-    names = [tool["name"] for tool in listing.get("tools", [])]
-    is_whole = code == 0 and names == [ability.name for ability in BUILT_IN]
+
+    def call(method: str, *options: str) -> dict[str, Any]:
+        return call_inspector(TOOLS, _build_environment(), address, "--method", method, *options)
+
+    names = [tool["name"] for tool in call("tools/list", "--strict").get("tools", [])]
+    is_whole = names == [ability.name for ability in BUILT_IN]
     yield Result("Inspector, tools/list --strict", is_whole, f"{len(names)} tools")
 
-    code, reply = _call_inspector(
-        address, "tools/call", "--tool-name", "file_list", "--tool-arg", "pattern=*.txt"
-    )
+    reply = call("tools/call", "--tool-name", "file_list", "--tool-arg", "pattern=*.txt")
     text = json.loads(reply["content"][0]["text"]) if reply.get("content") else {}
     paths = [file["path"] for file in text.get("files", [])]
-    yield Result(
-        "Inspector, tools/call file_list", code == 0 and paths == ["a.txt"], ", ".join(paths)
-    )
+    yield Result("Inspector, tools/call file_list", paths == ["a.txt"], ", ".join(paths))
 
-    code, reply = _call_inspector(address, "resources/templates/list")
-    templates = [template["uriTemplate"] for template in reply.get("resourceTemplates", [])]
-    yield Result(
-        "Inspector, templates", code == 0 and templates == ["memory://{key}"], ", ".join(templates)
-    )
-
-
-def _call_inspector(
-    address: str, method: str, *options: str
-) -> tuple[int, dict[str, list[dict[str, str]]]]:
-    launcher = MODULES / "inspector" / "clients" / "launcher" / "build" / "index.js"
-    command = ["node", str(launcher), "--cli", address, "--method", method, *options]
-    done = subprocess.run(
-        command, env=_build_environment(), cwd=TOOLS, capture_output=True, timeout=120
-    )
-    try:
-        return done.returncode, json.loads(done.stdout)
-    except ValueError:
-        sys.stderr.write(done.stdout.decode() + done.stderr.decode())
-        return done.returncode or 1, {}
+    found = call("resources/templates/list").get("resourceTemplates", [])
+    templates = [template["uriTemplate"] for template in found]
+    is_whole = templates == ["memory://{key}"]
+    yield Result("Inspector, templates", is_whole, ", ".join(templates))
 
 
 @contextmanager

@@ -18,15 +18,15 @@ SCRIPT = "call_file_list.mjs"
 SECONDS = 120
 
 
-class SetupResult(NamedTuple):
-    """What a client made of the configuration that was written for another one."""
+class Result(NamedTuple):
+    """The result of one run of a tool, or of a client with what was written for another one."""
 
     name: str
     passed: bool
     words: str
 
 
-def run_setups(folder: Path, tools: Path, variables: dict[str, str]) -> Iterator[SetupResult]:
+def run_setups(folder: Path, tools: Path, variables: dict[str, str]) -> Iterator[Result]:
     """Set up every client in a made-up home, and start each server from its file.
 
     ``tools`` is the folder in which npm has installed the programs, ``variables`` the environment
@@ -55,9 +55,7 @@ def _set_up(client: Client, home: Path, project: Path) -> Path:
     return client.find_file(Machine(home, variables), None)
 
 
-def _run_typescript(
-    client: Client, file: Path, tools: Path, variables: dict[str, str]
-) -> SetupResult:
+def _run_typescript(client: Client, file: Path, tools: Path, variables: dict[str, str]) -> Result:
     change = ServerChange(client, ServerEntry("", (), {}))
     entry = change.read_back(file.read_text())
     server = {
@@ -70,22 +68,23 @@ def _run_typescript(
     reply = _run(["node", SCRIPT, json.dumps(server)], tools, variables)
     paths = [found["path"] for found in reply.get("files", [])]
     words = f"{reply.get('tools', 0)} tools, {', '.join(paths)}"
-    return SetupResult(f"TypeScript client, {client.name}", paths == ["a.txt"], words)
+    return Result(f"TypeScript client, {client.name}", paths == ["a.txt"], words)
 
 
-def _run_inspector(
-    client: Client, file: Path, tools: Path, variables: dict[str, str]
-) -> SetupResult:
-    modules = tools / "node_modules" / "@modelcontextprotocol"
-    launcher = modules / "inspector" / "clients" / "launcher" / "build" / "index.js"
-    command = ["node", str(launcher), "--cli", "--config", str(file), "--server", "abilities"]
-    command += ["--method", "tools/call", "--tool-name", "file_list"]
-    command += ["--tool-arg", "pattern=*.txt", "output_format=json"]
-
-    reply = _run(command, tools, variables)
+def _run_inspector(client: Client, file: Path, tools: Path, variables: dict[str, str]) -> Result:
+    options = ["--config", str(file), "--server", "abilities", "--method", "tools/call"]
+    options += ["--tool-name", "file_list", "--tool-arg", "pattern=*.txt", "output_format=json"]
+    reply = call_inspector(tools, variables, *options)
     text = json.loads(reply["content"][0]["text"]) if reply.get("content") else {}
     paths = [found["path"] for found in text.get("files", [])]
-    return SetupResult(f"Inspector, {client.name}", paths == ["a.txt"], ", ".join(paths))
+    return Result(f"Inspector, {client.name}", paths == ["a.txt"], ", ".join(paths))
+
+
+def call_inspector(tools: Path, variables: dict[str, str], *options: str) -> dict[str, Any]:
+    """Return what the Inspector prints, nothing if it fails."""
+    inspector = tools / "node_modules" / "@modelcontextprotocol" / "inspector"
+    launcher = inspector / "clients" / "launcher" / "build" / "index.js"
+    return _run(["node", str(launcher), "--cli", *options], tools, variables)
 
 
 def _run(command: list[str], folder: Path, variables: dict[str, str]) -> dict[str, Any]:
@@ -95,9 +94,9 @@ def _run(command: list[str], folder: Path, variables: dict[str, str]) -> dict[st
     )
 
     try:
+        done.check_returncode()
         reply: dict[str, Any] = json.loads(done.stdout)
-    except ValueError:
+    except (ValueError, subprocess.CalledProcessError):
         sys.stderr.write(done.stdout + done.stderr)
         return {}
-
     return reply

@@ -12,9 +12,9 @@ import pytest
 
 from abilities import Settings
 from abilities.helpers.tokens import TokenFile
-from tests.support.fuse import HungFolder, mounted
 from tests.support.measurements import reached
 from tests.support.serving import Server, serving
+from tests.support.stalls import HungFolder, mounted
 from tests.support.waiting import GIVE_UP_SECONDS, POLL_SECONDS
 
 NAMESPACES = ("ada", "bob")

@@ -15,9 +15,8 @@ from abilities.declarations.file_list import FileListAnswer
 from abilities.declarations.refusals import Refused
 from abilities.helpers.files import file_walk, lister
 from abilities.helpers.files.globs import Glob
-from tests.support.file_cases import Row, refused
+from tests.support.file_cases import Row, check_refusal, refused
 from tests.support.permissions import let_others_enter
-from tests.support.refusals import check_refusal
 from tests.support.sample_files import SampleFiles
 from tests.support.surfaces import SURFACES, Call, CannotCarry, Through, python
 from tests.support.tier import size

@@ -23,9 +23,8 @@ from abilities.declarations.memories import (
 )
 from abilities.helpers.store import queries
 from abilities.helpers.store.query import Matches, Query, split_search
-from tests.support.file_cases import Row
+from tests.support.file_cases import Row, check_refusal
 from tests.support.memory_cases import MEMORY_STORE_ROWS, nest
-from tests.support.refusals import check_refusal
 from tests.support.stores import tamper
 from tests.support.surfaces import SURFACES, Call, CannotCarry, Through, python
 from tests.support.tier import size

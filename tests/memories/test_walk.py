@@ -4,8 +4,16 @@ import pytest
 
 from abilities.declarations.memory import Direction
 from abilities.helpers.walk import Walk, WalkLimits, WalkOutcome
-from tests.support.graphs import Edge, Graph, build_graph, make_random_graph, walk
-from tests.support.walk_oracles import describe, expect_by_agenda, expect_by_recursion
+from tests.support.walk_oracles import (
+    Edge,
+    Graph,
+    build_graph,
+    describe,
+    expect_by_agenda,
+    expect_by_recursion,
+    make_random_graph,
+    walk,
+)
 
 
 def list_keys(walked: WalkOutcome) -> list[str]:

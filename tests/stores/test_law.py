@@ -12,10 +12,9 @@ from hypothesis.stateful import run_state_machine_as_test
 
 from abilities.declarations.values import JsonObject
 from tests.support.law import Trial
-from tests.support.law_machine import LawMachine, Tally
 from tests.support.law_offenses import OFFENSES, Offense
-from tests.support.law_places import Place
-from tests.support.law_stores import Stores
+from tests.support.law_operations import LawMachine, Tally
+from tests.support.law_places import Place, Stores
 from tests.support.tier import size
 
 pytestmark = pytest.mark.filterwarnings("ignore:Generating overly large repr")

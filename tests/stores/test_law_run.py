@@ -13,6 +13,7 @@ from tests.support.law_offenses import (
     Offense,
     acknowledge_what_was_not_done,
 )
+from tests.support.law_places import Stores
 from tests.support.law_run import (
     Broken,
     Life,
@@ -22,7 +23,6 @@ from tests.support.law_run import (
     run_in_processes,
     shorten,
 )
-from tests.support.law_stores import Stores
 from tests.support.measurements import reached
 from tests.support.tier import size
 

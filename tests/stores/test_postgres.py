@@ -32,10 +32,10 @@ from tests.support.measurements import reached
 from tests.support.memory_cases import MEMORY_STORE_ROWS
 from tests.support.places import DatabasePlace, FilePlace, find_damage, find_reason
 from tests.support.plugins import TAME, install, read_through_the_context
+from tests.support.postgres import count_trips
 from tests.support.sample_files import make_roots
 from tests.support.surfaces import Through, calls_through
 from tests.support.tier import size
-from tests.support.trips import count_trips
 from tests.support.waiting import GIVE_UP_SECONDS, wait_until
 from tests.support.writers import link_once, start, write_for_ever
 

@@ -18,7 +18,7 @@ from abilities.helpers.store.query import Query
 from abilities.helpers.walk import WalkLimits
 from tests.stores.behaviours import NAMESPACE, put
 from tests.stores.test_stores import find_reason
-from tests.support.proxy import forwarding
+from tests.support.stalls import forwarding
 from tests.support.waiting import GIVE_UP_SECONDS, wait_until
 
 LOCK_ALL = "LOCK TABLE abilities_data.memories, abilities_data.shelf, abilities_data.links"

@@ -10,9 +10,9 @@ from abilities.helpers.store.postgres.store import PostgresStore
 from abilities.helpers.walk import WalkLimits
 from tests.stores.behaviours import NAMESPACE, put
 from tests.stores.test_stores import store_graph
-from tests.support.graphs import make_random_graph
 from tests.support.places import DatabasePlace
-from tests.support.trips import count_trips, note_read_rows
+from tests.support.postgres import count_trips, note_read_rows
+from tests.support.walk_oracles import make_random_graph
 
 DIRECTIONS: tuple[Direction, ...] = get_args(Direction)
 

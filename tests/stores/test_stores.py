@@ -35,13 +35,12 @@ from abilities.helpers.store.sqlite.transaction import run
 from abilities.helpers.transfer.export_lines import format_line, parse_fields
 from tests.stores import behaviours
 from tests.stores.behaviours import NAMESPACE, put
-from tests.support.graphs import Graph, make_random_graph
 from tests.support.measurements import reached
 from tests.support.places import FilePlace, StorePlace, find_damage
 from tests.support.places import find_reason as find_reason
 from tests.support.tier import size
 from tests.support.waiting import GIVE_UP_SECONDS
-from tests.support.walk_oracles import describe, expect_by_recursion
+from tests.support.walk_oracles import Graph, describe, expect_by_recursion, make_random_graph
 from tests.support.writers import link_for_seconds, start, write_for_ever
 
 GRAPHS = size("ABILITIES_GRAPHS", quick=10, full=30)

@@ -78,16 +78,13 @@ class Forked:
         return code
 
     def poll(self) -> int | None:
-        """Return its exit code if it has ended."""
         return self.returncode
 
     def send_signal(self, number: int) -> None:
-        """Send it a signal, unless it has ended."""
         if self.returncode is None:
             os.kill(self.pid, number)
 
     def kill(self) -> None:
-        """End it as kill -9 does."""
         self.send_signal(signal.SIGKILL)
 
     def wait(self, timeout: float | None = None) -> int:
@@ -96,7 +93,6 @@ class Forked:
         code = self.returncode
         if code is None:
             raise subprocess.TimeoutExpired("a forked process", timeout or 0)
-
         return code
 
     def communicate(self, timeout: float | None = None) -> tuple[bytes, None]:
@@ -140,7 +136,6 @@ def _run(
     folder: Path,
     errors: Path | None,
 ) -> None:
-    """Run code in a process as Python runs that of ``python -c``."""
     os.dup2(child_input.fileno(), 0)
     os.dup2(child_output.fileno(), 1)
     child_input.close()

@@ -87,7 +87,6 @@ def build_meta(key: str, **fields: object) -> dict[str, Any]:
 
 
 def create_database(path: Path, version: Version = "1.3") -> sqlite3.Connection:
-    """Create an empty database as a version of kv-memory does, in WAL mode."""
     connection = sqlite3.connect(path)
     connection.execute("PRAGMA journal_mode = WAL")
 
@@ -95,17 +94,13 @@ def create_database(path: Path, version: Version = "1.3") -> sqlite3.Connection:
     if version == "1.2":
         links, term = "links TEXT NOT NULL DEFAULT '[]',", ""
 
-    connection.executescript(
-        _MEMORIES.format(links=links) + _LINKS.format(term=term) + _REST,
-    )
+    connection.executescript(_MEMORIES.format(links=links) + _LINKS.format(term=term) + _REST)
     if version == "1.8":
         connection.execute(_SCORE)
-
     return connection
 
 
 def add_memories(connection: sqlite3.Connection, memories: Iterable[KvMemory]) -> None:
-    """Insert memories."""
     rows = [
         (m.key, m.summary, m.text, json.dumps(build_meta(m.key, **m.meta)), m.created_at)
         for m in memories
@@ -116,7 +111,6 @@ def add_memories(connection: sqlite3.Connection, memories: Iterable[KvMemory]) -
 
 
 def add_links(connection: sqlite3.Connection, links: Iterable[KvLink]) -> None:
-    """Insert links, with a time and a count of their own."""
     connection.executemany(
         "INSERT INTO memory_links"
         " (from_key, to_key, link_type, term, weight, created_at, access_count)"
@@ -126,7 +120,6 @@ def add_links(connection: sqlite3.Connection, links: Iterable[KvLink]) -> None:
 
 
 def write_database(path: Path, memories: Iterable[KvMemory], links: Iterable[KvLink] = ()) -> None:
-    """Write a database with these memories and links, and close it."""
     connection = create_database(path)
     add_memories(connection, memories)
     add_links(connection, links)

@@ -1,6 +1,7 @@
 """A trial of the law: stores that get the same calls, and models of what must be in them."""
 
 import json
+from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import NamedTuple, get_args
 
@@ -9,7 +10,7 @@ from abilities.declarations.values import JsonObject
 from abilities.helpers.walk import WalkLimits
 from tests.support import law_checks
 from tests.support.law_answers import Expected, check_answer, predict
-from tests.support.law_checks import CHECKS, Check, check_query
+from tests.support.law_checks import CHECKS, check_query
 from tests.support.law_model import MemoryModel, NamespaceModel
 from tests.support.law_payloads import normalize
 from tests.support.law_places import Call, Clock, Place
@@ -77,7 +78,6 @@ class Trial:
         self._checks = 0
 
     def begin_step(self, ticks: int) -> None:
-        """Begin an operation, so many milliseconds after the last one."""
         self._moment = self.clock.tick(ticks)
 
     def choose(self, namespace: str, number: int) -> MemoryModel:
@@ -85,7 +85,6 @@ class Trial:
         memories = list(self.models[namespace].memories.values())
         if not memories:
             return MemoryModel(self.clock.make_id(), "none", "", "")
-
         return memories[number % len(memories)]
 
     def change(
@@ -116,7 +115,6 @@ class Trial:
         self._wait(Expected(call, self.models[namespace], None))
 
     def query(self, namespace: str, query: JsonObject) -> None:
-        """Find memories, when the changes that wait are made."""
         self._search(check_query, namespace, query)
 
     def recall(self, namespace: str, arguments: JsonObject, *, goes_on: bool) -> None:
@@ -134,7 +132,6 @@ class Trial:
             self._send(None)
         if not self._touched:
             return
-
         touched, self._touched = self._touched, {}
         for namespace, key in touched:
             self._check(namespace, key)
@@ -142,14 +139,12 @@ class Trial:
         self._waves += 1
 
     def import_text(self, text: str, *, replace: bool, into: str | None) -> None:
-        """Import an export, perhaps into one namespace."""
         self.settle()
-        counts: dict[str, int] = {}
-        for line in text.split("\n")[1:-1]:
-            memory = json.loads(line)
+        counts: Counter[str] = Counter()
+        memories = [json.loads(line) for line in text.split("\n")[1:-1]]
+        for memory in memories:
             model = self.models[into or memory["namespace"]]
-            for outcome in model.import_memories([memory], replace=replace):
-                counts[outcome] = counts.get(outcome, 0) + 1
+            counts += model.import_memories([memory], replace=replace)
 
         options = ["--replace"] * replace
         if into is not None:
@@ -162,19 +157,16 @@ class Trial:
             assert result.exit_code == int("refused" in counts), result.output
             assert law_checks.count_outcomes(result.stderr) == counts, result.output
 
-        for line in text.split("\n")[1:-1]:
-            memory = json.loads(line)
+        for memory in memories:
             self._touch(into or memory["namespace"], memory["key"])
         self.settle()
 
     def export(self) -> None:
-        """Export everything, and keep the last exports."""
         self.settle()
         texts = [law_checks.check_export(place, self.models) for place in self.places]
         self.exports = [*self.exports[-2:], texts[-1]]
 
     def restart(self) -> None:
-        """Close all applications, and open them again."""
         self.settle()
         for place in self.places:
             place.open()
@@ -188,17 +180,14 @@ class Trial:
         self.settle()
 
     def back_up(self) -> None:
-        """Back up the stores, which must be files."""
         self.settle()
-        saved = Saved(len(self.saved), _copy(self.models))
+        saved = Saved(len(self.saved), {name: model.copy() for name, model in self.models.items()})
         for place in self.places:
             result = place.run("backup", place.folder / f"{saved.number}.backup")
             assert result.exit_code == 0, result.output
-
         self.saved.append(saved)
 
     def restore(self, saved: Saved) -> None:
-        """Put a backup in the place of each store."""
         self.settle()
         for place in self.places:
             place.close()
@@ -207,13 +196,12 @@ class Trial:
             assert result.exit_code == 0, result.output
             place.open()
 
-        self.models = _copy(saved.models)
+        self.models = {name: model.copy() for name, model in saved.models.items()}
         for namespace in NAMESPACES:
             self._touch(namespace, None)
         self.settle()
 
     def check_everything(self) -> None:
-        """Read, export, check, back up, change and delete everything."""
         self.settle()
         for place in self.places:
             law_checks.check_export(place, self.models)
@@ -232,7 +220,6 @@ class Trial:
             law_checks.check_copies(reading, self.models)
 
     def close(self) -> None:
-        """Close all applications."""
         for place in self.places:
             place.close()
 
@@ -251,7 +238,6 @@ class Trial:
 
     def _end_wave(self) -> None:
         self.settle()
-
         if self._waves % self._pace.everything == 0:
             self.check_everything()
         if self._waves % self._pace.records == 0:
@@ -263,20 +249,16 @@ class Trial:
         calls = [expected.call for expected in waiting]
         if last is not None:
             calls.append(last)
-
         payloads = self._call(calls)
         for expected, payload in zip(waiting, payloads, strict=False):
             check_answer(payload, expected, self._room)
-
         return payloads[-1]
 
     def _call(self, calls: Sequence[Call]) -> list[JsonObject]:
         """Send the same calls to all stores, which must answer the same."""
         first, *others = [place.call(calls, self._waves) for place in self.places]
-
         for other in others:
             assert normalize(other) == normalize(first)
-
         return first
 
     def _touch(self, namespace: str, key: str | None) -> None:
@@ -289,7 +271,6 @@ class Trial:
             self._run_searches()
 
     def _run_searches(self) -> None:
-        """Find memories in all stores, which must answer the same."""
         searches, self._searches = self._searches, []
         for search, namespace, arguments in searches:
             model = self.models[namespace]
@@ -313,7 +294,7 @@ class Trial:
         """
         self._checks += 1
         model = self.models[namespace]
-        chosen: Sequence[Check] = CHECKS
+        chosen: Sequence[str] = CHECKS
         number = self._checks
 
         if not self._pace.is_close:
@@ -324,26 +305,19 @@ class Trial:
                 key = list(model.memories)[number % len(model.memories)]
 
         for reading in self._read(namespace):
-            for check in chosen:
-                check(reading, self.models, key, number)
+            for kind in chosen:
+                law_checks.check(kind, reading, self.models, key, number)
 
     def _check_records(self) -> None:
-        """Read the records of all memories."""
-        query: JsonObject = {"archived": True, "limit": 100, "sort_by": "updated_at"}
+        order = {"sort_by": "updated_at", "sort_order": "asc"}
         for namespace in NAMESPACES:
-            self.query(namespace, {**query, "sort_order": "asc"})
-
-
-def _copy(models: dict[str, NamespaceModel]) -> dict[str, NamespaceModel]:
-    return {name: model.copy() for name, model in models.items()}
+            self.query(namespace, {"archived": True, "limit": 100, **order})
 
 
 def _find_key(model: NamespaceModel, arguments: JsonObject) -> str | None:
-    """Return the key of the memory that a call names, if it is there."""
     memory_id = arguments.get("id")
     if memory_id is None:
         key = arguments.get("key")
         return key if key in model.memories else None
-
     memory = model.find(memory_id)
     return None if memory is None else memory.key

@@ -1,14 +1,30 @@
 """What a change must do to a namespace, and what it must answer."""
 
+from itertools import islice
 from typing import NamedTuple
 
 from abilities.declarations.values import JsonObject
 from tests.support.law_checks import same
-from tests.support.law_model import NamespaceModel, Predicted, Refusal
+from tests.support.law_model import Moment, NamespaceModel, Predicted, Refusal
 from tests.support.law_payloads import expect_written
-from tests.support.law_places import Call
+from tests.support.law_places import Call, make_ids
 from tests.support.law_reading import check_refusal
-from tests.support.law_remember import Remembered, predict_remembered
+
+
+class ConflictError(Refusal):
+    """The memory has another version than the operation names."""
+
+    def __init__(self, version: int) -> None:
+        super().__init__("version_conflict")
+        self.version = version
+
+
+class Remembered(NamedTuple):
+    """A namespace as a call leaves it, its records, and the last key that it has changed."""
+
+    model: NamespaceModel
+    records: list[JsonObject]
+    key: str | None = None
 
 
 class Expected(NamedTuple):
@@ -26,12 +42,10 @@ class Expected(NamedTuple):
 
     @property
     def key(self) -> str | None:
-        """The key of a memory that the call has changed, if there is one."""
         if self.remembered is not None:
             return self.remembered.key
         if self.predicted is not None and self.predicted.memory is not None:
             return self.predicted.memory.key
-
         return None
 
 
@@ -40,7 +54,6 @@ def predict(before: NamespaceModel, call: Call) -> Expected:
     if call.name == "remember":
         remembered = predict_remembered(before, call.arguments, call.moment)
         return Expected(call, remembered.model, None, remembered=remembered)
-
     after = before.copy()
     try:
         return Expected(call, after, _change(after, call))
@@ -55,7 +68,6 @@ def _change(model: NamespaceModel, call: Call) -> Predicted:
         return model.update(call.arguments, call.moment)
     if call.arguments["permanent"]:
         return model.delete(call.arguments["id"])
-
     return model.archive(call.arguments["id"], call.moment)
 
 
@@ -97,3 +109,70 @@ def check_answer(payload: JsonObject, expected: Expected, room: int) -> None:
         assert payload.get("replaced", 0) == predicted.replaced
     if "updated_fields" in payload:
         assert sorted(payload["updated_fields"]) == sorted(predicted.updated)
+
+
+def predict_remembered(before: NamespaceModel, arguments: JsonObject, moment: Moment) -> Remembered:
+    """Return what a call of `remember` does and answers; the model given stays as it is."""
+    operations = arguments["operations"]
+    model = before.copy()
+    records: list[JsonObject] = []
+    key: str | None = None
+
+    ids = islice(make_ids(moment), len(operations))
+    for number, (operation, new_id) in enumerate(zip(operations, ids, strict=True)):
+        after = model.copy()
+        try:
+            predicted = _make(after, operation, moment._replace(new_id=new_id))
+        except Refusal as refusal:
+            record: JsonObject = {"input": number, "reason": str(refusal)}
+            if isinstance(refusal, ConflictError):
+                record["version"] = refusal.version
+            records.append(record)
+            continue
+
+        named = predicted.memory or model.memories[operation["key"]]
+        version = after.version if predicted.memory is None else named.version
+        record = {"input": number, "id": named.id, "key": named.key, "version": version}
+        if predicted.memory is None:
+            record["deleted"] = True
+        elif named.archived:
+            record["archived"] = True
+        if predicted.created:
+            record["created"] = True
+        if predicted.replaced:
+            record["replaced"] = predicted.replaced
+        records.append(record)
+        key = named.key
+        model = after
+
+    failed = [record for record in records if "reason" in record]
+    if arguments["atomic"] and failed:
+        undone = [{"input": number, "reason": "rolled_back"} for number in range(len(records))]
+        undone[failed[0]["input"]] = failed[0]
+        return Remembered(before, undone)
+
+    return Remembered(model, records, key)
+
+
+def _make(model: NamespaceModel, operation: JsonObject, moment: Moment) -> Predicted:
+    """Make an operation in a model. Raises Refusal."""
+    op, key = operation["op"], operation["key"]
+    named = model.memories.get(key)
+    values = {name: operation[name] for name in operation if name not in ("op", "key", "to")}
+    if named is None and op != "store":
+        raise Refusal("not_found")
+
+    version = model.find_version(key)
+    if operation.get("if_version") not in (None, version):
+        raise ConflictError(version)
+    if named is None or op == "store":
+        return model.store({**values, "key": key}, moment)
+    if op == "delete":
+        return model.delete(named.id)
+    if op == "archive":
+        return model.archive(named.id, moment)
+    if op == "append":
+        values["content"] = named.content + operation["content"]
+    if op == "rename":
+        values["key"] = operation["to"]
+    return model.update({**values, "id": named.id}, moment)

@@ -5,13 +5,11 @@ Each check compares what a store answers with what its model says.
 
 import json
 import re
-from collections.abc import Callable, Iterable, Mapping
-from functools import partial
+from collections.abc import Iterable, Mapping
 
 from abilities.declarations.memory import Direction
 from abilities.declarations.values import JsonObject
 from abilities.helpers.walk import WalkLimits
-from tests.support.law_listing import check_listing
 from tests.support.law_model import NamespaceModel
 from tests.support.law_payloads import (
     describe_memory,
@@ -39,41 +37,27 @@ Models = Mapping[str, NamespaceModel]
 
 
 def check_record(reading: Reading, namespace: NamespaceModel, key: str) -> None:
-    """Read a memory with all links in both directions; one that is not there is not found."""
     if key in namespace.memories:
         same(read_with_links(reading, key), expect_get(namespace, key))
         return
-
     for name in ("memory_get", "bulk_read_memory"):
         assert check_refusal(reading.call(name, key=key)) == "not_found"
 
 
 def check_content(reading: Reading, namespace: NamespaceModel, key: str) -> None:
-    """Read a memory's content as a file is read."""
     memory = namespace.memories[key]
     read = reading.call("memory_read_bulk", targets=[{"type": "stored", "key": key}])
     record = complete(reading, read["results"][0])
-
     assert record["data"]["content"] == memory.content
     assert record["data"]["modified_at"] == memory.updated_at
 
 
 def check_walk(
-    reading: Reading,
-    namespace: NamespaceModel,
-    key: str,
-    limits: WalkLimits,
-    direction: Direction,
+    reading: Reading, namespace: NamespaceModel, key: str, limits: WalkLimits, direction: Direction
 ) -> None:
-    """Walk from a memory, and compare with an oracle."""
     depth, breadth, total = limits
     walked = reading.call(
-        "bulk_read_memory",
-        key=key,
-        depth=depth,
-        breadth=breadth,
-        total=total,
-        direction=direction,
+        "bulk_read_memory", key=key, depth=depth, breadth=breadth, total=total, direction=direction
     )
     assert "error" not in walked, walked
     expected = expect_walk(namespace, key, limits, direction)
@@ -96,7 +80,6 @@ def check_walk(
 
 
 def read_with_links(reading: Reading, key: str) -> JsonObject:
-    """Read a memory, and page through all links in both directions."""
     record = reading.call("memory_get", key=key, direction="both")
     assert "error" not in record, record
     data = complete(reading, record)["data"]
@@ -115,7 +98,6 @@ def read_with_links(reading: Reading, key: str) -> JsonObject:
     for name, all_links in (("links", links), ("backlinks", backlinks)):
         if all_links:
             data[name] = all_links
-
     return record
 
 
@@ -124,11 +106,11 @@ def check_query(reading: Reading, namespace: NamespaceModel, query: JsonObject) 
 
     Of many pages the first ones and the last one are read; return these.
     """
-    expected: list[object] = []
     matches = find_matches(namespace, query)
-    for memory in matches:
-        data = describe_memory(namespace, memory)
-        expected.append({**data, "key": memory.key, "version": memory.version})
+    expected = [
+        {**describe_memory(namespace, memory), "key": memory.key, "version": memory.version}
+        for memory in matches
+    ]
 
     offset = 0
     pages: list[JsonObject] = []
@@ -159,75 +141,91 @@ def check_query(reading: Reading, namespace: NamespaceModel, query: JsonObject) 
 
 
 def check_stats(reading: Reading, namespace: NamespaceModel) -> None:
-    """Count the memories of a namespace."""
     same(reading.call("get_memory_stats"), expect_stats(namespace))
 
 
-def _try_record(reading: Reading, models: Models, key: str | None, number: int) -> None:
-    """Read a memory, or nothing if it is not there."""
-    if key is not None:
-        check_record(reading, models[reading.namespace], key)
-
-
-def _try_content(reading: Reading, models: Models, key: str | None, number: int) -> None:
-    """Read a content."""
-    model = models[reading.namespace]
-    if key in model.memories:
-        check_content(reading, model, key)
-
-
-def _try_walk(
-    direction: Direction, reading: Reading, models: Models, key: str | None, number: int
+def check_listing(
+    reading: Reading, namespace: NamespaceModel, key: str | None, number: int
 ) -> None:
-    """Walk from a memory in one direction, within limits that the number chooses."""
+    if number % 3 == 0:
+        check_list(reading, namespace)
+    elif number % 3 == 1:
+        check_changes(reading, namespace, max(namespace.version - number % 11, 0))
+    elif key in namespace.memories:
+        check_known(reading, namespace, key)
+
+
+def check_list(reading: Reading, namespace: NamespaceModel) -> None:
+    listed: list[JsonObject] = []
+    request: JsonObject | None = {"archived": True, "limit": 40}
+    while request is not None:
+        page = reading.call("memory_list", **request)
+        listed += page["memories"]
+        request = page.get("next_request")
+
+    expected: list[tuple[object, ...]] = []
+    for key in sorted(namespace.memories):
+        memory = namespace.memories[key]
+        size = len(memory.content.encode())
+        expected.append((key, memory.type, size, memory.version, memory.archived))
+
+    found = [
+        (item["key"], item["type"], item["size"], item["version"], item.get("archived", False))
+        for item in listed
+    ]
+    assert found == expected
+
+
+def check_changes(reading: Reading, namespace: NamespaceModel, since: int) -> None:
+    page = reading.call("memory_changes", since=since, limit=500)
+    changes = {change["id"]: change for change in page["changes"]}
+    for memory in namespace.memories.values():
+        change = changes.pop(memory.id, None)
+        if memory.version > since:
+            assert change is not None, memory.key
+        if change is not None and change["action"] != "relinked":  # which gives no new version
+            assert (change["key"], change["version"]) == (memory.key, memory.version)
+    assert {change["action"] for change in changes.values()} <= {"deleted"}, changes
+
+
+def check_known(reading: Reading, namespace: NamespaceModel, key: str) -> None:
+    version = namespace.memories[key].version
+    items = [{"memory": key, "known": version}, {"memory": key, "known": version + 1}]
+    known, other = reading.call("read", items=items)["results"]
+    assert known["unchanged"] is True
+    assert not other.get("unchanged", False)
+
+
+WALKS: dict[str, Direction] = {"walk out": "out", "walk in": "in", "walk both": "both"}
+CHECKS = ["record", "content", "walk out", "walk in", "listing"]
+CHECKS += ["walk both", "query", "recall", "stats"]
+"""What is tried after an operation."""
+
+
+def check(kind: str, reading: Reading, models: Models, key: str | None, number: int) -> None:
+    """Make one of `CHECKS`, of a key if it needs one; the number chooses between ways to ask."""
     model = models[reading.namespace]
-    limits = WalkLimits(1 + number % 6, (1, 2, 5, 20)[number % 4], (1, 3, 20, 50)[number % 4])
-    if key in model.memories:
-        check_walk(reading, model, key, limits, direction)
-
-
-def _try_query(reading: Reading, models: Models, key: str | None, number: int) -> None:
-    """Find a memory by a piece of its content, and by other values."""
-    model = models[reading.namespace]
-    if key in model.memories:
-        check_query(reading, model, find_by_piece(model.memories[key], number))
-
-
-def _try_recall(reading: Reading, models: Models, key: str | None, number: int) -> None:
-    """Ask for a memory with words of its own."""
-    if key is not None:
-        check_found(reading, models[reading.namespace], key, number)
-
-
-def _try_stats(reading: Reading, models: Models, key: str | None, number: int) -> None:
-    """Count the memories of all namespaces."""
-    for namespace, model in models.items():
-        check_stats(reading._replace(namespace=namespace), model)
-
-
-def _try_listing(reading: Reading, models: Models, key: str | None, number: int) -> None:
-    """List what there is, what changed, or read what is known."""
-    check_listing(reading, models[reading.namespace], key, number)
-
-
-Check = Callable[[Reading, Models, str | None, int], None]
-
-CHECKS: tuple[Check, ...] = (
-    _try_record,
-    _try_content,
-    partial(_try_walk, "out"),
-    partial(_try_walk, "in"),
-    _try_listing,
-    partial(_try_walk, "both"),
-    _try_query,
-    _try_recall,
-    _try_stats,
-)
-"""What is tried after an operation; each takes a key, if there is one, and a number."""
+    match kind:
+        case "record" if key is not None:
+            check_record(reading, model, key)
+        case "content" if key in model.memories:
+            check_content(reading, model, key)
+        case "listing":
+            check_listing(reading, model, key, number)
+        case "query" if key in model.memories:
+            check_query(reading, model, find_by_piece(model.memories[key], number))
+        case "recall" if key is not None:
+            check_found(reading, model, key, number)
+        case "stats":
+            for name, namespace in models.items():
+                check_stats(reading._replace(namespace=name), namespace)
+        case _ if kind in WALKS and key in model.memories:
+            breadth, total = (1, 2, 5, 20)[number % 4], (1, 3, 20, 50)[number % 4]
+            limits = WalkLimits(1 + number % 6, breadth, total)
+            check_walk(reading, model, key, limits, WALKS[kind])
 
 
 def check_export(place: Place, models: Models, store_url: str | None = None) -> str:
-    """Export a store, compare every line, and return the export."""
     target = place.folder / "checked.jsonl"
     result = place.run("export", "--no-history", target, store_url=store_url)
     assert result.exit_code == 0, result.output
@@ -243,14 +241,12 @@ def check_export(place: Place, models: Models, store_url: str | None = None) -> 
 
 
 def parse_export(text: str) -> Iterable[object]:
-    """Return the lines of an export after its heading, without counters of accesses."""
     heading, *lines = text.split("\n")[:-1]
     assert json.loads(heading)["version"] == 2
     return [drop_counters(json.loads(line)) for line in lines]
 
 
 def check_integrity(place: Place) -> None:
-    """Check a store's own integrity, the search index included."""
     result = place.run("check", "--json", "--full")
     assert result.exit_code == 0, result.output
     damage = [finding for finding in json.loads(result.stdout) if finding["state"] == "damaged"]
@@ -258,18 +254,15 @@ def check_integrity(place: Place) -> None:
 
 
 def check_backup(place: Place, models: Models) -> None:
-    """Back up a store that is a file, and compare what is in the copy."""
     target = place.folder / "checked.backup"
     result = place.run("backup", target)
     assert result.exit_code == 0, result.output
-
     check_export(place, models, f"sqlite:///{target}")
     for leftover in place.folder.glob(f"{target.name}*"):
         leftover.unlink()
 
 
 def check_copies(reading: Reading, models: Models) -> None:
-    """Copy each namespace, and change and delete every memory of the copy."""
     copying = reading._replace(namespace=COPY)
 
     for name, model in models.items():
@@ -295,16 +288,13 @@ def _change_and_delete(copying: Reading, memory_id: str) -> None:
     content = f"changed {memory_id}"
     changed = copying.call("update_memory", id=memory_id, content=content)
     assert "error" not in changed, changed
-
     found = copying.call("query_memories", search=content, archived=True)
     assert [memory["id"] for memory in found["memories"]] == [memory_id]
-
     deleted = copying.call("delete_memory", id=memory_id, permanent=True)
     assert deleted == {"success": True, "action": "deleted", "id": memory_id}
 
 
 def count_outcomes(output: str) -> dict[str, int]:
-    """Return what an import says became of its memories."""
     (line,) = [line for line in output.splitlines() if line.startswith("Imported: ")]
     return {name: int(count) for count, name in re.findall(r"(\d+) (\w+)", line)}
 
@@ -314,7 +304,6 @@ def same(actual: object, expected: object) -> None:
     found, wanted = normalize(actual), normalize(expected)
     if found == wanted:
         return
-
     start = next(
         (n for n, pair in enumerate(zip(found, wanted, strict=False)) if pair[0] != pair[1]),
         min(len(found), len(wanted)),

@@ -92,11 +92,9 @@ class NamespaceModel:
         return copied
 
     def find(self, memory_id: str) -> MemoryModel | None:
-        """Return the memory with an id."""
         for memory in self.memories.values():
             if memory.id == memory_id:
                 return memory
-
         return None
 
     def find_version(self, key: str) -> int:
@@ -105,7 +103,6 @@ class NamespaceModel:
         return memory.version if memory else 0
 
     def list_links(self, source: str) -> list[LinkName]:
-        """Return the links of a memory by target and type."""
         return sorted(name for name in self.links if name.source == source)
 
     def store(self, arguments: JsonObject, moment: Moment) -> Predicted:
@@ -113,7 +110,8 @@ class NamespaceModel:
         named = self._find_named(arguments, can_rename=False)
         created = named is None
         if named is None:
-            self._check_quota()
+            if self._is_full:
+                raise Refusal("storage_quota")
             key = arguments.get("key") or moment.new_id
             named = MemoryModel(moment.new_id, key, moment.now, moment.now)
 
@@ -121,7 +119,6 @@ class NamespaceModel:
         merged = self._merge(named, {**arguments, "archived": False}, moment, created=created)
         if created or "content" not in merged.updated:
             return merged
-
         return merged._replace(replaced=named.version)
 
     def update(self, arguments: JsonObject, moment: Moment) -> Predicted:
@@ -131,22 +128,18 @@ class NamespaceModel:
         return self._merge(named, arguments, moment)
 
     def archive(self, memory_id: str, moment: Moment) -> Predicted:
-        """Archive a memory. Raises Refusal."""
         return self.update({"id": memory_id, "archived": True}, moment)
 
     def delete(self, memory_id: str) -> Predicted:
-        """Delete a memory and its own links for good. Raises Refusal."""
         named = self._find_named({"id": memory_id}, can_rename=False)
         assert named is not None
         del self.memories[named.key]
         for name in self.list_links(named.key):
             del self.links[name]
-
         self.version += 1
         return Predicted(None)
 
     def import_memories(self, lines: Iterable[JsonObject], *, replace: bool) -> Counter[str]:
-        """Import memories as an export's lines have them, and count what becomes of them."""
         return Counter(self._import(line, replace=replace) for line in lines)
 
     def _find_named(self, arguments: JsonObject, *, can_rename: bool) -> MemoryModel | None:
@@ -162,12 +155,11 @@ class NamespaceModel:
         is_other_key = key not in (None, by_id.key)
         if is_other_key and (by_key is not None or not can_rename):
             raise Refusal("key_taken")
-
         return by_id
 
-    def _check_quota(self) -> None:
-        if self.quota is not None and len(self.memories) >= self.quota:
-            raise Refusal("storage_quota")
+    @property
+    def _is_full(self) -> bool:
+        return self.quota is not None and len(self.memories) >= self.quota
 
     def _merge(
         self, before: MemoryModel, arguments: JsonObject, moment: Moment, *, created: bool = False
@@ -184,7 +176,9 @@ class NamespaceModel:
             updated.add("metadata")
         if after.archived != before.archived:
             updated.add("archived")
-        if _is_score_set_anew(before, after):
+        # A score that is set, not one that follows the importance.
+        is_other_score = after.is_scored and after.score != before.score
+        if is_other_score or after.is_scored != before.is_scored:
             updated.add("memory_score")
 
         if after.key != before.key:
@@ -205,7 +199,6 @@ class NamespaceModel:
         return Predicted(after, created, frozenset(updated))
 
     def _change_links(self, source: str, arguments: JsonObject) -> bool:
-        """Remove and add links; return whether that changed anything."""
         before = dict(self.links)
 
         for removal in arguments.get("remove_links") or ():
@@ -221,13 +214,11 @@ class NamespaceModel:
             if term is None:
                 term = existing.term
             self.links[name] = LinkValue(float(link.get("link_weight", 0.5)) + 0.0, term)
-
         return self.links != before
 
     def _rename_links(self, old_key: str, new_key: str) -> None:
         """Let links follow a rename; of two that become one the heavier stays."""
         renamed: dict[LinkName, LinkValue] = {}
-
         # Those that lead to the new key already come first: of equal weights the first one stays.
         for name in sorted(self.links, key=lambda name: (old_key in name[:2], name)):
             source, target = (new_key if key == old_key else key for key in name[:2])
@@ -235,7 +226,6 @@ class NamespaceModel:
             value = self.links[name]
             if new_name not in renamed or renamed[new_name].weight < value.weight:
                 renamed[new_name] = value
-
         self.links = renamed
 
     def _import(self, line: JsonObject, *, replace: bool) -> str:
@@ -244,7 +234,7 @@ class NamespaceModel:
         outcome = "added"
 
         if existing is None:
-            if self.quota is not None and len(self.memories) >= self.quota:
+            if self._is_full:
                 return "refused"
         else:
             incoming.version = existing.version
@@ -270,7 +260,6 @@ class NamespaceModel:
 
 
 def _set_fields(before: MemoryModel, arguments: JsonObject) -> MemoryModel:
-    """Return a memory with the arguments set, and its score where it must be then."""
     given = {name: value for name, value in arguments.items() if value is not None}
     after = replace(before)
 
@@ -296,45 +285,12 @@ def _set_fields(before: MemoryModel, arguments: JsonObject) -> MemoryModel:
     return after
 
 
-def _is_score_set_anew(before: MemoryModel, after: MemoryModel) -> bool:
-    """Return whether a score was set, or changed without the importance that it follows."""
-    if after.is_scored != before.is_scored:
-        return True
-
-    return after.score != before.score and after.is_scored
-
-
 def parse_exported(line: JsonObject) -> tuple[MemoryModel, dict[LinkName, LinkValue]]:
-    """Return the memory and the links that a line of an export stands for."""
-    metadata = {**line.get("metadata", {})}
-    metadata_score = metadata.pop("memory_score", None)
-    score = line.get("memory_score")
-    if score is None:
-        score = metadata_score
-
-    memory = MemoryModel(
-        line["id"],
-        line["key"],
-        line["created_at"],
-        line["updated_at"],
-        line["type"],
-        line["content"],
-        line.get("summary", ""),
-        line.get("category", ""),
-        list(dict.fromkeys(line.get("tags", []))),
-        line["importance"],
-        archived=line.get("archived", False),
-        expires_at=line.get("expires_at", ""),
-        is_scored=score is not None,
-        metadata=metadata,
-    )
-    memory.score = SCORES[memory.importance]
-    if score is not None:
-        memory.score = float(score) + 0.0
+    names = (line[name] for name in ("id", "key", "created_at", "updated_at"))
+    memory = _set_fields(MemoryModel(*names), line)
 
     links: dict[LinkName, LinkValue] = {}
     for link in line.get("links", []):
         name = LinkName(memory.key, link["key"], link.get("type", "association"))
         links[name] = LinkValue(float(link["link_weight"]) + 0.0, link.get("term", ""))
-
     return memory, links

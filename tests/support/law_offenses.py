@@ -1,14 +1,13 @@
 """Offenses against the law, which its trials must notice: each breaks the store on purpose."""
 
 import json
-import sqlite3
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import replace
+from functools import wraps
 from itertools import count
-from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 import pytest
 
@@ -17,244 +16,188 @@ from abilities.cli import backups
 from abilities.declarations.refusals import Refused
 from abilities.helpers.store import changing, saving
 from abilities.helpers.store.changes import Change
-from abilities.helpers.store.history import ChangePage
-from abilities.helpers.store.model import Row, StoredMemory, dump_sorted_json
-from abilities.helpers.store.protocol import WalkResult, WriteResult
-from abilities.helpers.store.recall_index import change_terms
+from abilities.helpers.store.model import Row, dump_sorted_json
+from abilities.helpers.store.protocol import WriteResult
 from abilities.helpers.store.sqlite import transaction
 from abilities.helpers.store.sqlite.backup import RestoredStore
-from abilities.helpers.store.sqlite.copying import Progress
-from abilities.helpers.store.sqlite.search import add_text
 from abilities.helpers.store.sqlite.store import SqliteStore
-from abilities.helpers.store.transaction import Transaction
-from abilities.schemas import validate_arguments
 
 Offense = Callable[[pytest.MonkeyPatch], None]
 
 
-def forget_a_tag(monkeypatch: pytest.MonkeyPatch) -> None:
+def instead_of(owner: Any, name: str) -> Callable[[Callable[..., Any]], Offense]:
+    """Make an offense of what is done in place of a function; it gets that function first."""
+
+    def make_offense(act: Callable[..., Any]) -> Offense:
+        @wraps(act)
+        def offend(monkeypatch: pytest.MonkeyPatch) -> None:
+            original = getattr(owner, name)
+
+            def act_instead(*arguments: Any, **named: Any) -> Any:
+                return act(original, *arguments, **named)
+
+            monkeypatch.setattr(owner, name, act_instead)
+
+        return offend
+
+    return make_offense
+
+
+@instead_of(SqliteStore, "read_linked")
+async def forget_a_tag(read_linked: Any, *arguments: Any) -> Any:
     """Show a memory without its last tag."""
-    read_linked = SqliteStore.read_linked
-
-    async def read_fewer(store: SqliteStore, *arguments: Any) -> StoredMemory:
-        stored = await read_linked(store, *arguments)
-        tags = dump_sorted_json(json.loads(stored.row.tags)[:-1])
-        return stored._replace(row=stored.row._replace(tags=tags))
-
-    monkeypatch.setattr(SqliteStore, "read_linked", read_fewer)
+    stored = await read_linked(*arguments)
+    tags = dump_sorted_json(json.loads(stored.row.tags)[:-1])
+    return stored._replace(row=stored.row._replace(tags=tags))
 
 
-def acknowledge_what_was_not_done(monkeypatch: pytest.MonkeyPatch) -> None:
+@instead_of(SqliteStore, "change")
+async def acknowledge_what_was_not_done(
+    change: Any, store: SqliteStore, namespace: str, requested: Change
+) -> Any:
     """Acknowledge deletions without deleting."""
-    change = SqliteStore.change
-
-    async def pretend(store: SqliteStore, namespace: str, requested: Change) -> WriteResult:
-        if requested.kind == "delete":
-            return WriteResult(None, created=False, updated=())
-        return await change(store, namespace, requested)
-
-    monkeypatch.setattr(SqliteStore, "change", pretend)
+    if requested.kind == "delete":
+        return WriteResult(None, created=False, updated=())
+    return await change(store, namespace, requested)
 
 
-def accept_a_score_of_80(monkeypatch: pytest.MonkeyPatch) -> None:
+@instead_of(registry, "validate_arguments")
+def accept_a_score_of_80(validate: Any, model: Any, arguments: Any) -> Any:
     """Take a score that is too large for none."""
-
-    def validate(model: Any, arguments: Any) -> Any:
-        if arguments.get("memory_score") == 80:
-            arguments = {**arguments, "memory_score": None}
-        return validate_arguments(model, arguments)
-
-    monkeypatch.setattr(registry, "validate_arguments", validate)
+    if arguments.get("memory_score") == 80:
+        arguments = {**arguments, "memory_score": None}
+    return validate(model, arguments)
 
 
-def change_what_was_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+@instead_of(SqliteStore, "change")
+async def change_what_was_refused(
+    change: Any, store: SqliteStore, namespace: str, requested: Change
+) -> Any:
     """Archive the memory whose new key is taken."""
-    change = SqliteStore.change
-
-    async def refuse(store: SqliteStore, namespace: str, requested: Change) -> WriteResult:
-        try:
-            return await change(store, namespace, requested)
-        except Refused as refused:
-            if refused.reason == "key_taken":
-                await change(store, namespace, Change("archive", requested.now, requested.id))
-            raise
-
-    monkeypatch.setattr(SqliteStore, "change", refuse)
+    try:
+        return await change(store, namespace, requested)
+    except Refused as refused:
+        if refused.reason == "key_taken":
+            await change(store, namespace, Change("archive", requested.now, requested.id))
+        raise
 
 
-def walk_the_wrong_way(monkeypatch: pytest.MonkeyPatch) -> None:
+@instead_of(SqliteStore, "walk")
+async def walk_the_wrong_way(walk: Any, store: SqliteStore, *arguments: Any) -> Any:
     """Follow a memory's own links, whichever are asked for."""
-    walk = SqliteStore.walk
-
-    async def walk_out(store: SqliteStore, *arguments: Any) -> WalkResult:
-        return await walk(store, *arguments[:3])
-
-    monkeypatch.setattr(SqliteStore, "walk", walk_out)
+    return await walk(store, *arguments[:3])
 
 
-def export_no_archived_memories(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Leave archived memories out of exports."""
-
-    async def read_fewer(store: SqliteStore, *arguments: Any) -> list[Any]:
-        page = await read_page(store, *arguments)
-        return [memory for memory in page if not cast(StoredMemory, memory).row.archived]
-
-    read_page = SqliteStore.read_page
-    monkeypatch.setattr(SqliteStore, "read_page", read_fewer)
+@instead_of(SqliteStore, "read_page")
+async def export_no_archived_memories(read_page: Any, *arguments: Any) -> Any:
+    return [memory for memory in await read_page(*arguments) if not memory.row.archived]
 
 
 def archive_another(monkeypatch: pytest.MonkeyPatch) -> None:
     """Archive, at every twentieth change, the memory that the twentieth last change was about."""
-    change = SqliteStore.change
     ids: deque[str] = deque(maxlen=20)
     numbers = count(1)
 
-    async def harm(store: SqliteStore, namespace: str, requested: Change) -> WriteResult:
+    @instead_of(SqliteStore, "change")
+    async def harm(change: Any, store: SqliteStore, namespace: str, requested: Change) -> Any:
         result = await change(store, namespace, requested)
         if result.stored is not None:
             ids.append(result.stored.row.id)
-
         if next(numbers) % 20 == 0:
             with suppress(Refused):
                 await change(store, namespace, Change("archive", requested.now, ids[0]))
         return result
 
-    monkeypatch.setattr(SqliteStore, "change", harm)
+    harm(monkeypatch)
 
 
 def forget_sometimes(monkeypatch: pytest.MonkeyPatch) -> None:
     """Acknowledge every tenth deletion for good without deleting."""
-    change = SqliteStore.change
     numbers = count(1)
 
-    async def pretend(store: SqliteStore, namespace: str, requested: Change) -> WriteResult:
+    @instead_of(SqliteStore, "change")
+    async def pretend(change: Any, store: SqliteStore, namespace: str, requested: Change) -> Any:
         if requested.kind != "delete" or next(numbers) % 10:
             return await change(store, namespace, requested)
-
         with suppress(Refused):
             await change(store, namespace, replace(requested, kind="update"))
             return WriteResult(None, created=False, updated=())
         return await change(store, namespace, requested)
 
-    monkeypatch.setattr(SqliteStore, "change", pretend)
+    pretend(monkeypatch)
 
 
-def index_half_a_content(monkeypatch: pytest.MonkeyPatch) -> None:
+@instead_of(transaction, "add_text")
+def index_half_a_content(add_text: Any, connection: Any, memory: int, text: str) -> None:
     """Let the search index know the first half of changed texts."""
-
-    def add_half(connection: sqlite3.Connection, memory: int, text: str) -> None:
-        add_text(connection, memory, text[: len(text) // 2])
-
-    monkeypatch.setattr(transaction, "add_text", add_half)
+    add_text(connection, memory, text[: len(text) // 2])
 
 
-def recall_old_keys(monkeypatch: pytest.MonkeyPatch) -> None:
+@instead_of(saving, "change_terms")
+async def recall_old_keys(
+    change_terms: Any, transaction: Any, before: Row | None, after: Row | None, *place: Any
+) -> None:
     """Leave the words of recall as they are when a memory is renamed."""
-
-    async def follow(
-        transaction: Transaction, before: Row | None, after: Row | None, *place: Any
-    ) -> None:
-        if before is None or after is None or before.key == after.key:
-            await change_terms(transaction, before, after, *place)
-
-    monkeypatch.setattr(saving, "change_terms", follow)
-
-
-def recall_what_is_archived(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Leave the words of recall among those of present memories when one is archived."""
-
-    async def follow(
-        transaction: Transaction, before: Row | None, after: Row | None, *place: Any
-    ) -> None:
-        if before is not None and after is not None:
-            after = after._replace(archived=before.archived)
+    if before is None or after is None or before.key == after.key:
         await change_terms(transaction, before, after, *place)
 
-    monkeypatch.setattr(saving, "change_terms", follow)
+
+@instead_of(saving, "change_terms")
+async def recall_what_is_archived(
+    change_terms: Any, transaction: Any, before: Row | None, after: Row | None, *place: Any
+) -> None:
+    """Leave the words of recall among those of present memories when one is archived."""
+    if before is not None and after is not None:
+        after = after._replace(archived=before.archived)
+    await change_terms(transaction, before, after, *place)
 
 
-def keep_old_ranks(monkeypatch: pytest.MonkeyPatch) -> None:
+@instead_of(saving, "update_ranks")
+async def keep_old_ranks(*_: Any) -> None:
     """Leave the ranks of links as they are when the score of a memory changes."""
 
-    async def ignore(transaction: Transaction, row: Row) -> None: ...
 
-    monkeypatch.setattr(saving, "update_ranks", ignore)
-
-
-def restore_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+@instead_of(backups, "restore")
+def restore_nothing(*_: Any, replace: bool) -> RestoredStore:
     """Say that a backup was restored, and leave the store as it is."""
-
-    def pretend(copy: Path, store: Path, progress: Progress, *, replace: bool) -> RestoredStore:
-        return RestoredStore(None, [])
-
-    monkeypatch.setattr(backups, "restore", pretend)
+    return RestoredStore(None, [])
 
 
-def make_half_of_what_belongs_together(monkeypatch: pytest.MonkeyPatch) -> None:
+@instead_of(SqliteStore, "change_many")
+async def make_half_of_what_belongs_together(
+    change_many: Any, *arguments: Any, atomic: bool
+) -> Any:
     """Make what can be made of changes of which all are to be made or none."""
-    change_many = SqliteStore.change_many
-
-    async def change_some(
-        store: SqliteStore, namespace: str, changes: Sequence[Change], *, atomic: bool
-    ) -> list[WriteResult | Exception]:
-        results = await change_many(store, namespace, changes, atomic=atomic)
-        if any(isinstance(result, Exception) for result in results) and atomic:
-            await change_many(store, namespace, changes, atomic=False)
-        return results
-
-    monkeypatch.setattr(SqliteStore, "change_many", change_some)
+    results = await change_many(*arguments, atomic=atomic)
+    if any(isinstance(result, Exception) for result in results) and atomic:
+        await change_many(*arguments, atomic=False)
+    return results
 
 
-def heed_no_version(monkeypatch: pytest.MonkeyPatch) -> None:
+@instead_of(changing, "check_version")
+def heed_no_version(*_: Any) -> None:
     """Make changes whatever the version is that they name."""
 
-    def ignore(change: Change, row: Row | None) -> None: ...
 
-    monkeypatch.setattr(changing, "check_version", ignore)
-
-
-def list_no_archived_memories(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Leave archived memories out of lists."""
-    list_memories = SqliteStore.list_memories
-
-    async def list_fewer(store: SqliteStore, *arguments: Any, archived: bool) -> list[Any]:
-        return list(await list_memories(store, *arguments, archived=False))
-
-    monkeypatch.setattr(SqliteStore, "list_memories", list_fewer)
+@instead_of(SqliteStore, "list_memories")
+async def list_no_archived_memories(
+    list_memories: Any, *arguments: Any, archived: bool
+) -> list[Any]:
+    return list(await list_memories(*arguments, archived=False))
 
 
-def miss_the_last_change(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Tell what changed without the last change."""
-    read_changes = SqliteStore.read_changes
-
-    async def read_fewer(store: SqliteStore, *arguments: Any) -> ChangePage:
-        page = await read_changes(store, *arguments)
-        return page._replace(changes=page.changes[:-1])
-
-    monkeypatch.setattr(SqliteStore, "read_changes", read_fewer)
+@instead_of(SqliteStore, "read_changes")
+async def miss_the_last_change(read_changes: Any, *arguments: Any) -> Any:
+    page = await read_changes(*arguments)
+    return page._replace(changes=page.changes[:-1])
 
 
-OFFENSES: list[Offense] = [
-    forget_a_tag,
-    acknowledge_what_was_not_done,
-    accept_a_score_of_80,
-    change_what_was_refused,
-    walk_the_wrong_way,
-    export_no_archived_memories,
-]
+OFFENSES = [forget_a_tag, acknowledge_what_was_not_done, accept_a_score_of_80]
+OFFENSES += [change_what_was_refused, walk_the_wrong_way, export_no_archived_memories]
 """Those that any trial notices soon."""
 
-LATENT_OFFENSES: list[Offense] = [
-    archive_another,
-    forget_sometimes,
-    index_half_a_content,
-    recall_old_keys,
-    recall_what_is_archived,
-    keep_old_ranks,
-    restore_nothing,
-    make_half_of_what_belongs_together,
-    heed_no_version,
-    list_no_archived_memories,
-    miss_the_last_change,
-]
+LATENT_OFFENSES = [archive_another, forget_sometimes, index_half_a_content, recall_old_keys]
+LATENT_OFFENSES += [recall_what_is_archived, keep_old_ranks, restore_nothing]
+LATENT_OFFENSES += [make_half_of_what_belongs_together, heed_no_version]
+LATENT_OFFENSES += [list_no_archived_memories, miss_the_last_change]
 """Those that show only sometimes, or not in the record of the memory that a call named."""

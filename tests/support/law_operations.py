@@ -1,14 +1,18 @@
-"""The operations of the law: what each one does in a trial, and the values that it may take."""
+"""The operations of the law: what each does in a trial, its values, and a machine of them."""
 
 import json
-from typing import NamedTuple
+import sys
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
 
 from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, rule
 
 from abilities.declarations.values import JsonObject
 from tests.support import law_values
 from tests.support.file_cases import Row
 from tests.support.law import HEADING, NAMESPACES, Trial
+from tests.support.law_places import Place
 
 _namespaces = st.sampled_from(NAMESPACES)
 _ticks = st.sampled_from([0, 1, 1_000, -60_000])
@@ -18,14 +22,7 @@ _queries = st.fixed_dictionaries(
         "sort_order": st.sampled_from(["asc", "desc"]),
         "limit": st.sampled_from([1, 3, 100]),
     },
-    optional={
-        "type": law_values.types,
-        "importance": law_values.importances,
-        "archived": st.booleans(),
-        "search": law_values.short_texts,
-        "tags": st.lists(st.sampled_from(["t", "T", "ß", "ss", "a b"]), max_size=2),
-        "category": law_values.texts(50),
-    },
+    optional={**law_values.filters, "search": law_values.short_texts},
 )
 _lines = st.lists(
     st.tuples(law_values.exported_memories, _namespaces, st.none() | law_values.positions),
@@ -35,56 +32,37 @@ _lines = st.lists(
 
 Values = dict[str, st.SearchStrategy[object]]
 
+
+def _about_memories(**values: st.SearchStrategy[Any]) -> Values:
+    return {"namespace": _namespaces, **values}
+
+
+_positions, _keys = law_values.positions, law_values.keys
 VALUES: dict[str, Values] = {
-    "store": {
-        "namespace": _namespaces,
-        "arguments": law_values.new_memories,
-        "named": st.none() | law_values.positions,
-        "ticks": _ticks,
-    },
-    "update": {
-        "namespace": _namespaces,
-        "changes": law_values.changes,
-        "named": law_values.positions,
-        "ticks": _ticks,
-    },
-    "rename": {
-        "namespace": _namespaces,
-        "changes": st.just({}) | law_values.changes,
-        "named": law_values.positions,
-        "key": law_values.keys,
-    },
-    "delete": {
-        "namespace": _namespaces,
-        "named": law_values.positions,
-        "permanent": st.booleans(),
-    },
-    "remember": {
-        "namespace": _namespaces,
-        "planned": st.lists(law_values.operations, min_size=1, max_size=4),
-        "named": law_values.positions,
-        "atomic": st.booleans(),
-    },
-    "try_anything": {
-        "namespace": _namespaces,
-        "changes": law_values.wild_changes,
-        "named": st.none() | law_values.positions,
-        "key": law_values.keys,
-    },
-    "call_wrongly": {
-        "namespace": _namespaces,
-        "row": law_values.wrong_calls,
-        "named": law_values.positions,
-    },
-    "query": {"namespace": _namespaces, "query": _queries},
-    "recall": {
-        "namespace": _namespaces,
-        "arguments": law_values.recalls,
-        "goes_on": st.sampled_from([False, False, True]),
-    },
+    "store": _about_memories(
+        arguments=law_values.new_memories, named=st.none() | _positions, ticks=_ticks
+    ),
+    "update": _about_memories(changes=law_values.changes, named=_positions, ticks=_ticks),
+    "rename": _about_memories(
+        changes=st.just({}) | law_values.changes, named=_positions, key=_keys
+    ),
+    "delete": _about_memories(named=_positions, permanent=st.booleans()),
+    "remember": _about_memories(
+        planned=st.lists(law_values.operations, min_size=1, max_size=4),
+        named=_positions,
+        atomic=st.booleans(),
+    ),
+    "try_anything": _about_memories(
+        changes=law_values.wild_changes, named=st.none() | _positions, key=_keys
+    ),
+    "call_wrongly": _about_memories(row=law_values.wrong_calls, named=_positions),
+    "query": _about_memories(query=_queries),
+    "recall": _about_memories(
+        arguments=law_values.recalls, goes_on=st.sampled_from([False, False, True])
+    ),
     "import_lines": {"lines": _lines, "replace": st.booleans()},
     "administer": {
-        "number": law_values.positions,
+        "number": _positions,
         "replace": st.booleans(),
         "into": st.none() | _namespaces,
         "task": st.sampled_from(["export", "import", "import", "restart", "back up", "restore"]),
@@ -107,38 +85,29 @@ class Operations:
         self.trial = trial
 
     def perform(self, operation: Operation) -> None:
-        """Do one operation, which is checked."""
         getattr(self, operation.name)(**operation.arguments)
 
     def store(self, namespace: str, arguments: JsonObject, named: int | None, ticks: int) -> None:
-        """Store a memory, by key, by id, or without either."""
         self.trial.begin_step(ticks)
         if named is not None:
             arguments = {**arguments, "id": self.trial.choose(namespace, named).id}
-
         self.trial.change(namespace, "store_memory", arguments)
 
     def update(self, namespace: str, changes: JsonObject, named: int, ticks: int) -> None:
-        """Change a memory."""
         self.trial.begin_step(ticks)
         memory = self.trial.choose(namespace, named)
         self.trial.change(namespace, "update_memory", {**changes, "id": memory.id})
 
     def rename(self, namespace: str, changes: JsonObject, named: int, key: str) -> None:
-        """Rename a memory, and perhaps change it in the same call."""
-        self.trial.begin_step(1)
-        memory = self.trial.choose(namespace, named)
-        self.trial.change(namespace, "update_memory", {**changes, "id": memory.id, "key": key})
+        self.update(namespace, {**changes, "key": key}, named, ticks=1)
 
     def delete(self, namespace: str, named: int, permanent: bool) -> None:
-        """Archive a memory or delete it for good."""
         self.trial.begin_step(1)
         memory = self.trial.choose(namespace, named)
         arguments = {"id": memory.id, "permanent": permanent}
         self.trial.change(namespace, "delete_memory", arguments)
 
     def remember(self, namespace: str, planned: list[JsonObject], named: int, atomic: bool) -> None:
-        """Make many changes in one call: of some of the memories, if they have some version."""
         self.trial.begin_step(1)
         renames = any(operation["op"] == "rename" for operation in planned)
         operations: list[JsonObject] = []
@@ -159,7 +128,6 @@ class Operations:
     def try_anything(
         self, namespace: str, changes: JsonObject, named: int | None, key: str
     ) -> None:
-        """Send values that may be refused; what is acknowledged must be kept as it was sent."""
         self.trial.begin_step(1)
         if named is None:
             arguments = {"type": "core", "content": "x", "key": key, **changes}
@@ -169,25 +137,20 @@ class Operations:
             self.trial.change(namespace, "update_memory", arguments, may_refuse=True)
 
     def call_wrongly(self, namespace: str, row: Row, named: int) -> None:
-        """Send what must be refused, aimed at a memory that is there."""
         self.trial.begin_step(0)
         memory = self.trial.choose(namespace, named)
         arguments = law_values.aim(row, memory.id, memory.key)
-
         self.trial.refuse(namespace, row.name, arguments, memory.key)
 
     def query(self, namespace: str, query: JsonObject) -> None:
-        """Find memories by any filter."""
         self.trial.begin_step(0)
         self.trial.query(namespace, query)
 
     def recall(self, namespace: str, arguments: JsonObject, goes_on: bool) -> None:
-        """Ask questions of any kind, or go on with earlier ones."""
         self.trial.begin_step(0)
         self.trial.recall(namespace, arguments, goes_on=goes_on)
 
     def import_lines(self, lines: list[tuple[JsonObject, str, int | None]], replace: bool) -> None:
-        """Import memories that were written elsewhere, some with ids that are taken."""
         self.trial.begin_step(1)
         text = HEADING
         for line, namespace, named in lines:
@@ -195,11 +158,9 @@ class Operations:
             if named is not None and self.trial.models[namespace].memories:
                 memory_id = self.trial.choose(namespace, named).id
             text += json.dumps({**line, "namespace": namespace, "id": memory_id}) + "\n"
-
         self.trial.import_text(text, replace=replace, into=None)
 
     def administer(self, task: str, number: int, replace: bool, into: str | None) -> None:
-        """Do what a person does with a store: export, import, restart, back up, restore."""
         self.trial.begin_step(1)
         is_file = all(place.is_file for place in self.trial.places)
 
@@ -214,3 +175,71 @@ class Operations:
             self.trial.restore(self.trial.saved[number % len(self.trial.saved)])
         else:
             self.trial.export()
+
+
+Open = Callable[[JsonObject], Sequence[Place]]
+"""Opens new and empty stores, with further settings, all of which get the same calls."""
+
+
+class Tally:
+    """Counts the operations of all machines of a run."""
+
+    def __init__(self) -> None:
+        self.operations = 0
+
+
+def _make_rule(name: str) -> Any:
+    def perform(machine: "LawMachine", **arguments: Any) -> None:
+        machine.perform(Operation(name, arguments))
+
+    perform.__name__ = name
+    make_rule: Any = rule  # which takes values by names that a type checker does not know
+    return make_rule(**VALUES[name])(perform)
+
+
+class LawMachine(RuleBasedStateMachine):
+    """Changes memories at random; whatever was acknowledged must be there, and nothing else."""
+
+    store = _make_rule("store")
+    update = _make_rule("update")
+    rename = _make_rule("rename")
+    delete = _make_rule("delete")
+    remember = _make_rule("remember")
+    try_anything = _make_rule("try_anything")
+    call_wrongly = _make_rule("call_wrongly")
+    query = _make_rule("query")
+    recall = _make_rule("recall")
+    import_lines = _make_rule("import_lines")
+    administer = _make_rule("administer")
+
+    def __init__(self, open_places: Open, tally: Tally) -> None:
+        super().__init__()
+        self._open_places = open_places
+        self._tally = tally
+        self._operations: Operations | None = None
+
+    @initialize(
+        quota=st.sampled_from([None, None, None, 6]),
+        room=st.sampled_from([40_000, 64_000, 1_000_000]),
+    )
+    def begin(self, quota: int | None, room: int) -> None:
+        settings: JsonObject = {"max_response_bytes": room}
+        if quota is not None:
+            settings["max_memories"] = quota
+        trial = Trial(self._open_places(settings), quota)
+        self._operations = Operations(trial)
+        trial.begin()
+
+    def perform(self, operation: Operation) -> None:
+        assert self._operations is not None
+        self._tally.operations += 1
+        self._operations.perform(operation)
+
+    def teardown(self) -> None:
+        if self._operations is None:
+            return
+        try:
+            if sys.exc_info()[0] is None:
+                self._operations.trial.check_everything()
+        finally:
+            self._operations.trial.close()

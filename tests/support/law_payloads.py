@@ -8,9 +8,8 @@ from abilities.declarations.values import JsonObject
 from abilities.helpers.store.model import dump_sorted_json
 from abilities.helpers.store.query import split_search
 from abilities.helpers.walk import RANK_ONE, WalkLimits, compute_rank
-from tests.support.graphs import Edge, Graph
 from tests.support.law_model import LinkName, MemoryModel, NamespaceModel
-from tests.support.walk_oracles import expect_by_recursion
+from tests.support.walk_oracles import Edge, Graph, expect_by_recursion
 
 IMPORTANCES = ("low", "medium", "high")
 _COUNTERS = ("accessed_at", "access_count")
@@ -27,7 +26,6 @@ def normalize(payload: object) -> str:
 
 
 def drop_counters(payload: object) -> object:
-    """Return a payload without the counters of accesses."""
     if isinstance(payload, list):
         return [drop_counters(item) for item in payload]
     if not isinstance(payload, dict):
@@ -41,7 +39,6 @@ def drop_counters(payload: object) -> object:
         kept[name] = value
         if name not in _UNTOUCHED:
             kept[name] = drop_counters(value)
-
     return kept
 
 
@@ -61,12 +58,10 @@ def describe_memory(namespace: NamespaceModel, memory: MemoryModel) -> JsonObjec
     total = len(namespace.list_links(memory.key))
     if total:
         data["links_total"] = total
-
     return data
 
 
 def expect_get(namespace: NamespaceModel, key: str) -> JsonObject:
-    """Return `memory_get`'s answer for both directions, with the links of all pages."""
     memory = namespace.memories[key]
     data = describe_memory(namespace, memory)
     data["version"] = memory.version
@@ -78,16 +73,13 @@ def expect_get(namespace: NamespaceModel, key: str) -> JsonObject:
     data["backlinks_total"] = len(backlinks)
     if shown := _describe_links(namespace, backlinks, incoming=True):
         data["backlinks"] = shown
-
     return {"key": key, "success": True, "data": data}
 
 
 def expect_written(namespace: NamespaceModel, memory: MemoryModel, shown: int) -> JsonObject:
-    """Return the memory in the answer of a write that shows so many links."""
     data = expect_get(namespace, memory.key)["data"]
     del data["backlinks_total"]
     data.pop("backlinks", None)
-
     links = data.pop("links", [])[:shown]
     if links:
         data["links"] = links
@@ -95,7 +87,6 @@ def expect_written(namespace: NamespaceModel, memory: MemoryModel, shown: int) -
 
 
 def expect_stats(namespace: NamespaceModel) -> JsonObject:
-    """Return `get_memory_stats`'s answer."""
     memories = list(namespace.memories.values())
     present = [memory for memory in memories if not memory.archived]
     types = Counter(memory.type for memory in present)
@@ -116,27 +107,22 @@ def expect_stats(namespace: NamespaceModel) -> JsonObject:
     if memories:
         answer["oldest_memory"] = min(memory.created_at for memory in memories)
         answer["newest_memory"] = max(memory.created_at for memory in memories)
-
     return answer
 
 
 def find_matches(namespace: NamespaceModel, query: JsonObject) -> list[MemoryModel]:
-    """Return the memories that match a query, in the order of its ``sort_by``."""
     matches = [memory for memory in namespace.memories.values() if _is_match(memory, query)]
     find_place = partial(find_memory_place, sort_by=query["sort_by"])
     return sorted(matches, key=find_place, reverse=query["sort_order"] == "desc")
 
 
 def find_memory_place(memory: MemoryModel, sort_by: str) -> tuple[object, str]:
-    """Return what a memory is sorted by: the value, and its id."""
     if sort_by == "importance":
         return IMPORTANCES.index(memory.importance), memory.id
-
     return getattr(memory, sort_by), memory.id
 
 
 def find_by_piece(memory: MemoryModel, number: int) -> JsonObject:
-    """Return a query that finds a memory by a piece of its content, and by other values."""
     start = number * 7 % len(memory.content)
     query: JsonObject = {
         "search": memory.content[start : start + 1 + number % 9],
@@ -150,25 +136,15 @@ def find_by_piece(memory: MemoryModel, number: int) -> JsonObject:
         query["category"] = memory.category
     if number % 3:
         query["tags"] = memory.tags[:2]
-
     return query
 
 
 def expect_exported(namespace: NamespaceModel, name: str) -> list[JsonObject]:
-    """Return the lines of an export for one namespace, without what says when it was accessed."""
     lines: list[JsonObject] = []
     for key in sorted(namespace.memories):
         memory = namespace.memories[key]
         line: JsonObject = {"namespace": name}
-        for field in (
-            "key",
-            "id",
-            "type",
-            "content",
-            "importance",
-            "created_at",
-            "updated_at",
-        ):
+        for field in ("key", "id", "type", "content", "importance", "created_at", "updated_at"):
             line[field] = getattr(memory, field)
         for field in ("summary", "category", "tags", "archived", "metadata", "expires_at"):
             if getattr(memory, field):
@@ -182,14 +158,12 @@ def expect_exported(namespace: NamespaceModel, name: str) -> list[JsonObject]:
         if links:
             line["links"] = links
         lines.append(line)
-
     return lines
 
 
 def expect_walk(
     namespace: NamespaceModel, key: str, limits: WalkLimits, direction: Direction
 ) -> JsonObject:
-    """Return `bulk_read_memory`'s answer by an oracle of the walk."""
     expected = expect_by_recursion(build_graph(namespace), key, limits, direction)
     entries: list[JsonObject] = []
 
@@ -234,7 +208,6 @@ def expect_walk(
 
 
 def build_graph(namespace: NamespaceModel) -> Graph:
-    """Return a namespace as the oracles of the walk take it."""
     edges: dict[str, list[Edge]] = {key: [] for key in namespace.memories}
     for name, value in namespace.links.items():
         edges[name.source].append(Edge(name.target, value.weight, name.type))
@@ -262,15 +235,12 @@ def _is_match(memory: MemoryModel, query: JsonObject) -> bool:
     for term in split_search(query.get("search", "")):
         if not any(term in text for text in texts):
             return False
-
     return True
 
 
 def _describe_links(
     namespace: NamespaceModel, names: list[LinkName], *, incoming: bool
 ) -> list[JsonObject]:
-    """Return links as answers show them, best first."""
-
     def get_place(name: LinkName) -> tuple[object, ...]:
         other = name.source if incoming else name.target
         weight = namespace.links[name].weight
@@ -292,5 +262,4 @@ def _describe_link(namespace: NamespaceModel, name: LinkName, *, incoming: bool)
         data["type"] = name.type
     if value.term:
         data["term"] = value.term
-
     return data

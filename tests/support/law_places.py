@@ -1,19 +1,20 @@
-"""Where the law is tried: a store, two processes that use it, and the command line."""
+"""Where the law is tried: stores, each with two processes that use it, and the command line."""
 
 import asyncio
 import pickle
 import random
+import shutil
 import subprocess
 import sys
 from collections.abc import Iterator, Sequence
-from contextlib import AsyncExitStack, contextmanager
+from contextlib import AsyncExitStack, ExitStack, contextmanager, suppress
 from contextvars import ContextVar
 from datetime import UTC, date, datetime, timedelta
 from itertools import count
 from pathlib import Path
-from typing import BinaryIO, NamedTuple, Protocol, Self
+from typing import BinaryIO, NamedTuple, Self
 from unittest.mock import patch
-from uuid import UUID
+from uuid import UUID, uuid4
 
 from click.testing import CliRunner, Result
 
@@ -22,6 +23,7 @@ from abilities.cli.main import main
 from abilities.declarations.values import JsonObject
 from abilities.helpers.memory import helper
 from abilities.helpers.store.sqlite import search
+from tests.support import postgres
 from tests.support.law_model import Moment
 from tests.support.surfaces import environment
 
@@ -34,13 +36,11 @@ class Clock:
         self._ids = random.Random(1)
 
     def tick(self, milliseconds: int) -> Moment:
-        """Return the next moment; a clock may stand still or be set back."""
         self._time += timedelta(milliseconds=milliseconds)
         now = self._time.isoformat(timespec="milliseconds").replace("+00:00", "Z")
         return Moment(now, self.make_id())
 
     def make_id(self) -> str:
-        """Return an id that no memory has."""
         return str(UUID(int=self._ids.getrandbits(128), version=4))
 
 
@@ -72,22 +72,6 @@ class Wave(NamedTuple):
     together: bool
 
 
-class Application(Protocol):
-    """An application that uses a store, in this process or in another."""
-
-    def open(self, settings: Settings) -> None:
-        """Open it; an open one is closed first."""
-        ...
-
-    def call(self, wave: Wave) -> list[JsonObject]:
-        """Return the payloads of the replies."""
-        ...
-
-    def close(self) -> None:
-        """Close it, if it is open."""
-        ...
-
-
 class LocalApplication:
     """An application in this process."""
 
@@ -98,12 +82,11 @@ class LocalApplication:
         self._views: dict[str, Abilities] = {}
 
     def open(self, settings: Settings) -> None:
-        """Open it; an open one is closed first."""
         self.close()
-        self._runner.run(self._open_abilities(settings))
+        opening = self._open.enter_async_context(Abilities.open(settings))
+        self._abilities = self._runner.run(opening)
 
     def call(self, wave: Wave) -> list[JsonObject]:
-        """Return the payloads of the replies."""
         with (
             patch.object(helper, "utc_now", lambda: _moment.get().now),
             patch.object(helper, "uuid4", lambda: next(_ids.get())),
@@ -112,23 +95,17 @@ class LocalApplication:
             return self._runner.get_loop().run_until_complete(self._reply_to_all(wave))
 
     def close(self) -> None:
-        """Close it, if it is open."""
         self._runner.run(self._open.aclose())
         self._abilities = None
         self._views.clear()
 
     def end(self) -> None:
-        """Close its event loop too."""
         self.close()
         self._runner.close()
-
-    async def _open_abilities(self, settings: Settings) -> None:
-        self._abilities = await self._open.enter_async_context(Abilities.open(settings))
 
     async def _reply_to_all(self, wave: Wave) -> list[JsonObject]:
         if wave.together:
             return await asyncio.gather(*(self._reply(call) for call in wave.calls))
-
         return [await self._reply(call) for call in wave.calls]
 
     async def _reply(self, call: Call) -> JsonObject:
@@ -141,7 +118,6 @@ class LocalApplication:
         assert self._abilities is not None
         if namespace not in self._views:
             self._views[namespace] = self._abilities.for_namespace(namespace)
-
         return self._views[namespace]
 
 
@@ -154,26 +130,21 @@ class RemoteApplication:
     @classmethod
     @contextmanager
     def start(cls) -> Iterator[Self]:
-        """Start the process, and end it at last."""
         command = [sys.executable, "-m", "tests.support.law_places"]
         with subprocess.Popen(command, stdin=-1, stdout=-1) as process:
             yield cls(process)
             process.communicate()
-
         assert process.returncode == 0
 
     def open(self, settings: Settings) -> None:
-        """Open it; an open one is closed first."""
         self._ask(settings)
 
     def call(self, wave: Wave) -> list[JsonObject]:
-        """Return the payloads of the replies."""
         payloads = self._ask(wave)
         assert isinstance(payloads, list)
         return payloads
 
     def close(self) -> None:
-        """Close it, if it is open."""
         self._ask(None)
 
     def _ask(self, request: object) -> object:
@@ -182,6 +153,9 @@ class RemoteApplication:
         pickle.dump(request, self._process.stdin)
         self._process.stdin.flush()
         return pickle.load(self._process.stdout)
+
+
+Application = LocalApplication | RemoteApplication
 
 
 class Place:
@@ -197,17 +171,14 @@ class Place:
 
     @property
     def is_file(self) -> bool:
-        """Whether the store is a file."""
         return self.settings.store_path is not None
 
     def open(self) -> None:
-        """Open both applications, or open them again."""
         self.close()
         for application in self._applications:
             application.open(self.settings)
 
     def close(self) -> None:
-        """Close both applications."""
         for application in self._applications:
             application.close()
 
@@ -221,11 +192,9 @@ class Place:
         return application.call(Wave(calls, together=self.is_file))
 
     def run(self, *words: str | Path, store_url: str | None = None) -> Result:
-        """Run a command of the command line on the store, or on another one."""
         variables = environment(self.settings)
         if store_url is not None:
             variables["ABILITIES_STORE_URL"] = store_url
-
         result = CliRunner().invoke(main, [str(word) for word in words], env=variables)
         assert result.exception is None or isinstance(result.exception, SystemExit), (
             words,
@@ -234,25 +203,68 @@ class Place:
         return result
 
 
+class Stores:
+    """Opens new stores of some kinds for each trial, and removes those of the one before."""
+
+    def __init__(self, folder: Path, kinds: Sequence[str], server: str | None) -> None:
+        self._folder = folder
+        self._kinds = kinds
+        self._server = server
+        self._applications = ExitStack()
+        self._databases = ExitStack()
+        self._pairs = [self._make_applications() for _ in kinds]
+
+    def open(self, settings: JsonObject) -> list[Place]:
+        self._remove()
+        places: list[Place] = []
+
+        for kind, pair in zip(self._kinds, self._pairs, strict=True):
+            folder = self._folder / uuid4().hex
+            folder.mkdir()
+            url = f"sqlite:///{folder}/memory.db"
+            if kind == "postgres":
+                assert self._server is not None
+                url = self._databases.enter_context(postgres.database(self._server))
+            chosen = Settings(
+                agent_dir=self._folder, workspace_dir=self._folder, store_url=url, **settings
+            )
+            places.append(Place(chosen, folder, pair))
+        return places
+
+    def end(self) -> None:
+        self._remove()
+        self._applications.close()
+
+    def _make_applications(self) -> tuple[LocalApplication, RemoteApplication]:
+        local = LocalApplication()
+        self._applications.callback(local.end)
+        return local, self._applications.enter_context(RemoteApplication.start())
+
+    def _remove(self) -> None:
+        for local, remote in self._pairs:
+            local.close()
+            remote.close()
+        self._databases.close()
+        for folder in self._folder.iterdir():
+            shutil.rmtree(folder)
+
+
 def serve(requests: BinaryIO, answers: BinaryIO) -> None:
     """Do what is asked until no more is: open (settings), close (None), or call (a wave)."""
     application = LocalApplication()
 
-    while True:
-        try:
+    with suppress(EOFError):
+        while True:
             request = pickle.load(requests)
-        except EOFError:
-            break
-
-        answer: list[JsonObject] | None = None
-        if request is None:
-            application.close()
-        elif isinstance(request, Settings):
-            application.open(request)
-        else:
-            answer = application.call(request)
-        pickle.dump(answer, answers)
-        answers.flush()
+            answer: list[JsonObject] | None = None
+            if request is None:
+                application.close()
+            elif isinstance(request, Settings):
+                application.open(request)
+            else:
+                answer = application.call(request)
+            pickle.dump(answer, answers)
+            answers.flush()
 
     application.end()
 

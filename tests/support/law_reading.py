@@ -53,5 +53,4 @@ def complete(reading: Reading, record: JsonObject) -> JsonObject:
 
         record["data"]["content"] += part["data"]["content"]
         truncation = part.get("truncation")
-
     return record

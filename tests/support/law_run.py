@@ -23,9 +23,8 @@ from hypothesis import strategies as st
 
 from abilities.declarations.values import JsonObject
 from tests.support.law import CLOSE, LONG, Pace, Trial
-from tests.support.law_machine import Open
-from tests.support.law_operations import VALUES, Operation, Operations
-from tests.support.law_stores import Stores
+from tests.support.law_operations import VALUES, Open, Operation, Operations
+from tests.support.law_places import Stores
 
 WEIGHTS = {
     "store": 21,
@@ -57,11 +56,9 @@ class Life:
     operations: Sequence[Operation]
 
     def cut(self, length: int) -> "Life":
-        """Return its beginning."""
         return replace(self, operations=self.operations[:length])
 
     def leave_out(self, start: int, end: int) -> "Life":
-        """Return it without some of its operations."""
         return replace(self, operations=[*self.operations[:start], *self.operations[end:]])
 
 
@@ -75,24 +72,20 @@ class Pools:
         }
 
     def make_operation(self, chance: random.Random) -> Operation:
-        """Put an operation together: each value comes from an example of its own."""
         (name,) = chance.choices(list(WEIGHTS), list(WEIGHTS.values()))
         pool = self._pools[name]
         arguments: JsonObject = {}
-
         for argument in VALUES[name]:
             value, other = (chance.choice(pool)[argument] for _ in range(2))
             if isinstance(value, dict) and isinstance(other, dict):
                 value = cross(value, other, chance)
             arguments[argument] = value
-
         return Operation(name, arguments)
 
 
 def draw_examples(
     strategy: st.SearchStrategy[JsonObject], seed: int, size: int
 ) -> list[JsonObject]:
-    """Return examples, always the same of the same seed."""
     examples: list[JsonObject] = []
 
     @hypothesis.seed(seed)
@@ -123,12 +116,10 @@ def cross(first: JsonObject, second: JsonObject, chance: random.Random) -> JsonO
         parent = chance.choice([first, second])
         if name in parent:
             crossed[name] = parent[name]
-
     return crossed
 
 
 def make_lives(seed: int, operations: int) -> Iterator[Life]:
-    """Make lives with so many operations in all, always the same of the same seed."""
     chance = random.Random(seed)
     pools = Pools(seed, size=max(20, min(500, operations // 10)))
 
@@ -153,7 +144,6 @@ class Task(NamedTuple):
 
 
 def run_in_processes(task: Task, processes: int) -> None:
-    """Share a task between processes, each with stores and a seed of its own."""
     if processes == 1:
         run_task(task)
         return
@@ -170,7 +160,6 @@ def run_in_processes(task: Task, processes: int) -> None:
 
 
 def run_task(task: Task) -> None:
-    """Run a task in this process."""
     stores = Stores(task.folder, task.kinds, task.server)
     try:
         run(stores.open, task.operations, task.seed)
@@ -187,7 +176,6 @@ def run(open_stores: Open, operations: int, seed: int) -> None:
         except Broken as broken:
             words = describe(shorten(open_stores, life.cut(broken.done)))
             raise AssertionError(f"seed {seed}, after operation {total:,}:\n{words}") from broken
-
         total += len(life.operations)
         print(f"{total:,} operations", flush=True)
 
@@ -257,7 +245,6 @@ def shorten(open_stores: Open, life: Life) -> Life:
 
 
 def describe(life: Life) -> str:
-    """Return a life as the calls that repeat it."""
     lines = [f"quota {life.quota}, room {life.room}"]
     lines += [f"{operation.name}(**{operation.arguments!r})" for operation in life.operations]
     return "\n".join(lines)

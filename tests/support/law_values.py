@@ -9,11 +9,7 @@ from tests.support.file_cases import Row
 from tests.support.memory_cases import MEMORY_STORE_ROWS, nest
 
 KEYS = [
-    "a",
-    "A",
-    "b",
-    "c",
-    "d",
+    *"aAbcd",
     "\u00e9",
     "e\u0301",
     "ß",
@@ -25,14 +21,8 @@ KEYS = [
     '"',
     "\\",
     "null",
-    "'; DROP TABLE memories; --",
-    "שלום",
-    "İ",
-    "👩\u200d👧",
-    "k" * 200,
-    "😀" * 200,
-    "ﷺ" * 200,
 ]
+KEYS += ["'; DROP TABLE memories; --", "שלום", "İ", "👩\u200d👧", "k" * 200, "😀" * 200, "ﷺ" * 200]
 """Keys that stores might mistake for each other, or take for something else."""
 
 ALPHABET = list(
@@ -52,14 +42,12 @@ def rarely(
 
 
 def long_texts(limit: int) -> st.SearchStrategy[str]:
-    """Return texts of just as many characters as fit, of several widths."""
     return st.sampled_from(["x", "\u0001", "ß", "İ", "世", "😀", " ", "a\n"]).map(
         lambda piece: (piece * limit)[:limit]
     )
 
 
 def texts(limit: int, *, least: int = 0) -> st.SearchStrategy[str]:
-    """Return texts of up to a number of characters."""
     usual = short_texts.map(lambda text: text[:limit]).filter(lambda text: len(text) >= least)
     return rarely(long_texts(limit), usual, 10)
 
@@ -90,17 +78,8 @@ metadata = st.one_of(
 )
 
 link_types = st.sampled_from(["association", "cause", "Cause", "ç", "\u0001" * 50])
-links = st.lists(
-    st.fixed_dictionaries(
-        {"key": keys},
-        optional={
-            "link_weight": fractions,
-            "type": link_types,
-            "term": texts(200) | st.none(),
-        },
-    ),
-    max_size=4,
-)
+_link = {"link_weight": fractions, "type": link_types, "term": texts(200) | st.none()}
+links = st.lists(st.fixed_dictionaries({"key": keys}, optional=_link), max_size=4)
 many_links = st.builds(
     lambda count, kind, wide: [
         {"key": f"{n}{wide}"[:200], "type": kind, "link_weight": n % 7 / 7, "term": wide}
@@ -127,18 +106,12 @@ FIELDS: dict[str, st.SearchStrategy[object]] = {
     "metadata": metadata,
 }
 
+_contents = texts(5_000, least=1)
 new_memories = st.fixed_dictionaries(
-    {"type": types, "content": texts(5_000, least=1)}, optional={**FIELDS, "key": keys}
+    {"type": types, "content": _contents}, optional={**FIELDS, "key": keys}
 )
-changes = st.fixed_dictionaries(
-    {},
-    optional={
-        **FIELDS,
-        "content": texts(5_000, least=1),
-        "archived": st.booleans(),
-        "remove_links": removals,
-    },
-)
+_changing = {"content": _contents, "archived": st.booleans(), "remove_links": removals}
+changes = st.fixed_dictionaries({}, optional={**FIELDS, **_changing})
 
 _few = st.fixed_dictionaries(
     {"content": texts(20, least=1)},
@@ -167,17 +140,20 @@ questions = st.one_of(
     texts(1_000, least=1), keys, st.sampled_from(["ss and the ß", "project goals", "x" * 64, "?"])
 )
 cursors = st.lists(st.sampled_from(["", "", "", "0.AAAAAAAA", "9999._-_-_-_-"]), max_size=3)
+filters: dict[str, st.SearchStrategy[object]] = {
+    "type": types,
+    "tags": st.lists(st.sampled_from(["t", "T", "ß", "ss", "a b"]), max_size=2),
+    "category": texts(50),
+    "importance": importances,
+    "archived": st.booleans(),
+}
 recalls = st.fixed_dictionaries(
     {"queries": st.lists(questions, min_size=1, max_size=3)},
     optional={
+        **filters,
         "max_tokens": st.sampled_from([400, 700, 1_000, 16_000]),
         "hops": st.integers(0, 2),
         "at_least": st.sampled_from((0, 0.5, 0.9, 1)),
-        "type": types,
-        "tags": st.lists(st.sampled_from(["t", "T", "ß", "ss", "a b"]), max_size=2),
-        "category": texts(50),
-        "importance": importances,
-        "archived": st.booleans(),
         "within_days": st.sampled_from([1, 200, 36_500]),
         "notes": st.booleans(),
         "after": cursors,
@@ -203,19 +179,14 @@ wild_documents = st.one_of(
     st.sampled_from([4_087, 4_088, 4_089, 4_090]).map(lambda size: {"m": "x" * size}),
     st.fixed_dictionaries({"memory_score": wild_numbers | st.none()}),
 )
+_wild_link = {"link_weight": wild_numbers, "type": wild_texts, "term": wild_texts}
 wild_links = st.lists(
-    st.fixed_dictionaries(
-        {"key": keys | wild_texts},
-        optional={"link_weight": wild_numbers, "type": wild_texts, "term": wild_texts},
-    ),
-    max_size=3,
+    st.fixed_dictionaries({"key": keys | wild_texts}, optional=_wild_link), max_size=3
 )
 wild_changes = st.fixed_dictionaries(
     {},
     optional={
-        "content": wild_texts,
-        "summary": wild_texts,
-        "category": wild_texts,
+        **dict.fromkeys(("content", "summary", "category"), wild_texts),
         "tags": st.lists(wild_texts, max_size=11),
         "metadata": wild_documents,
         "memory_score": wild_numbers,
@@ -231,28 +202,19 @@ times = st.sampled_from(
 )
 exported_links = st.lists(
     st.fixed_dictionaries(
-        {"key": keys, "link_weight": fractions},
-        optional={"type": link_types, "term": texts(200)},
+        {"key": keys, "link_weight": fractions}, optional={"type": link_types, "term": texts(200)}
     ),
     max_size=3,
 )
+_kept = ("summary", "category", "tags", "memory_score", "metadata")
 exported_memories = st.fixed_dictionaries(
     {
-        "key": keys,
-        "type": types,
-        "content": texts(5_000, least=1),
-        "importance": importances,
-        "created_at": times,
-        "updated_at": times,
-        "accessed_at": times,
+        **{"key": keys, "type": types, "content": _contents, "importance": importances},
+        **dict.fromkeys(("created_at", "updated_at", "accessed_at"), times),
     },
     optional={
-        "summary": texts(500),
-        "category": texts(50),
-        "tags": tags,
+        **{name: FIELDS[name] for name in _kept},
         "archived": st.booleans(),
-        "memory_score": fractions,
-        "metadata": metadata,
         "access_count": st.sampled_from([0, 1, 2**53 - 1]),
         "links": exported_links,
     },
@@ -261,13 +223,10 @@ exported_memories = st.fixed_dictionaries(
 
 
 def aim(row: Row, memory_id: str, key: str) -> JsonObject:
-    """Return the arguments of a wrong call, aimed at a memory that it would change."""
     arguments = dict(row.arguments)
     is_about_a_name = row.call is not None and row.call[0] in ("id_not_found", "invalid_id")
-
     if row.name == "update_memory" and not is_about_a_name:
         arguments["id"] = memory_id
     if row.name == "store_memory" and not is_about_a_name:
         arguments.setdefault("key", key)
-
     return arguments

@@ -16,7 +16,6 @@ UPDATE memories SET size = length(content) WHERE namespace = ? AND key = CAST(? 
 
 
 async def add_size(transaction: Transaction) -> None:
-    """Let each memory tell how many characters its content has."""
     await transaction.run(_ADD_COLUMN)
     await transaction.run_many(_FILL, await transaction.fetch(_NAMES))
     await transaction.run("CREATE INDEX memories_size ON memories (namespace, size)")

@@ -13,6 +13,5 @@ def reached(figure: int, words: str) -> None:
     """Write down what was measured for a figure, if a file for it is named."""
     if LINES is None:
         return
-
     LINES.write(json.dumps([figure, words]) + "\n")
     LINES.flush()

@@ -23,19 +23,17 @@ BOUNDS = {
     "breadth": {"minimum": 1, "maximum": 20},
     "total": {"minimum": 1, "maximum": 50},
 }
-INTEGER = {"type": "integer"}
+TOO_FAR = [("depth", 7), ("depth", 0), ("depth", -1), ("breadth", 21), ("total", 51)]
+NO_INTEGERS = [
+    ("breadth", 1.5),
+    ("breadth", True),
+    ("total", "１"),
+    ("total", "1_0"),
+    ("total", " 3"),
+]
 LIMITS: list[tuple[str, Any, Reason, dict[str, Any]]] = [
-    ("depth", 7, "out_of_range", {}),
-    ("depth", 0, "out_of_range", {}),
-    ("depth", -1, "out_of_range", {}),
-    ("breadth", 21, "out_of_range", {}),
-    ("breadth", 1.5, "wrong_type", INTEGER),
-    ("breadth", True, "wrong_type", INTEGER),
-    ("total", 51, "out_of_range", {}),
-    ("total", "１", "wrong_type", INTEGER),
-    ("total", "1_0", "wrong_type", INTEGER),
-    ("total", " 3", "wrong_type", INTEGER),
-    ("depth", 10**400, "out_of_range", {}),
+    *[(name, value, "out_of_range", {}) for name, value in (*TOO_FAR, ("depth", 10**400))],
+    *[(name, value, "wrong_type", {"type": "integer"}) for name, value in NO_INTEGERS],
 ]
 IDS: list[Any] = [
     "0" * 36,
@@ -56,9 +54,14 @@ CONTENTS: list[tuple[Any, Reason]] = [
     (5, "wrong_type"),
 ]
 UNIT = {"minimum": 0, "maximum": 1}
+NUMBER = {"type": "number", **UNIT}
 JSON_FORM = {
     "format": "JSON of at most 16 levels, without NaN, infinities or integers over 64 bits"
 }
+SCORES: list[tuple[Any, Reason, dict[str, Any]]] = [
+    *[(score, "out_of_range", UNIT) for score in (80, -1, 1e308, 10**400, float("inf"))],
+    *[(score, "wrong_type", NUMBER) for score in (float("nan"), "inf", "x", True, [1])],
+]
 
 
 def nest(levels: int) -> Any:
@@ -66,23 +69,9 @@ def nest(levels: int) -> Any:
     value: Any = {}
     for level in range(levels - 1, 0, -1):
         value = {"a": value} if level % 2 else [value]
-
     return value
 
 
-NUMBER = {"type": "number", **UNIT}
-SCORES: list[tuple[Any, Reason, dict[str, Any]]] = [
-    (80, "out_of_range", UNIT),
-    (-1, "out_of_range", UNIT),
-    (1e308, "out_of_range", UNIT),
-    (10**400, "out_of_range", UNIT),
-    (float("inf"), "out_of_range", UNIT),
-    (float("nan"), "wrong_type", NUMBER),
-    ("inf", "wrong_type", NUMBER),
-    ("x", "wrong_type", NUMBER),
-    (True, "wrong_type", NUMBER),
-    ([1], "wrong_type", NUMBER),
-]
 STORES: list[tuple[str, Any, Reason, str, dict[str, Any] | None]] = [
     ("tags", ["t" * 31], "too_long", "tags[0]", {"min_length": 1, "max_length": 30}),
     ("tags", ["t"] * 11, "too_many", "tags", {"max_items": 10}),
@@ -92,24 +81,23 @@ STORES: list[tuple[str, Any, Reason, str, dict[str, Any] | None]] = [
     ("summary", "s" * 501, "too_long", "summary", {"max_length": 500}),
     ("importance", "HIGH", "not_one_of", "importance", {"one_of": ["high", "medium", "low"]}),
     ("type", "memory", "not_one_of", "type", {"one_of": ["core", "learning", "task"]}),
+    *[("memory_score", score, reason, "memory_score", rule) for score, reason, rule in SCORES],
     ("memory_score", 1.1, "out_of_range", "memory_score", UNIT),
-    ("memory_score", 80, "out_of_range", "memory_score", UNIT),
-    ("memory_score", -1, "out_of_range", "memory_score", UNIT),
-    ("memory_score", "high", "wrong_type", "memory_score", {"type": "number", **UNIT}),
-    ("memory_score", float("nan"), "wrong_type", "memory_score", {"type": "number", **UNIT}),
-    ("memory_score", float("inf"), "out_of_range", "memory_score", UNIT),
-    ("memory_score", 10**400, "out_of_range", "memory_score", UNIT),
-    ("memory_score", True, "wrong_type", "memory_score", {"type": "number", **UNIT}),
     ("metadata", {"m": "x" * 4100}, "too_long", "metadata", {"max_bytes": 4096}),
     ("metadata", [], "wrong_type", "metadata", {"type": "object"}),
-    ("metadata", {"big": 2**70}, "invalid_format", "metadata", JSON_FORM),
-    ("metadata", {"deep": {"no": [float("inf")]}}, "invalid_format", "metadata", JSON_FORM),
-    ("metadata", {"none": float("nan")}, "invalid_format", "metadata", JSON_FORM),
-    ("metadata", {"low": -(2**63) - 1}, "invalid_format", "metadata", JSON_FORM),
-    ("metadata", {"huge": [10**400]}, "invalid_format", "metadata", JSON_FORM),
+    *[
+        ("metadata", value, "invalid_format", "metadata", JSON_FORM)
+        for value in (
+            {"big": 2**70},
+            {"deep": {"no": [float("inf")]}},
+            {"none": float("nan")},
+            {"low": -(2**63) - 1},
+            {"huge": [10**400]},
+            '{"a":' * 17 + "1" + "}" * 17,
+        )
+    ],
     ("metadata", {"half": "\ud800"}, "invalid_format", "metadata", None),
     ("metadata", {"in": {"\ud800": 1}}, "invalid_format", "metadata", None),
-    ("metadata", '{"a":' * 17 + "1" + "}" * 17, "invalid_format", "metadata", JSON_FORM),
     *[
         ("metadata", {"memory_score": score}, reason, "metadata.memory_score", rule)
         for score, reason, rule in SCORES
@@ -123,12 +111,10 @@ STORES: list[tuple[str, Any, Reason, str, dict[str, Any] | None]] = [
     ("extra", 1, "unknown_argument", "extra", None),
 ]
 FIELDS = ["created_at", "updated_at", "accessed_at", "importance", "access_count"]
+OFFSETS = {"minimum": 0, "maximum": 2**53 - 1}
 QUERIES: list[tuple[str, Any, Reason, dict[str, Any]]] = [
-    ("limit", 0, "out_of_range", {"minimum": 1, "maximum": 100}),
-    ("limit", 101, "out_of_range", {"minimum": 1, "maximum": 100}),
-    ("offset", -1, "out_of_range", {"minimum": 0, "maximum": 2**53 - 1}),
-    ("offset", 2**63, "out_of_range", {"minimum": 0, "maximum": 2**53 - 1}),
-    ("offset", 10**400, "out_of_range", {"minimum": 0, "maximum": 2**53 - 1}),
+    *[("limit", limit, "out_of_range", {"minimum": 1, "maximum": 100}) for limit in (0, 101)],
+    *[("offset", offset, "out_of_range", OFFSETS) for offset in (-1, 2**63, 10**400)],
     ("sort_by", "key", "not_one_of", {"one_of": FIELDS}),
     ("sort_by", "created_at; DROP TABLE memories", "not_one_of", {"one_of": FIELDS}),
     ("sort_order", "up", "not_one_of", {"one_of": ["asc", "desc"]}),
@@ -149,28 +135,24 @@ RECALLS: list[tuple[str, Any, Reason, str | None, dict[str, Any] | None]] = [
     ("queries", ["a\0b"], "invalid_format", "queries[0]", None),
     ("queries", ["a\ud800b"], "invalid_format", "queries[0]", None),
     ("queries", [5], "wrong_type", "queries[0]", None),
-    ("queries", 5, "wrong_type", "queries", None),
-    ("queries", {"q": 1}, "wrong_type", "queries", None),
-    ("queries", None, "wrong_type", "queries", None),
+    *[("queries", value, "wrong_type", "queries", None) for value in (5, {"q": 1}, None)],
     ("queries", ["世" * 1_000] * 3, "too_long", "queries", {"max_bytes": 8_192}),
-    ("max_tokens", 199, "out_of_range", "max_tokens", TOKENS),
-    ("max_tokens", 399, "out_of_range", "max_tokens", TOKENS),
-    ("max_tokens", 16_001, "out_of_range", "max_tokens", TOKENS),
-    ("max_tokens", 10**400, "out_of_range", "max_tokens", TOKENS),
+    *[
+        ("max_tokens", tokens, "out_of_range", "max_tokens", TOKENS)
+        for tokens in (199, 399, 16_001, 10**400)
+    ],
     ("max_tokens", "many", "wrong_type", "max_tokens", {"type": "integer", **TOKENS}),
-    ("hops", 3, "out_of_range", "hops", {"minimum": 0, "maximum": 2}),
-    ("hops", -1, "out_of_range", "hops", {"minimum": 0, "maximum": 2}),
+    *[("hops", hops, "out_of_range", "hops", {"minimum": 0, "maximum": 2}) for hops in (3, -1)],
     ("within_days", 0, "out_of_range", "within_days", {"minimum": 1, "maximum": 36_500}),
     ("type", "fact", "not_one_of", "type", {"one_of": ["core", "learning", "task"]}),
     ("tags", ["t"] * 11, "too_many", "tags", {"max_items": 10}),
     ("category", "c" * 51, "too_long", "category", {"max_length": 50}),
     ("notes", "yes", "wrong_type", "notes", {"type": "boolean"}),
     ("after", ["1.abcdefgh", "2.abcdefgh"], "too_many", "after", {"min_items": 1, "max_items": 1}),
-    ("after", ["1"], "invalid_format", "after[0]", None),
-    ("after", ["-1.abcdefgh"], "invalid_format", "after[0]", None),
-    ("after", ["1.abcdefgh\n"], "invalid_format", "after[0]", None),
-    ("after", ["99999.abcdefgh"], "invalid_format", "after[0]", None),
-    ("after", ["1.'; DROP"], "invalid_format", "after[0]", None),
+    *[
+        ("after", [cursor], "invalid_format", "after[0]", None)
+        for cursor in ("1", "-1.abcdefgh", "1.abcdefgh\n", "99999.abcdefgh", "1.'; DROP")
+    ],
     ("after", ["0.abcdefgh"], "memories_changed", None, None),
     ("detail", "brief", "not_one_of", "detail", {"one_of": ["full", "concise"]}),
     ("query", "another", "repeated_argument", "query", None),
@@ -178,55 +160,32 @@ RECALLS: list[tuple[str, Any, Reason, str | None, dict[str, Any] | None]] = [
 ]
 DISAGREE: dict[str, Any] = {"key": "a", "total": 3, "totalLimit": 4}
 
+# fmt: off
 MEMORY_STORE_ROWS: list[Row] = [
     *[
-        refused(f"B1-{n}", "invalid_key", "key", "bulk_read_memory", key=key)
-        for n, key in enumerate(KEYS)
-    ],
-    *[
-        refused(f"B1-get-{n}", "invalid_key", "key", "memory_get", key=key)
-        for n, key in enumerate(KEYS)
+        refused(f"B1-{name}-{n}", "invalid_key", "key", name, key=key)
+        for name in ("bulk_read_memory", "memory_get") for n, key in enumerate(KEYS)
     ],
     refused("B1-number", "wrong_type", "key", "memory_get", key=5),
     refused("B2", "memory_not_found", None, "bulk_read_memory", key="no/such:key"),
     refused("B2-get", "memory_not_found", None, "memory_get", key="no/such:key"),
     *[
-        refused(
-            f"B3-{n}",
-            reason,
-            name,
-            "bulk_read_memory",
-            expected={**rule, **BOUNDS[name]},
-            key="a",
-            **{name: value},
-        )
+        refused(f"B3-{n}", reason, name, "bulk_read_memory", expected={**rule, **BOUNDS[name]},
+                key="a", **{name: value})
         for n, (name, value, reason, rule) in enumerate(LIMITS)
     ],
-    refused(
-        "B3-get", "out_of_range", "depth", "memory_get", expected=BOUNDS["depth"], key="a", depth=7
-    ),
+    refused("B3-get", "out_of_range", "depth", "memory_get", expected=BOUNDS["depth"], key="a",
+            depth=7),
     Row("B3-disagree", DISAGREE, call=("repeated_argument", "totalLimit"), name="bulk_read_memory"),
-    refused(
-        "B10",
-        "not_one_of",
-        "output_format",
-        "bulk_read_memory",
-        expected={"one_of": ["json", "text", "toon", "auto"]},
-        key="a",
-        output_format="xml",
-    ),
+    refused("B10", "not_one_of", "output_format", "bulk_read_memory", key="a", output_format="xml",
+            expected={"one_of": ["json", "text", "toon", "auto"]}),
     *[
         refused(f"S1-content-{n}", reason, "content", "store_memory", type="core", content=content)
         for n, (content, reason) in enumerate(CONTENTS)
     ],
     *[
-        Row(
-            f"S1-{n}",
-            {"type": "core", "content": "x", name: value},
-            call=(reason, field),
-            expected=expected,
-            name="store_memory",
-        )
+        Row(f"S1-{n}", {"type": "core", "content": "x", name: value}, call=(reason, field),
+            expected=expected, name="store_memory")
         for n, (name, value, reason, field, expected) in enumerate(STORES)
     ],
     *[
@@ -234,15 +193,8 @@ MEMORY_STORE_ROWS: list[Row] = [
         for n, value in enumerate(IDS)
     ],
     *[
-        refused(
-            f"S1-update-{n}",
-            reason,
-            "metadata.memory_score",
-            "update_memory",
-            expected=rule,
-            id=UNKNOWN,
-            metadata={"memory_score": score},
-        )
+        refused(f"S1-update-{n}", reason, "metadata.memory_score", "update_memory", expected=rule,
+                id=UNKNOWN, metadata={"memory_score": score})
         for n, (score, reason, rule) in enumerate(SCORES)
     ],
     refused("S2-delete", "invalid_id", "id", "delete_memory", id="x"),
@@ -254,32 +206,14 @@ MEMORY_STORE_ROWS: list[Row] = [
         for n, (name, value, reason, expected) in enumerate(QUERIES)
     ],
     *[
-        Row(
-            f"R1-{n}",
-            {"queries": ["q"], name: value},
-            call=(reason, field),
-            expected=expected,
-            name="recall",
-        )
+        Row(f"R1-{n}", {"queries": ["q"], name: value}, call=(reason, field), expected=expected,
+            name="recall")
         for n, (name, value, reason, field, expected) in enumerate(RECALLS)
     ],
     refused("R1-none", "missing_argument", "queries", "recall"),
-    refused(
-        "R1-tokens-of-three",
-        "out_of_range",
-        "max_tokens",
-        "recall",
-        expected={"minimum": 1_000, "maximum": 16_000},
-        queries=["a", "b", "c"],
-        max_tokens=999,
-    ),
-    refused(
-        "R1-after-of-two",
-        "too_few",
-        "after",
-        "recall",
-        expected={"min_items": 2, "max_items": 2},
-        queries=["a", "b"],
-        after=[""],
-    ),
+    refused("R1-tokens-of-three", "out_of_range", "max_tokens", "recall", max_tokens=999,
+            expected={"minimum": 1_000, "maximum": 16_000}, queries=["a", "b", "c"]),
+    refused("R1-after-of-two", "too_few", "after", "recall", queries=["a", "b"], after=[""],
+            expected={"min_items": 2, "max_items": 2}),
 ]
+# fmt: on

@@ -28,11 +28,9 @@ def mix(successes: Sequence[Expected], failures: Sequence[Expected]) -> Iterator
         chunk = failures[start : start + FAILURES_PER_BATCH]
         failing = cycle(chunk)
         succeeding = cycle(successes)
-
         batch: list[Expected] = []
         for _ in range(12):
             batch += [next(succeeding), next(failing)]
-
         yield [*batch, next(succeeding)]
 
 
@@ -74,5 +72,4 @@ async def read_one_at_a_time(
     for expected in batch:
         answer = await abilities.call(name, {argument: [expected.item]})
         records += answer["results"]
-
     return records

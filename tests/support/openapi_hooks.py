@@ -20,8 +20,6 @@ _NAMED_EITHER_WAY = (
 )
 """The addresses of abilities that take a memory's key or its id."""
 
-_CURSOR = re.compile(CURSOR_PATTERN)
-
 
 @schemathesis.hook
 def before_call(context: Any, case: Any, kwargs: Any) -> None:
@@ -56,19 +54,16 @@ def before_call(context: Any, case: Any, kwargs: Any) -> None:
         return
 
     cursors = body.get("after")
-    if isinstance(cursors, list) and all(map(_is_cursor, cursors)):
+    if isinstance(cursors, list) and all(_matches(CURSOR_PATTERN, cursor) for cursor in cursors):
         del body["after"]
 
 
 def _drop_places(values: dict[str, Any]) -> None:
     """Take out well-formed resume points, cursors of `query_memories`, versions and times."""
-    if _is_point(values.get("resume")):
+    if _matches(RESUME_PATTERN, values.get("resume")):
         del values["resume"]
-
-    cursor = values.get("after")
-    if isinstance(cursor, str) and re.fullmatch(QUERY_CURSOR_PATTERN, cursor) is not None:
+    if _matches(QUERY_CURSOR_PATTERN, values.get("after")):
         del values["after"]
-
     # No schema can say which versions there are, or that a time lies in the future.
     for name in ("if_version", "expires_at"):
         if name in values and is_well_formed(name, values[name]):
@@ -81,16 +76,11 @@ def is_well_formed(name: str, value: Any) -> bool:
         return value.isdecimal()
     if name == "if_version":
         return isinstance(value, int | float) and 0 <= value <= MAX_SAFE_INTEGER
-
-    return isinstance(value, str) and re.fullmatch(TIME_PATTERN, value) is not None
-
-
-def _is_point(value: Any) -> bool:
-    return isinstance(value, str) and re.fullmatch(RESUME_PATTERN, value) is not None
+    return _matches(TIME_PATTERN, value)
 
 
-def _is_cursor(value: Any) -> bool:
-    return isinstance(value, str) and _CURSOR.fullmatch(value) is not None
+def _matches(pattern: str, value: Any) -> bool:
+    return isinstance(value, str) and re.fullmatch(pattern, value) is not None
 
 
 @schemathesis.hook
@@ -107,7 +97,6 @@ def filter_body(context: Any, body: Any) -> bool:
         return False
     if "items" in body and len(json.dumps(body["items"])) > 8_000:
         return False
-
     metadata = body.get("metadata")
     size = len(json.dumps(metadata, ensure_ascii=False).encode())
     return size <= 4096 and not _has_large_integer(metadata)
@@ -119,7 +108,6 @@ def _has_room(body: dict[str, Any]) -> bool:
         return not queries.lstrip().startswith("[") and not body.get("after")
     if not isinstance(queries, list):
         return True
-
     tokens = body.get("max_tokens", 16_000)
     is_enough = not isinstance(tokens, int) or tokens >= 400 + 300 * (len(queries) - 1)
     return is_enough and not body.get("after") and len(json.dumps(queries)) <= 8_000
@@ -129,7 +117,6 @@ def _has_room_for_items(body: dict[str, Any]) -> bool:
     items, tokens = body["items"], body.get("max_tokens")
     if not isinstance(items, list) or not isinstance(tokens, int | float):
         return True
-
     return 4 * tokens >= 1_000 + 300 * len(items) + 4 * len(json.dumps(items))
 
 
@@ -138,5 +125,4 @@ def _has_large_integer(value: Any) -> bool:
         return any(map(_has_large_integer, value.values()))
     if isinstance(value, list):
         return any(map(_has_large_integer, value))
-
     return isinstance(value, int) and not -(2**63) <= value < 2**64

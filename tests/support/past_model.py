@@ -50,7 +50,6 @@ class PastModel:
         self.purged: set[str] = set()
 
     def copy(self) -> "PastModel":
-        """Return the model as it is now."""
         copied = copy(self)
         copied.present = self.present.copy()
         copied.events = list(self.events)
@@ -59,7 +58,6 @@ class PastModel:
         return copied
 
     def take(self, other: "PastModel") -> None:
-        """Become what another model is."""
         self.present, self.events = other.present, other.events
         self.oldest, self.purged = other.oldest, other.purged
 
@@ -69,7 +67,6 @@ class PastModel:
         for memory in self.present.memories.values():
             if memory.expires_at and not memory.archived and memory.expires_at <= now:
                 due.append((memory.expires_at, memory.id))
-
         for _, memory_id in sorted(due):
             self._make(Change("expire", now, id=memory_id, caller="expiry"))
 
@@ -89,7 +86,6 @@ class PastModel:
                     self.take(before)
                     alone = ["rolled_back"] * len(changes)
                     return [*alone[:number], str(refusal), *alone[number + 1 :]]
-
         return outcomes
 
     def forget(self) -> None:
@@ -98,7 +94,6 @@ class PastModel:
         self.oldest = _get_states(self.present)
 
     def is_known(self, memory_id: str) -> bool:
-        """Return whether a memory is there, or was."""
         return self.get_present(memory_id) is not None or bool(self.list_events(memory_id))
 
     def find_id(self, key: str) -> str | None:
@@ -106,51 +101,41 @@ class PastModel:
         memory = self.present.memories.get(key)
         if memory is not None:
             return memory.id
-
         for event in reversed(self.events):
             if event.key == key and event.action in ("deleted", "renamed"):
                 return event.id
         return None
 
     def get_present(self, memory_id: str) -> State | None:
-        """Return a memory as it is now."""
         return _get_states(self.present).get(memory_id)
 
     def list_events(self, memory_id: str) -> list[Event]:
-        """Return what became of a memory, the newest first."""
         return [event for event in reversed(self.events) if event.id == memory_id]
 
     def find_version(self, memory_id: str, version: int) -> State | None:
-        """Return a memory in a version, with the links that it had last in that."""
         present = self.get_present(memory_id)
         if present is not None and present.memory.version == version:
             return present
-
         for event in self.list_events(memory_id):
             if event.after is not None and event.after.memory.version == version:
                 return event.after
-
         oldest = self.oldest.get(memory_id)
         return oldest if oldest is not None and oldest.memory.version == version else None
 
     def _find_before_last_change(self, memory_id: str) -> State | None:
-        """Return a memory as it was before its last change, other than by new keys of others."""
         events = self.list_events(memory_id)
         for place, event in enumerate(events):
             if event.action != "relinked":
                 earlier = events[place + 1 : place + 2]
                 return earlier[0].after if earlier else self.oldest.get(memory_id)
-
         return None
 
     def find_at(self, memory_id: str, time: str) -> State | None:
-        """Return a memory as it was at a time."""
         found = self.oldest.get(memory_id)
         for event in self.list_events(memory_id):
             if event.made_at <= time:
                 found = event.after
                 break
-
         return None if found is None or found.memory.updated_at > time else found
 
     def _make(self, change: Change) -> int:
@@ -163,7 +148,8 @@ class PastModel:
             raise Refusal("version_conflict")
 
         if change.kind in ("restore", "purge"):
-            memory_id = self._name_past(change)
+            memory_id = change.id or self.find_id(change.key or "")
+            assert memory_id is not None
             if change.kind == "purge":
                 return self._purge(memory_id, change)
             self._restore(memory_id, change)
@@ -178,7 +164,6 @@ class PastModel:
         by_key = self.present.memories.get(change.key) if change.key is not None else None
         if change.id is None:
             return by_key
-
         by_id = self.present.find(change.id)
         if by_id is not None and change.key not in (None, by_id.key):
             raise Refusal("key_taken")
@@ -190,14 +175,8 @@ class PastModel:
         """Return whether a change is about a memory that was deleted, as some may be."""
         if change.kind not in ("restore", "purge"):
             return False
-
         memory_id = change.id or self.find_id(change.key or "")
         return memory_id in self.purged or any(event.id == memory_id for event in self.events)
-
-    def _name_past(self, change: Change) -> str:
-        memory_id = change.id or self.find_id(change.key or "")
-        assert memory_id is not None
-        return memory_id
 
     def _change(self, memory: MemoryModel | None, change: Change) -> str:
         """Store, update, archive or delete; return the id."""
@@ -254,7 +233,6 @@ class PastModel:
             key = [event.key for event in self.events if event.id == memory_id][-1]
             if key in self.present.memories:
                 return set()
-
         deleted = [event for event in self.events if (event.action, event.key) == ("deleted", key)]
         return {event.id for event in deleted if self.present.find(event.id) is None}
 
@@ -277,10 +255,7 @@ class PastModel:
         links = _move_links(wanted, key)
         latest = wanted.memory if present is None else present.memory
         memory = replace(
-            wanted.memory,
-            key=key,
-            version=latest.version,
-            updated_at=latest.updated_at,
+            wanted.memory, key=key, version=latest.version, updated_at=latest.updated_at
         )
         if not memory.archived and memory.expires_at <= change.now:
             memory.expires_at = ""
@@ -297,7 +272,6 @@ class PastModel:
         self.present.memories[key] = memory
 
     def _record(self, before: dict[str, State], change: Change) -> None:
-        """Note what a change did to each memory."""
         after = _get_states(self.present)
         for memory_id in before.keys() | after.keys():
             old, new = before.get(memory_id), after.get(memory_id)
@@ -331,7 +305,6 @@ def _name_action(change: Change, old: State | None, new: State | None) -> str:
         return "renamed"
     if old.memory.archived != new.memory.archived:
         return "archived" if new.memory.archived else "revived"
-
     return "changed"
 
 
@@ -342,20 +315,16 @@ def _move_links(state: State, key: str) -> OwnLinks:
     """
     old_key = state.memory.key
     links: OwnLinks = {}
-
     for target, kind in sorted(state.links):
         value = state.links[target, kind]
         name = (key if target == old_key else target, kind)
         if name not in links or links[name].weight < value.weight:
             links[name] = value
-
     return links
 
 
 def _get_states(namespace: NamespaceModel) -> dict[str, State]:
-    """Return all memories of a namespace by their ids, each with its links."""
     links: dict[str, OwnLinks] = {key: {} for key in namespace.memories}
     for name, value in namespace.links.items():
         links[name.source][name.target, name.type] = value
-
     return {memory.id: State(memory, links[key]) for key, memory in namespace.memories.items()}

@@ -67,7 +67,6 @@ class Step(NamedTuple):
 
 
 def make_steps(seed: int, count: int) -> list[Step]:
-    """Return so many steps."""
     chance = random.Random(seed)
     return [_make_step(chance) for _ in range(count)]
 
@@ -112,7 +111,6 @@ def _make_link(chance: random.Random) -> JsonObject:
     }
     if chance.random() < 0.3:
         link["term"] = chance.choice(_TEXTS)
-
     return link
 
 

@@ -15,11 +15,53 @@ from abilities.helpers.store.protocol import ServableStore, WriteResult
 from abilities.helpers.store.query import MemoryLine
 from abilities.helpers.transfer.exporting import ExportOptions, export
 from abilities.helpers.transfer.importing import ImportOptions, import_memories, open_source
-from tests.support.past_followers import NAMESPACE, Follower, read_all
-from tests.support.past_model import Event, PastModel, State
+from tests.support.past_model import PastModel, State
 from tests.support.past_steps import Step, Wish
+from tests.support.places import find_reason
 
+NAMESPACE = "team"
 END_OF_TIME = "9999-12-31T23:59:59.999Z"
+
+
+class Follower:
+    """Keeps a copy of a namespace by its changes alone."""
+
+    def __init__(self, store: ServableStore) -> None:
+        self._store = store
+        self._since = 0
+        self.copy: dict[str, StoredMemory] = {}
+
+    async def follow(self, limit: int) -> None:
+        has_more = True
+        while has_more:
+            page = await self._store.read_changes(NAMESPACE, self._since, limit)
+            if not page.is_complete:
+                await self._begin_again()
+                return
+
+            for change in page.changes:
+                assert change.version > self._since
+                self.copy.pop(change.id, None)
+                (found,) = await self._store.read(NAMESPACE, [change.key])
+                if isinstance(found, StoredMemory) and found.row.id == change.id:
+                    memory = await self._store.read_linked(NAMESPACE, change.key, 0, 100)
+                    self.copy[change.id] = memory
+            assert page.next > self._since or not page.changes
+            self._since, has_more = page.next, page.has_more
+
+    async def _begin_again(self) -> None:
+        page = await self._store.read_changes(NAMESPACE, 2**53, 1)
+        assert not page.changes
+        self.copy = {memory.row.id: memory for memory in await read_all(self._store)}
+        self._since = max([self._since, *(memory.row.version for memory in self.copy.values())])
+
+
+async def read_all(store: ServableStore) -> list[StoredMemory]:
+    memories: list[StoredMemory] = []
+    for memory in await store.read_page(("", ""), 1_000):
+        assert isinstance(memory, StoredMemory), memory
+        memories.append(memory)
+    return memories
 
 
 class PastTrial:
@@ -35,11 +77,9 @@ class PastTrial:
 
     @property
     def now(self) -> str:
-        """The time of the current step."""
         return self._format(0)
 
     async def perform(self, step: Step) -> None:
-        """Do a step, and compare what it gave."""
         self._time += timedelta(milliseconds=step.milliseconds)
 
         # A read, so that what expires has expired before the step.
@@ -61,11 +101,9 @@ class PastTrial:
         await self._check_present()
         for memory_id in self._ids:
             await self._check_memory(memory_id)
-
         await self._follower.follow(3)
         present = {memory.row.id: memory.row for memory in await read_all(self._store)}
         assert {name: memory.row for name, memory in self._follower.copy.items()} == present
-
         for finding in await self._store.check(lambda _: None, full=True):
             assert finding.state != "damaged", finding
 
@@ -86,15 +124,12 @@ class PastTrial:
     async def _change(self, step: Step) -> None:
         changes = [self._plan(wish) for wish in step.wishes]
         expected = self.model.apply(changes, atomic=step.atomic)
-
         outcomes = await self._store.change_many(NAMESPACE, changes, atomic=step.atomic)
-
         found = [_describe_outcome(outcome) for outcome in outcomes]
         assert found == expected, (changes, found, expected)
         await self._check_present()
 
     def _plan(self, wish: Wish) -> Change:
-        """Return a change for a wish, by what is there before the step."""
         self._number += 1
         new_id = str(UUID(int=self._number, version=4))
         self._ids.append(new_id)
@@ -129,7 +164,6 @@ class PastTrial:
         )
 
     def _choose_fields(self, wish: Wish) -> JsonObject:
-        """Return the fields that a change of a kind may set."""
         if wish.kind == "append":
             return {"content": wish.fields.get("content", "+")}
         if wish.kind not in ("store", "update"):
@@ -155,22 +189,11 @@ class PastTrial:
         for key, memory in sorted(self.model.present.memories.items()):
             if key > after and key.startswith(prefix) and (step.atomic or not memory.archived):
                 size = len(memory.content.encode())
-                row = build_row(State(memory, {}), 0)
-                expected.append(
-                    MemoryLine(
-                        key,
-                        row.summary,
-                        row.type,
-                        size,
-                        memory.version,
-                        row.updated_at,
-                        memory.archived,
-                    )
-                )
+                line = (key, memory.summary, memory.type, size, memory.version, memory.updated_at)
+                expected.append(MemoryLine(*line, memory.archived))
         assert lines == expected[: step.limit]
 
     async def _check_present(self) -> None:
-        """Compare what is there."""
         found = {memory.row.id: memory for memory in await read_all(self._store)}
         for memory_id in self._ids:
             state = self.model.get_present(memory_id)
@@ -180,35 +203,28 @@ class PastTrial:
                 _compare(found[memory_id], state, state.memory.version)
 
     async def _check_memory(self, memory_id: str) -> None:
-        """Compare the history of a memory, all of its versions, and all of its times."""
         name = MemoryName(id=memory_id)
         events = self.model.list_events(memory_id)
         present = self.model.get_present(memory_id)
         if present is None and not events:
-            refused = await _refuse(self._store.read_history(NAMESPACE, name, None, 5))
-            assert refused == "id_not_found"
+            reading = self._store.read_history(NAMESPACE, name, None, 5)
+            assert await find_reason(reading) == "id_not_found"
             return
 
         history = await self._store.read_history(NAMESPACE, name, None, 1_000)
-        told = [(*entry[:8],) for entry in history.entries]
-        expected = [(NAMESPACE, *_order(event)) for event in events]
+        told = [tuple(entry[:8]) for entry in history.entries]
+        expected = [(NAMESPACE, *event[:-1]) for event in events]
         assert told == expected
         assert (history.row is None) == (present is None)
 
         versions = {event.version for event in events} | {event.previous for event in events}
-        for version in versions - {0}:
-            state = self.model.find_version(memory_id, version)
-            read = self._store.read_version(NAMESPACE, name, version)
+        reads: list[tuple[int | str, State | None]] = []
+        reads += [(one, self.model.find_version(memory_id, one)) for one in versions - {0}]
+        reads += [(one.made_at, self.model.find_at(memory_id, one.made_at)) for one in events]
+        for place, state in reads:
+            read = self._store.read_version(NAMESPACE, name, place)
             if state is None:
-                assert await _refuse(read) == "version_not_found"
-            else:
-                _compare(await read, state, version)
-
-        for event in events:
-            state = self.model.find_at(memory_id, event.made_at)
-            read = self._store.read_version(NAMESPACE, name, event.made_at)
-            if state is None:
-                assert await _refuse(read) == "version_not_found"
+                assert await find_reason(read) == "version_not_found"
             else:
                 _compare(await read, state, state.memory.version)
 
@@ -237,7 +253,6 @@ class PastTrial:
             await import_memories(
                 other, source, ImportOptions(), remarks.append, lambda _: None, Counter()
             )
-
         assert not remarks, remarks
 
     def _format(self, seconds: int) -> str:
@@ -245,38 +260,14 @@ class PastTrial:
         return time.isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
-def _order(event: Event) -> tuple[object, ...]:
-    """Return what an entry says of an event."""
-    return (
-        event.version,
-        event.id,
-        event.key,
-        event.previous,
-        event.action,
-        event.made_at,
-        event.caller,
-    )
-
-
 def _describe_outcome(outcome: WriteResult | Exception) -> int | str:
     if isinstance(outcome, WriteResult):
         return outcome.version
-
     assert isinstance(outcome, Refused), outcome
     return outcome.reason
 
 
-async def _refuse(work: Any) -> str:
-    try:
-        found = await work
-    except Refused as refused:
-        return refused.reason
-
-    raise AssertionError(f"it must be refused: {found}")
-
-
 def _compare(memory: StoredMemory, state: State, version: int) -> None:
-    """Compare a memory with what it must be, in a version."""
     row = build_row(state, version)
     assert memory.row == row, f"is {memory.row}, and must be {row}"
     links = {
@@ -287,24 +278,10 @@ def _compare(memory: StoredMemory, state: State, version: int) -> None:
 
 
 def build_row(state: State, version: int) -> Row:
-    """Return the row of a memory in a version."""
     memory = state.memory
-    return Row(
-        namespace=NAMESPACE,
-        key=memory.key,
-        id=memory.id,
-        archived=int(memory.archived),
-        score=memory.score,
-        scored=int(memory.is_scored),
-        type=memory.type,
-        importance=memory.importance,
-        category=memory.category,
-        created_at=memory.created_at,
-        updated_at=memory.updated_at,
-        tags=dump_sorted_json(memory.tags),
-        summary=memory.summary,
-        metadata=dump_sorted_json(memory.metadata),
-        content=memory.content,
-        version=version,
-        expires_at=memory.expires_at,
-    )
+    values: JsonObject = {name: getattr(memory, name, None) for name in Row._fields}
+    values |= {"namespace": NAMESPACE, "version": version, "archived": int(memory.archived)}
+    values["scored"] = int(memory.is_scored)
+    for name in ("tags", "metadata"):
+        values[name] = dump_sorted_json(values[name])
+    return Row(**values)

@@ -47,27 +47,22 @@ class Piped:
         await asyncio.to_thread(_write, self._stdin, data)
 
     async def request(self, request_id: object, method: str, params: Any = None) -> None:
-        """Send a request without reading its answer."""
         await self.send(build_request(request_id, method, params))
 
     async def cancel(self, request_id: object) -> None:
-        """Cancel a request."""
         params = {"requestId": request_id}
         await self.send(build_line(method="notifications/cancelled", params=params))
 
     async def read(self) -> dict[str, Any]:
-        """Return the next message of the server."""
         line = await asyncio.wait_for(self._reader.readline(), GIVE_UP_SECONDS)
         assert line, "the server has closed its output"
         message: dict[str, Any] = json.loads(line)  # orjson makes large integers floats
         return message
 
     async def read_line(self) -> bytes:
-        """Return the next line of the server as it is."""
         return await asyncio.wait_for(self._reader.readline(), GIVE_UP_SECONDS)
 
     def close(self) -> None:
-        """End the server's input."""
         if not self.is_closed:
             self.is_closed = True
             os.close(self._stdin)
@@ -129,6 +124,5 @@ async def open_piped(
 
 def _write(descriptor: int, data: bytes) -> None:
     remaining = memoryview(data)
-
     while remaining:
         remaining = remaining[os.write(descriptor, remaining) :]

@@ -64,11 +64,7 @@ class StorePlace(ABC):
             return rows
 
     def run(self, *arguments: str | Path, stdin: bytes | None = None) -> Result:
-        """Run a command on the store, in this process."""
-        environment = {
-            "ABILITIES_STORE_URL": self.url,
-            "ABILITIES_WORKSPACE_DIR": str(self.folder),
-        }
+        environment = {"ABILITIES_STORE_URL": self.url, "ABILITIES_WORKSPACE_DIR": str(self.folder)}
         return CliRunner().invoke(main, [str(a) for a in arguments], input=stdin, env=environment)
 
     def fill(self, count: int, **fields: Any) -> None:
@@ -96,7 +92,6 @@ class StorePlace(ABC):
         return done.stdout_bytes
 
     def read_memories(self) -> dict[str, dict[str, Any]]:
-        """Return the memories by their keys, as an export has them."""
         memories = map(json.loads, self.export().splitlines()[1:])
         return {memory["key"]: memory for memory in memories}
 
@@ -106,7 +101,6 @@ class StorePlace(ABC):
 
     @property
     def originals(self) -> Path:
-        """The file for what a repair replaced."""
         return self.folder / "originals.jsonl"
 
     @abstractmethod
@@ -132,7 +126,6 @@ class FilePlace(StorePlace):
             yield store
 
     def beside(self, name: str) -> "FilePlace":
-        """Return the place of another file in this folder."""
         return FilePlace(self.folder / name)
 
     def check_whole(self) -> None:
@@ -180,17 +173,14 @@ class DatabasePlace(StorePlace):
 
 
 async def find_reason(work: Awaitable[object]) -> str:
-    """Return why some work is refused, or "done"."""
     try:
         await work
     except Refused as error:
         return error.reason
-
     return "done"
 
 
 async def find_damage(store: ServableStore) -> list[str]:
-    """Return the names of what a full check finds damaged."""
     findings = await store.check(lambda _: None, full=True)
     return [finding.name for finding in findings if finding.state == "damaged"]
 

@@ -40,10 +40,8 @@ async def tame(context: Context, arguments: Input) -> Answer:
 def write_distribution(
     folder: Path, modules: dict[str, str], points: dict[str, str], group: str = "abilities"
 ) -> None:
-    """Write a distribution of modules, by their names, with its entry points, by theirs."""
     for name, code in modules.items():
         (folder / f"{name}.py").write_text(code)
-
     info = folder / "plugins-1.0.dist-info"
     info.mkdir()
     (info / "METADATA").write_text("Metadata-Version: 2.1\nName: plugins\nVersion: 1.0\n")
@@ -59,10 +57,8 @@ def install(
     patch: pytest.MonkeyPatch,
     group: str = "abilities",
 ) -> Iterator[None]:
-    """Install a distribution for this process, for the length of a block."""
     write_distribution(folder, modules, points, group)
     patch.syspath_prepend(str(folder))
-
     try:
         yield
     finally:

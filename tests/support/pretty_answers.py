@@ -18,12 +18,10 @@ class Recorder:
         self.answers: list[AnsweredCall] = []
 
     async def call(self, name: str, **arguments: Any) -> Arguments:
-        """Call an ability and return its payload, a fault's too."""
         try:
             payload = await self._abilities.call(name, arguments)
         except AbilityError as error:
             payload = {"error": error.fault.to_payload()}
-
         self.answers.append(AnsweredCall(name, arguments, payload))
         return payload
 
@@ -44,7 +42,6 @@ async def record_answers(settings: Settings) -> list[AnsweredCall]:
 
         await _look(recorder)
         await _fail(recorder)
-
     return recorder.answers
 
 

@@ -13,7 +13,6 @@ RENAME_EXCHANGE = 2
 
 
 def exchange(libc: ctypes.CDLL, first: bytes, second: bytes) -> None:
-    """Swap two names. Raises OSError."""
     if libc.renameat2(AT_FDCWD, first, AT_FDCWD, second, RENAME_EXCHANGE):
         raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()))
 
@@ -22,10 +21,8 @@ def main() -> None:
     """Swap until killed; one line on stdout says that it has begun."""
     libc = ctypes.CDLL(None, use_errno=True)
     first, second = (name.encode() for name in sys.argv[1:3])
-
     exchange(libc, first, second)
     print("racing", flush=True)
-
     while True:
         exchange(libc, first, second)
 

@@ -117,19 +117,16 @@ def _find_error(record: Payload) -> Payload | None:
         return error
     if "reason" in record:
         return {"reason": record["reason"]}
-
     return None
 
 
 def count_cut(reply: Payload) -> int:
-    """Return how many contents of a reply are cut."""
     count = 0
     for record in reply["results"]:
         data: Payload = record.get("data", record)
         for inner in data.get("items", [record]):
             has_content = "content" in inner.get("data", inner)
             count += has_content and ("truncation" in inner or "next" in inner)
-
     return count
 
 

@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 
 from abilities import Abilities, Settings
 from abilities.helpers.memory.helper import MemoryHelper
+from tests.support.sample_files import make_roots
 
 TODAY = date(2026, 1, 20)
 
@@ -36,7 +37,6 @@ _MEMORIES = 30
 
 @contextmanager
 def today_is(day: date) -> Iterator[None]:
-    """Make memory helpers take a day for today."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(MemoryHelper, "today", property(lambda self: day))
         yield
@@ -47,12 +47,10 @@ def make_text(seed: int, size: int) -> str:
     numbers = random.Random(seed)
     parts: list[str] = []
     length = 0
-
     while length < size:
         part = numbers.choice(_PARTS) * numbers.choice([1, 1, 1, 20])
         parts.append(part)
         length += len(part.encode())
-
     return "".join(parts)
 
 
@@ -77,17 +75,14 @@ def write_files(workspace: Path, agent: Path) -> None:
 
 
 def write_notes(agent: Path) -> None:
-    """Write lasting notes, and those of some of the last days."""
     sections = [f"# Part {n}\n{make_text(n, 300 * n)}\n## tea\nwe drink tea\n" for n in range(6)]
     _write(agent / "MEMORY.md", "".join(sections))
-
     for days, size in ((0, 900), (1, 0), (3, 5_000), (10, 40), (29, 12_000), (30, 70)):
         day = TODAY - timedelta(days=days)
         _write(agent / f"memory/{day}.md", f"notes of {day} about tea\n{make_text(days, size)}")
 
 
 async def store_memories(abilities: Abilities) -> None:
-    """Store memories that link to each other, and one that takes several parts."""
     numbers = random.Random(7)
     for number in range(_MEMORIES):
         content = f"tea {number} {make_text(200 + number, numbers.choice([20, 300, 4_000]))}"[
@@ -100,7 +95,6 @@ async def store_memories(abilities: Abilities) -> None:
 
 
 async def build_world(settings: Settings) -> None:
-    """Make all of it in empty roots and an empty store."""
     assert settings.workspace_dir is not None
     write_files(settings.workspace_dir, settings.agent_dir)
     write_notes(settings.agent_dir)
@@ -110,16 +104,7 @@ async def build_world(settings: Settings) -> None:
 
 def make_unbounded(folder: Path) -> Settings:
     """Make two roots in a folder; return settings for them, with a store, and no bound."""
-    for name in ("agent", "workspace"):
-        (folder / name).mkdir()
-
-    settings = Settings(
-        detail="full",  # as for programs, so that both readings can be compared
-        agent_dir=folder / "agent",
-        workspace_dir=folder / "workspace",
-        store_url=f"sqlite:///{folder}/memory.db",
-    )
-    return settings.model_copy(update={"max_response_bytes": 100_000_000})
+    return make_roots(folder).model_copy(update={"max_response_bytes": 100_000_000})
 
 
 def _write(path: Path, text: str) -> None:

@@ -3,7 +3,6 @@
 import os
 import socket
 import stat
-from dataclasses import dataclass
 from pathlib import Path
 from random import Random
 
@@ -27,44 +26,27 @@ TOKEN = "gh" + "p_" + draw(Random(39), WORD, 36)
 WITH_SECRETS = f"a {TOKEN} b\n{draw_block(Random(39), 'EC ', 4)}\nend\n"
 
 
-@dataclass(frozen=True)
 class SampleFiles:
     """Two roots, and a directory beside them that no path may reach."""
 
-    base: Path
-
-    @property
-    def agent(self) -> Path:
-        return self.base / "agent"
-
-    @property
-    def workspace(self) -> Path:
-        return self.base / "workspace"
-
-    @property
-    def outside(self) -> Path:
-        return self.base / "outside"
+    def __init__(self, base: Path) -> None:
+        self.base = base
+        self.agent, self.workspace = base / "agent", base / "workspace"
+        self.outside = base / "outside"
 
 
 def build_samples(base: Path) -> SampleFiles:
-    """Fill a directory with the sample files."""
     samples = SampleFiles(base)
 
-    (base / "store").mkdir()
+    for name in ("store", "agent/memory", "workspace/dir/sub", "outside/folder"):
+        (base / name).mkdir(parents=True)
     (base / "store").chmod(0o777)
-    for folder in (
-        samples.agent / "memory",
-        samples.workspace / "dir" / "sub",
-        samples.outside / "folder",
-    ):
-        folder.mkdir(parents=True)
 
     _write_texts(samples)
     _write_memories(samples)
     _create_links(samples.workspace, samples.outside)
     _create_special_files(samples.workspace)
     _write_denied_files(samples.workspace)
-
     return samples
 
 
@@ -169,16 +151,8 @@ def _create_special_files(workspace: Path) -> None:
 
 
 def _write_denied_files(workspace: Path) -> None:
-    for name in (
-        ".env",
-        "a/.ENV.local",
-        "id_rsa",
-        "id_ed25519.pub",
-        "x.pem",
-        "deep/y.KEY",
-        ".git/config",
-        ".env.example",
-    ):
+    names = [".env", "a/.ENV.local", "id_rsa", "id_ed25519.pub", "x.pem", "deep/y.KEY"]
+    for name in (*names, ".git/config", ".env.example"):
         path = workspace / name
         path.parent.mkdir(exist_ok=True)
         path.write_text("CREDENTIAL")
@@ -190,20 +164,13 @@ def lock_samples(samples: SampleFiles) -> None:
     (samples.workspace / "closed").mkdir()
     (samples.workspace / "closed" / "in.txt").write_text("x")
     (samples.workspace / "mode000.txt").write_text("x")
-
-    for path in (
-        samples.agent / "locked.txt",
-        samples.workspace / "closed",
-        samples.workspace / "mode000.txt",
-    ):
-        path.chmod(0)
+    for name in ("agent/locked.txt", "workspace/closed", "workspace/mode000.txt"):
+        (samples.base / name).chmod(0)
 
 
 def make_roots(folder: Path) -> Settings:
-    """Make two empty roots in a folder; return settings for them, with a store beside them."""
     for name in ("agent", "workspace"):
         (folder / name).mkdir()
-
     return Settings(
         agent_dir=folder / "agent",
         workspace_dir=folder / "workspace",

@@ -28,22 +28,18 @@ class Sample(NamedTuple):
 
     @property
     def text(self) -> str:
-        """The whole text."""
         return self.before + self.secret + self.after
 
     @property
     def redacted(self) -> str:
-        """The text as a reader is to see it."""
         return f"{self.before}[secret: {self.kind}]{self.after}"
 
 
 def draw(random: Random, alphabet: str, length: int) -> str:
-    """Return random characters."""
     return "".join(random.choices(alphabet, k=length))
 
 
 def draw_block(random: Random, kind: str, lines: int, *, newline: str = "\n") -> str:
-    """Return a key block as PEM has it."""
     header = f"{kind}PRIVATE KEY"
     if kind.startswith("PGP"):
         header += " BLOCK"
@@ -60,13 +56,10 @@ def draw_block(random: Random, kind: str, lines: int, *, newline: str = "\n") ->
 
 
 def encode_block(random: Random, kind: str) -> str:
-    """Return a key block in Base64, as Kubernetes has it."""
     return b64encode(draw_block(random, kind, 12).encode()).decode()
 
 
 def list_samples(random: Random) -> list[Sample]:
-    """Return one sample per shape and way of writing it."""
-
     def word(length: int) -> str:
         return draw(random, WORD, length)
 

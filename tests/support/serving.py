@@ -55,7 +55,6 @@ class Server(NamedTuple):
         """End it as a supervisor does, and return all that it said after its first line."""
         self.process.send_signal(signal.SIGTERM)
         assert self.process.wait(timeout=30) in (0, -signal.SIGTERM)
-
         log = self.log.read_text().partition("\n")[2]
         assert "Traceback" not in log
         return log
@@ -160,5 +159,4 @@ def _wait_for_address(process: "Forked | subprocess.Popen[bytes]", log: Path) ->
     address, host, port = first_line.groups()
     if host == "0.0.0.0":
         return f"http://127.0.0.1:{port}"
-
     return str(address)

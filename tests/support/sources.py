@@ -35,17 +35,13 @@ def _parse(path: Path) -> ast.Module:
 def list_modules() -> tuple[Module, ...]:
     """Return every module of the product once, without the links in ``abilities/``."""
     modules: list[Module] = []
-
     for folder, prefix in _FOLDERS.items():
         for path in sorted((ROOT / folder).rglob("*.py")):
             inside = path.relative_to(ROOT / folder)
-
             if folder == "abilities" and inside.parts[0] in ("helpers", "declarations"):
                 continue
-
             name = ".".join([prefix, *inside.with_suffix("").parts])
             modules.append(Module(name.removesuffix(".__init__"), path))
-
     return tuple(modules)
 
 
@@ -54,7 +50,6 @@ def list_sources() -> set[str]:
     if not (ROOT / ".git").exists():
         (sources,) = ROOT.glob("*.egg-info/SOURCES.txt")
         return set(sources.read_text().split())
-
     listing = ["git", "ls-files", "-co", "--exclude-standard"]
     done = subprocess.run(listing, cwd=ROOT, capture_output=True, check=True, text=True)
     return {name for name in done.stdout.splitlines() if (ROOT / name).exists()}

@@ -9,16 +9,13 @@ from abilities.helpers.store.model import hash_values
 
 
 def store_file(settings: Settings) -> Path:
-    """Return the path of a store that is a file."""
     assert settings.store_path is not None
     return settings.store_path
 
 
 def tamper(settings: Settings, statement: str, *values: Any) -> None:
-    """Change the database behind the store's back."""
     with sqlite3.connect(store_file(settings)) as connection:
         connection.create_function("rehash", 16, lambda *row: hash_values(row))
         connection.create_function("link_hash", 7, lambda *link: hash_values(link))
         assert connection.execute(statement, values).rowcount == 1
-
     connection.close()

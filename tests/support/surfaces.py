@@ -8,6 +8,7 @@ import asyncio
 import json
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
+from functools import partial
 from typing import Any
 
 import httpx
@@ -30,9 +31,13 @@ from abilities.server.app import create_app
 from abilities.server.guard import MAX_BODY
 from tests.support.catalog import BUILT_IN
 
-Call = Callable[..., Awaitable[dict[str, Any]]]
+Payload = dict[str, Any]
+Call = Callable[..., Awaitable[Payload]]
 Through = Callable[[Settings], Call]
-Surface = Callable[[Settings, str, dict[str, Any]], Awaitable[dict[str, Any]]]
+Surface = Callable[[Settings, str, Payload], Awaitable[Payload]]
+
+CURRENT, EARLIER = "2026-07-28", "legacy"
+"""Revisions of MCP, as a client names them."""
 
 FORMATS: tuple[Format, ...] = ("json", "text", "toon")
 
@@ -44,7 +49,7 @@ class CannotCarry(Exception):
     """
 
 
-async def python(settings: Settings, name: str, arguments: dict[str, Any]) -> dict[str, Any]:
+async def python(settings: Settings, name: str, arguments: Payload) -> Payload:
     async with Abilities.open(settings) as abilities:
         try:
             return await abilities.call(name, arguments)
@@ -52,51 +57,40 @@ async def python(settings: Settings, name: str, arguments: dict[str, Any]) -> di
             return {"error": error.fault.to_payload()}
 
 
-async def command_line(settings: Settings, name: str, arguments: dict[str, Any]) -> dict[str, Any]:
+async def command_line(settings: Settings, name: str, arguments: Payload) -> Payload:
     text = refuse_uncarried(arguments)
     result = await asyncio.to_thread(
         lambda: CliRunner().invoke(main, ["call", name, "-"], input=text, env=environment(settings))
     )
-
     output = result.stdout_bytes.decode()
     payload = read_reply(output, arguments.get("output_format", "json"))
     assert result.exit_code == (1 if "error" in payload else 0), result.output
     return payload
 
 
-async def langchain(settings: Settings, name: str, arguments: dict[str, Any]) -> dict[str, Any]:
+async def langchain(settings: Settings, name: str, arguments: Payload) -> Payload:
     (tool,) = load_tools(settings, only=[name])
     message = await tool.ainvoke({"type": "tool_call", "id": "1", "name": name, "args": arguments})
     return read_tool_message(message, find_model_format(settings, name, arguments))
 
 
-async def langchain_sync(
-    settings: Settings, name: str, arguments: dict[str, Any]
-) -> dict[str, Any]:
+async def langchain_sync(settings: Settings, name: str, arguments: Payload) -> Payload:
     (tool,) = load_tools(settings, only=[name])
-    message = await asyncio.to_thread(
-        lambda: tool.invoke({"type": "tool_call", "id": "1", "name": name, "args": arguments})
-    )
+    call = {"type": "tool_call", "id": "1", "name": name, "args": arguments}
+    message = await asyncio.to_thread(tool.invoke, call)
     return read_tool_message(message, find_model_format(settings, name, arguments))
 
 
-async def mcp_current(settings: Settings, name: str, arguments: dict[str, Any]) -> dict[str, Any]:
-    return await _call_mcp(settings, name, arguments, "2026-07-28")
+async def mcp_current(settings: Settings, name: str, arguments: Payload) -> Payload:
+    return await _call_mcp(settings, name, arguments, mode=CURRENT)
 
 
-async def mcp_earlier(settings: Settings, name: str, arguments: dict[str, Any]) -> dict[str, Any]:
-    return await _call_mcp(settings, name, arguments, "legacy")
+async def mcp_structured(settings: Settings, name: str, arguments: Payload) -> Payload:
+    structured = settings.model_copy(update={"structured": True})
+    return await _call_mcp(structured, name, arguments, mode=EARLIER)
 
 
-async def mcp_structured(
-    settings: Settings, name: str, arguments: dict[str, Any]
-) -> dict[str, Any]:
-    return await _call_mcp(
-        settings.model_copy(update={"structured": True}), name, arguments, "legacy"
-    )
-
-
-async def http(settings: Settings, name: str, arguments: dict[str, Any]) -> dict[str, Any]:
+async def http(settings: Settings, name: str, arguments: Payload) -> Payload:
     text = refuse_uncarried(arguments)
     if len(text.encode()) > MAX_BODY:
         raise CannotCarry
@@ -114,142 +108,7 @@ async def http(settings: Settings, name: str, arguments: dict[str, Any]) -> dict
     return payload
 
 
-async def mcp_http_current(
-    settings: Settings, name: str, arguments: dict[str, Any]
-) -> dict[str, Any]:
-    return await _call_mcp_http(settings, name, arguments, "2026-07-28")
-
-
-async def mcp_http_earlier(
-    settings: Settings, name: str, arguments: dict[str, Any]
-) -> dict[str, Any]:
-    return await _call_mcp_http(settings, name, arguments, "legacy")
-
-
-SURFACES: dict[str, Surface] = {
-    surface.__name__: surface
-    for surface in (
-        python,
-        command_line,
-        langchain,
-        langchain_sync,
-        mcp_current,
-        mcp_earlier,
-        mcp_structured,
-        http,
-        mcp_http_current,
-        mcp_http_earlier,
-    )
-}
-
-
-WRITES = ("store_memory", "update_memory", "delete_memory", "remember", "memory_restore")
-
-
-def calls_through(name: str) -> Through:
-    """Return calls through one surface, whose arguments are keywords.
-
-    Each reply is compared with Python's, except that a write is not made a second time.
-    """
-
-    def bind_settings(settings: Settings) -> Call:
-        async def call(ability: str, **arguments: Any) -> dict[str, Any]:
-            payload = await SURFACES[name](settings, ability, arguments)
-            if ability not in WRITES or "error" in payload:
-                assert payload == await python(settings, ability, arguments)
-
-            if "error" in payload:
-                raise AbilityError(Fault.model_validate(payload["error"]))
-
-            return payload
-
-        return call
-
-    return bind_settings
-
-
-def environment(settings: Settings) -> dict[str, str]:
-    """Return the settings as the variables of a process."""
-    variables: dict[str, str] = {}
-
-    for name, value in settings.model_dump(
-        mode="json", exclude_unset=True, exclude_none=True
-    ).items():
-        text = ",".join(value) if isinstance(value, list) else str(value)
-        variables[f"ABILITIES_{name.upper()}"] = text
-
-    return variables
-
-
-FORMATTED = {ability.name for ability in BUILT_IN if "output_format" in ability.input.model_fields}
-"""The abilities whose answers have several formats."""
-
-
-def find_model_format(settings: Settings, name: str, arguments: dict[str, Any]) -> str:
-    """Return the format in which a model gets a reply."""
-    if name not in FORMATTED:
-        return "json"
-
-    asked: str | None = arguments.get("output_format")
-    return asked or settings.output_format
-
-
-def read_reply(text: str, chosen: str) -> dict[str, Any]:
-    """Return the payload of a reply, which must be written in the chosen format.
-
-    A line end at the end of JSON and TOON is the command line's.
-    """
-    payload = _parse_reply(text)
-    assert text.removesuffix("\n") == render_reply(payload, chosen).removesuffix("\n")
-    return payload
-
-
-def render_reply(payload: dict[str, Any], chosen: str) -> str:
-    """Return a payload in the format that a call asked for."""
-    if "error" in payload:
-        return render(payload)
-
-    if chosen in FORMATS:
-        return render(payload, chosen)
-
-    assert chosen == "auto"
-    texts = [render(payload, name) for name in FORMATS]
-    return min(texts, key=lambda text: len(text.encode()))
-
-
-def find_media_type(text: str, payload: dict[str, Any]) -> str:
-    """Return the media type of a payload's text."""
-    if text == render(payload):
-        return "application/json"
-
-    subtype = "plain" if text == render(payload, "text") else "toon"
-    return f"text/{subtype}; charset=utf-8"
-
-
-def _parse_reply(text: str) -> dict[str, Any]:
-    try:
-        return parse_text(text)
-    except ValueError:
-        payload: dict[str, Any] = toon_format.loads(text)
-        return payload
-
-
-def read_tool_result(
-    result: Any, *, chosen: str = "text", structured: bool = False
-) -> dict[str, Any]:
-    """Return the payload of an MCP tool result, whose parts must all say the same."""
-    (part,) = result.content
-    payload = read_reply(part.text, chosen)
-    structured_content = payload if structured and not result.is_error else None
-
-    assert result.is_error == ("error" in payload)
-    assert result.structured_content == structured_content
-    return payload
-
-
-async def _call_mcp(
-    settings: Settings, name: str, arguments: dict[str, Any], mode: str
-) -> dict[str, Any]:
+async def _call_mcp(settings: Settings, name: str, arguments: Payload, *, mode: str) -> Payload:
     refuse_uncarried(arguments)
     async with (
         Abilities.open(settings) as abilities,
@@ -263,8 +122,8 @@ async def _call_mcp(
 
 
 async def _call_mcp_http(
-    settings: Settings, name: str, arguments: dict[str, Any], mode: str
-) -> dict[str, Any]:
+    settings: Settings, name: str, arguments: Payload, *, mode: str
+) -> Payload:
     if len(refuse_uncarried(arguments).encode()) > MAX_BODY - 1_000:
         raise CannotCarry
     async with (
@@ -281,10 +140,111 @@ async def _call_mcp_http(
         )
 
 
+SURFACES: dict[str, Surface] = {
+    "python": python,
+    "command_line": command_line,
+    "langchain": langchain,
+    "langchain_sync": langchain_sync,
+    "mcp_current": mcp_current,
+    "mcp_earlier": partial(_call_mcp, mode=EARLIER),
+    "mcp_structured": mcp_structured,
+    "http": http,
+    "mcp_http_current": partial(_call_mcp_http, mode=CURRENT),
+    "mcp_http_earlier": partial(_call_mcp_http, mode=EARLIER),
+}
+WRITES = ("store_memory", "update_memory", "delete_memory", "remember", "memory_restore")
+
+
+def calls_through(name: str) -> Through:
+    """Return calls through one surface, whose arguments are keywords.
+
+    Each reply is compared with Python's, except that a write is not made a second time.
+    """
+
+    def bind_settings(settings: Settings) -> Call:
+        async def call(ability: str, **arguments: Any) -> Payload:
+            payload = await SURFACES[name](settings, ability, arguments)
+            if ability not in WRITES or "error" in payload:
+                assert payload == await python(settings, ability, arguments)
+            if "error" in payload:
+                raise AbilityError(Fault.model_validate(payload["error"]))
+            return payload
+
+        return call
+
+    return bind_settings
+
+
+def environment(settings: Settings) -> dict[str, str]:
+    variables: dict[str, str] = {}
+    for name, value in settings.model_dump(
+        mode="json", exclude_unset=True, exclude_none=True
+    ).items():
+        text = ",".join(value) if isinstance(value, list) else str(value)
+        variables[f"ABILITIES_{name.upper()}"] = text
+    return variables
+
+
+FORMATTED = {ability.name for ability in BUILT_IN if "output_format" in ability.input.model_fields}
+"""The abilities whose answers have several formats."""
+
+
+def find_model_format(settings: Settings, name: str, arguments: Payload) -> str:
+    if name not in FORMATTED:
+        return "json"
+    asked: str | None = arguments.get("output_format")
+    return asked or settings.output_format
+
+
+def read_reply(text: str, chosen: str) -> Payload:
+    """Return the payload of a reply, which must be written in the chosen format.
+
+    A line end at the end of JSON and TOON is the command line's.
+    """
+    payload = _parse_reply(text)
+    assert text.removesuffix("\n") == render_reply(payload, chosen).removesuffix("\n")
+    return payload
+
+
+def render_reply(payload: Payload, chosen: str) -> str:
+    if "error" in payload:
+        return render(payload)
+    if chosen in FORMATS:
+        return render(payload, chosen)
+    assert chosen == "auto"
+    texts = [render(payload, name) for name in FORMATS]
+    return min(texts, key=lambda text: len(text.encode()))
+
+
+def find_media_type(text: str, payload: Payload) -> str:
+    if text == render(payload):
+        return "application/json"
+    subtype = "plain" if text == render(payload, "text") else "toon"
+    return f"text/{subtype}; charset=utf-8"
+
+
+def _parse_reply(text: str) -> Payload:
+    try:
+        return parse_text(text)
+    except ValueError:
+        payload: Payload = toon_format.loads(text)
+        return payload
+
+
+def read_tool_result(result: Any, *, chosen: str = "text", structured: bool = False) -> Payload:
+    """Return the payload of an MCP tool result, whose parts must all say the same."""
+    (part,) = result.content
+    payload = read_reply(part.text, chosen)
+    structured_content = payload if structured and not result.is_error else None
+    assert result.is_error == ("error" in payload)
+    assert result.structured_content == structured_content
+    return payload
+
+
 @asynccontextmanager
 async def run_lifespan(app: ASGIApp) -> AsyncIterator[Any]:
     """Start an application, yield it, and shut it down, as a server does (ASGI lifespan)."""
-    to_app: asyncio.Queue[dict[str, Any]] = asyncio.Queue()
+    to_app: asyncio.Queue[Payload] = asyncio.Queue()
     from_app: asyncio.Queue[Any] = asyncio.Queue()
     scope = {"type": "lifespan", "asgi": {"version": "3.0"}}
     running = asyncio.ensure_future(app(scope, to_app.get, from_app.put))
@@ -299,7 +259,7 @@ async def run_lifespan(app: ASGIApp) -> AsyncIterator[Any]:
     await running
 
 
-def read_tool_message(message: Any, chosen: str = "text") -> dict[str, Any]:
+def read_tool_message(message: Any, chosen: str = "text") -> Payload:
     """Return the payload of LangChain's message, whose parts must all say the same."""
     assert isinstance(message, ToolMessage)
     payload = read_reply(str(message.content), chosen)
@@ -308,12 +268,11 @@ def read_tool_message(message: Any, chosen: str = "text") -> dict[str, Any]:
     return payload
 
 
-def refuse_uncarried(arguments: dict[str, Any]) -> str:
+def refuse_uncarried(arguments: Payload) -> str:
     """Return the arguments as JSON. Raises CannotCarry if JSON or UTF-8 cannot hold them."""
     try:
         text = json.dumps(arguments, ensure_ascii=False, allow_nan=False)
         text.encode()
     except ValueError as error:
         raise CannotCarry from error
-
     return text

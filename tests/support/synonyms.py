@@ -36,12 +36,10 @@ class SynonymEmbedder:
 def _embed(text: str) -> list[float]:
     vector = [0.0] * DIMENSIONS
     words: list[str] = re.findall(r"\w+", text.lower())
-
     for word in words:
         if word not in _COMMON:
             meaning = _MEANINGS.get(word, word)
             vector[crc32(meaning.encode()) % DIMENSIONS] += 1.0
-
     return vector
 
 

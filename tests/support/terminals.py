@@ -9,7 +9,6 @@ import subprocess
 import sys
 import termios
 from collections.abc import Mapping
-from types import TracebackType
 from typing import TextIO
 
 _STYLE = re.compile(r"\x1b\[[?\d;]*[A-Za-z]")
@@ -26,12 +25,7 @@ class Terminal:
     def __enter__(self) -> "Terminal":
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         os.close(self._ours)
         if not self.stream.closed:
             self.stream.close()
@@ -49,7 +43,6 @@ class Terminal:
             if not chunk:
                 break
             printed += chunk
-
         return printed.decode().replace("\r\n", "\n")
 
 
@@ -67,5 +60,4 @@ def run_on_terminal(*arguments: str, variables: Mapping[str, str], columns: int 
         )
         printed = terminal.read()
         process.wait(60)
-
     return _STYLE.sub("", printed)

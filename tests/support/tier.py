@@ -20,7 +20,6 @@ def size(variable: str, *, quick: int, full: int) -> int:
     chosen = os.environ.get(variable)
     if chosen is not None:
         return int(chosen)
-
     return quick if QUICK else full
 
 
@@ -45,7 +44,6 @@ def choose_quick_tier(items: Sequence[pytest.Item]) -> list[pytest.Item]:
         (count,) = mark.args
         chosen = spread(count, len(tests))
         left_out |= {test.nodeid for n, test in enumerate(tests) if n not in chosen}
-
     return [item for item in candidates if item.nodeid not in left_out]
 
 
@@ -61,18 +59,15 @@ def spread(count: int, total: int) -> set[int]:
         return set(range(total))
     if count == 1:
         return {0}
-
     return {n * (total - 1) // (count - 1) for n in range(count)}
 
 
 def _is_in_quick_tier(item: pytest.Item) -> bool:
     if item.get_closest_marker("thorough"):
         return False
-
     surface = _find_surface(item)
     if surface is None:
         return True
-
     case = item.nodeid.replace(surface, "*")
     chosen = zlib.crc32(case.encode()) % len(SURFACES)
     return list(SURFACES)[chosen] == surface
@@ -80,10 +75,5 @@ def _is_in_quick_tier(item: pytest.Item) -> bool:
 
 def _find_surface(item: pytest.Item) -> str | None:
     callspec = getattr(item, "callspec", None)
-    if callspec is None:
-        return None
-
-    parameters = callspec.params.values()
-    return next(
-        (value for value in parameters if isinstance(value, str) and value in SURFACES), None
-    )
+    values = () if callspec is None else callspec.params.values()
+    return next((one for one in values if isinstance(one, str) and one in SURFACES), None)

@@ -9,7 +9,6 @@ from typing import Any, NamedTuple
 from abilities import Abilities, AbilityError, Settings
 from tests.support.corrector import Call, Unmendable, find_meant, mend_call
 from tests.support.wrong_calls import FILES, KEY, NOTES, WrongCall, list_wrong_calls
-from tests.support.wrong_values import WRONG_VALUES
 
 _ENOUGH = 90
 _UUID = re.compile(r"[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}")
@@ -25,7 +24,6 @@ class Trial(NamedTuple):
 
 
 def write_samples(agent: Path, workspace: Path) -> None:
-    """Write the files that the wrong calls are about."""
     for folder, files in ((agent, NOTES), (workspace, FILES)):
         for name, text in files.items():
             path = folder / name
@@ -34,11 +32,10 @@ def write_samples(agent: Path, workspace: Path) -> None:
 
 
 async def try_calls(settings: Settings) -> list[Trial]:
-    """Return the trials of all wrong calls, each with the memory in place that it is about."""
     async with Abilities.open(settings) as abilities:
         memory = {"type": "core", "content": "Ships in May.", "key": KEY, "tags": ["release"]}
         stored = await abilities.call("store_memory", memory)
-        calls = [*list_wrong_calls(stored["id"]), *WRONG_VALUES]
+        calls = list_wrong_calls(stored["id"])
         return [await _try_call(abilities, call) for call in calls]
 
 
@@ -46,12 +43,10 @@ async def _try_call(abilities: Abilities, wrong: WrongCall) -> Trial:
     call = Call(wrong.ability, wrong.arguments)
     answer = await _send(abilities, call)
     reasons = list_reasons(answer)
-
     try:
         mended = mend_call(call, answer)
     except Unmendable:
         return Trial(wrong, reasons, None, is_accepted=False)
-
     is_accepted = not list_reasons(await _send(abilities, mended))
     return Trial(wrong, reasons, mended, is_accepted)
 
@@ -75,27 +70,20 @@ def list_reasons(answer: dict[str, Any]) -> list[str]:
     for record in answer.get("results", []):
         if "error" not in record and find_meant(record) is not None:
             reasons["nothing found"] += 1
-
     return list(reasons)
 
 
 def format_table(trials: list[Trial]) -> str:
-    """Return trials as a Markdown table."""
     lines = ["| what is wrong | ability | arguments | reason | mended |", "|---|---|---|---|---|"]
-
     for call, reasons, _, is_accepted in trials:
         arguments = _UUID.sub("…", shorten_json(call.arguments))
         mended = "yes" if is_accepted else "no"
         told = ", ".join(reasons)
         lines.append(f"| {call.habit} | `{call.ability}` | `{arguments}` | {told} | {mended} |")
-
     return "\n".join(lines)
 
 
 def shorten_json(arguments: dict[str, Any]) -> str:
     """Return arguments as JSON, cut where a reader has seen enough."""
     text = json.dumps(arguments, ensure_ascii=False)
-    if len(text) <= _ENOUGH:
-        return text
-
-    return text[:_ENOUGH] + "…"
+    return text if len(text) <= _ENOUGH else text[:_ENOUGH] + "…"

@@ -22,7 +22,6 @@ Work = Callable[[ServableStore, str, int], Awaitable[None]]
 
 
 def start(work: Work, url: str, name: str, number: object = 0) -> Forked:
-    """Let a process of its own work on a store, with a name and a number."""
     code = (
         "import sys\n"
         "from tests.support import writers\n"
@@ -32,8 +31,6 @@ def start(work: Work, url: str, name: str, number: object = 0) -> Forked:
 
 
 def run(work: Work, url: str, name: str, number: str) -> None:
-    """Do the work in this process."""
-
     async def open_and_work() -> None:
         store = open_store(url)
         await work(store, name, int(number))
@@ -61,12 +58,10 @@ async def link_for_seconds(store: ServableStore, name: str, seconds: int) -> Non
         began = time.monotonic()
         await put(store, "shared", links=[(f"{name}-{len(times)}", 0.5)])
         times.append(time.monotonic() - began)
-
     print(json.dumps([len(times), sorted(times)[int(len(times) * 0.99)]]))
 
 
 async def link_once(store: ServableStore, name: str, number: int) -> None:
-    """Link one memory to another."""
     await put(store, "shared", links=[(name, 0.5)])
 
 
@@ -89,7 +84,6 @@ async def count_up(store: ServableStore, name: str, number: int) -> None:
 
 
 async def store_batches(store: ServableStore, name: str, number: int) -> None:
-    """Store batches of memories for ever; say the number of each batch."""
     while True:
         changes = []
         for n in range(BATCH):
@@ -102,7 +96,6 @@ async def store_batches(store: ServableStore, name: str, number: int) -> None:
 
 
 async def store_and_delete(store: ServableStore, name: str, number: int) -> None:
-    """Store memories, and change and delete some of the earlier ones."""
     for n in range(number):
         await store.change(NAMESPACE, plan("store", f"{name}-{n}"))
         if n % 5 == 4:

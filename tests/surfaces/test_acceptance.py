@@ -12,9 +12,8 @@ from abilities.declarations.file_read_bulk import FileReadBulkAnswer
 from abilities.declarations.memory_read_bulk import MemoryReadBulkAnswer
 from abilities.declarations.records import ReplyOf
 from abilities.declarations.refusals import FAULTS, Fault, Reason
-from tests.support.file_cases import ROWS, Ok, Row, Wrong
+from tests.support.file_cases import ROWS, Ok, Row, Wrong, check_refusal, check_wrong_item
 from tests.support.measurements import reached
-from tests.support.refusals import check_refusal, check_wrong_item
 from tests.support.sample_files import SampleFiles
 from tests.support.surfaces import SURFACES, CannotCarry, python
 

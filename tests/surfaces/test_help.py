@@ -8,7 +8,7 @@ from click.testing import CliRunner
 
 from abilities import Settings
 from abilities.cli.main import main
-from tests.support.commands import list_commands
+from tests.support.catalog import list_commands
 from tests.support.surfaces import environment
 
 COMMANDS = dict(list_commands())

@@ -35,8 +35,8 @@ from abilities.declarations.limits import MAX_LONG_CONTENT_CHARS
 from abilities.declarations.memory import is_key
 from abilities.helpers.store.sqlite.store import SqliteEngine
 from tests.support import postgres
+from tests.support.postgres import count_trips
 from tests.support.tier import size
-from tests.support.trips import count_trips
 
 LONG = {"text": "tea is hot " * 2_000, "end": True}
 """A value that takes several memories."""

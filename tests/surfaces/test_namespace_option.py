@@ -10,7 +10,7 @@ from click.testing import CliRunner, Result
 from abilities import Settings
 from abilities.cli.main import main
 from abilities.helpers.tokens import TokenFile
-from tests.support.commands import list_commands
+from tests.support.catalog import list_commands
 from tests.support.surfaces import environment
 
 OF_STORES = {"backup", "check", "compact", "repair", "restore"}

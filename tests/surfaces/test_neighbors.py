@@ -20,7 +20,7 @@ from abilities import Abilities, Settings
 from abilities.helpers.tokens import TokenFile
 from tests.support import postgres
 from tests.support.measurements import reached
-from tests.support.rude_neighbor import HUB, WAYS
+from tests.support.rude import HUB, WAYS
 from tests.support.serving import Server, serving
 from tests.support.tier import size
 
@@ -149,7 +149,7 @@ def settle(store_url: str | None) -> None:
 
 @contextmanager
 def being_rude(server: Server, token: str, way: str) -> Iterator[None]:
-    command = [sys.executable, "-m", "tests.support.rude_neighbor", server.address, token, way]
+    command = [sys.executable, "-m", "tests.support.rude", server.address, token, way]
     with subprocess.Popen(command) as process:
         try:
             yield

@@ -10,7 +10,7 @@ from click.testing import CliRunner, Result
 
 from abilities.cli.main import main
 from abilities.cli.options import SHARED
-from tests.support.commands import list_commands
+from tests.support.catalog import list_commands
 
 COMMANDS = dict(list_commands())
 
