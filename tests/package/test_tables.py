@@ -1,5 +1,6 @@
 """Concise answers in TOON: tables that read back exactly and are no larger than the JSON."""
 
+from itertools import takewhile
 from typing import Any, NamedTuple
 
 import orjson
@@ -11,13 +12,13 @@ from toon_format import loads
 
 from abilities import Abilities, Settings, render
 from abilities.declarations.memory import is_key
-from abilities.helpers.reply.detail import FILE, MEMORY, TARGET, RecordShape, shape_record
+from abilities.helpers.reply.detail import FILE, MEMORY, TARGET, shape_record
 from abilities.helpers.reply.formats import Format
 from tests.support.stores import tamper
 from tests.support.tier import size
 
 many = hypothesis_settings(
-    max_examples=size("ABILITIES_EXAMPLES", quick=100, full=1_000), deadline=None
+    max_examples=size("ABILITIES_EXAMPLES", quick=150, full=2_000), deadline=None
 )
 few = hypothesis_settings(max_examples=size("ABILITIES_EXAMPLES", quick=5, full=50), deadline=None)
 
@@ -31,13 +32,18 @@ TEXTS = st.lists(PARTS, max_size=4).map("".join)
 KEYS = st.text(min_size=1, max_size=40).filter(is_key)
 VERSIONS = st.text("0123456789abcdef", min_size=12, max_size=12)
 POINTS = st.builds("byte={}@{}".format, st.integers(1, 10**6), VERSIONS)
-DAYS = st.dates().map(str)
-SCORES = st.integers(0, 10**6).map(lambda rank: rank / 10**6)
 FAILURES = st.sampled_from(["not_found", "denied", "response_budget", "checksum_mismatch"])
 
 
-@st.composite
-def full_records(draw: st.DrawFn, leading: Payload, data: Payload) -> Payload:
+class Table(NamedTuple):
+    """An answer, and the name and the length of its list of records."""
+
+    payload: Payload
+    name: str
+    length: int
+
+
+def draw_record(draw: st.DrawFn, leading: Payload, data: Payload) -> Payload:
     """Return a full record: a whole one, a cut one, or a failed one."""
     if draw(st.integers(0, 3)) == 0:
         return {**leading, "success": False, "error": {"reason": draw(FAILURES)}}
@@ -50,39 +56,72 @@ def full_records(draw: st.DrawFn, leading: Payload, data: Payload) -> Payload:
     return record
 
 
-@st.composite
-def files(draw: st.DrawFn) -> Payload:
-    """Return a full record of a file."""
-    path = draw(KEYS)
-    data = {"source": draw(st.sampled_from(["agent", "workspace"])), "version": draw(VERSIONS)}
-    record = draw(full_records({"input": path}, data))
-    if "truncation" in record:
-        record["truncation"]["next"] = f"{path}#{draw(POINTS)}"
+def build_bulk(records: list[Payload], rest: Payload) -> Table:
+    """Return the answer of a bulk read, which says how to go on if ``rest`` is not empty."""
+    summary = dict.fromkeys(("requested", "succeeded", "failed", "truncated"), len(records))
+    payload: Payload = {"results": records, "summary": {**summary, "returned_chars": 0}}
+    if any(rest.values()):
+        payload["next_request"] = rest
 
-    return record
+    return Table(payload, "results", len(records))
 
 
 @st.composite
-def steps(draw: st.DrawFn) -> Payload:
-    """Return a full record of a walk."""
-    trailing = {"depth": draw(st.integers(1, 6)), "parent": draw(KEYS)}
-    trailing["combinedScore"] = draw(SCORES)
-    version = draw(st.integers(1, 10**9))
-    return {**draw(full_records({"key": draw(KEYS)}, {"version": version})), **trailing}
+def files(draw: st.DrawFn) -> Table:
+    records: list[Payload] = []
+    for path in draw(st.lists(KEYS, min_size=1, max_size=25)):
+        data = {"source": draw(st.sampled_from(["agent", "workspace"])), "version": draw(VERSIONS)}
+        record = draw_record(draw, {"input": path}, data)
+        if "truncation" in record:
+            record["truncation"]["next"] = f"{path}#{draw(POINTS)}"
+        records.append(shape_record(record, FILE))
 
-
-@st.composite
-def targets(draw: st.DrawFn) -> Payload:
-    """Return a full record of a note or a memory."""
-    data = draw(
-        st.builds(lambda day: {"type": "short_term", "date": day}, DAYS)
-        | st.builds(lambda key: {"type": "stored", "key": key}, KEYS)
+    return build_bulk(
+        records, {"paths": [record["next"] for record in records if "next" in record]}
     )
-    return draw(full_records({"input": orjson.dumps(data).decode()}, data))
 
 
-def shape_all(records: list[Payload], shape: RecordShape) -> list[Payload]:
-    return [shape_record(record, shape) for record in records]
+@st.composite
+def targets(draw: st.DrawFn) -> Table:
+    """A malformed target beside one other may take three bytes more: its rule has a column."""
+    days = st.builds(lambda day: {"type": "short_term", "date": str(day)}, st.dates())
+    keys = st.builds(lambda key: {"type": "stored", "key": key}, KEYS)
+    records: list[Payload] = []
+    cut: list[Payload] = []
+    for data in draw(st.lists(days | keys, min_size=1, max_size=25)):
+        full = draw_record(draw, {"input": orjson.dumps(data).decode()}, data)
+        records.append(shape_record(full, TARGET))
+        if "next" in records[-1]:
+            cut.append({**data, "resume": records[-1]["next"]})
+
+    return build_bulk(records, {"targets": cut})
+
+
+@st.composite
+def walks(draw: st.DrawFn) -> Table:
+    records: list[Payload] = []
+    missing: list[Payload] = []
+    for key in draw(st.lists(KEYS, min_size=1, max_size=51)):
+        full = draw_record(draw, {"key": key}, {"version": draw(st.integers(1, 10**9))})
+        if records:  # only those that were reached have a place
+            full |= {"depth": draw(st.integers(1, 6)), "parent": draw(KEYS)}
+            full["combinedScore"] = draw(st.integers(0, 10**6)) / 10**6
+        record = shape_record(full, MEMORY)
+        records.append(record)
+        target = {"type": "stored", "key": key}
+        if "next" in record:
+            missing.append({**target, "resume": record["next"]})
+        elif record.get("reason") == "response_budget":
+            missing.append(target)
+
+    payload: Payload = {"targetMemory": records[0], "associatedMemories": records[1:]}
+    if frontier := draw(st.lists(KEYS, max_size=10)):
+        payload["metadata"] = {"limitsReached": ["total"], "frontier": frontier}
+    if missing:
+        parts = (missing[:25], missing[25:50], missing[50:])
+        payload["next_requests"] = [{"targets": part} for part in parts if part]
+
+    return Table(payload, "associatedMemories", len(records) - 1)
 
 
 def drop_nulls(value: Any) -> Any:
@@ -118,79 +157,16 @@ def check_toon(payload: Payload) -> None:
     assert len(toon.encode()) <= bound
 
 
-def count_lines(toon: str, name: str) -> int:
-    """Return the lines of a list of records: a header, and a row for each."""
-    lines = toon.split("\n")
-    (header,) = (number for number, line in enumerate(lines) if line.startswith(f"{name}["))
-    rows = 0
-    while header + 1 + rows < len(lines) and lines[header + 1 + rows].startswith("  "):
-        rows += 1
-
-    return 1 + rows
-
-
 @many
-@given(st.lists(files(), min_size=1, max_size=25), st.lists(st.booleans(), max_size=2))
-def test_files_are_a_table(full: list[Payload], extras: list[bool]) -> None:
-    records = shape_all(full, FILE)
-    summary = dict.fromkeys(("requested", "succeeded", "failed", "truncated"), len(full))
-    payload: Payload = {"results": records, "summary": {**summary, "returned_chars": 0}}
-    cut = [record["next"] for record in records if "next" in record]
-    if cut:
-        payload["next_request"] = {"paths": cut, "detail": "concise"}
+@given(files() | targets() | walks())
+def test_records_are_a_table(table: Table) -> None:
+    check_toon(table.payload)
 
-    check_toon(payload)
-    assert count_lines(render(payload, "toon"), "results") == 1 + len(records)
-
-
-@many
-@given(
-    steps().map(lambda record: shape_record(record, MEMORY)),
-    st.lists(steps(), max_size=50),
-    st.lists(KEYS, max_size=10),
-)
-def test_a_walk_is_a_table(target: Payload, full: list[Payload], frontier: list[str]) -> None:
-    for name in ("score", "depth", "parent"):  # only those that were reached have them
-        target.pop(name, None)
-    records = [target, *shape_all(full, MEMORY)]
-    payload: Payload = {"targetMemory": records[0], "associatedMemories": records[1:]}
-    if frontier:
-        payload["metadata"] = {"limitsReached": ["total"], "frontier": frontier}
-
-    missing: list[Payload] = []
-    for record in records:
-        target = {"type": "stored", "key": record["key"]}
-        if "next" in record:
-            missing.append({**target, "resume": record["next"]})
-        elif record.get("reason") == "response_budget":
-            missing.append(target)
-    if missing:
-        payload["next_requests"] = [{"targets": missing[:25]}, {"targets": missing[25:]}]
-        payload["next_requests"] = [each for each in payload["next_requests"] if each["targets"]]
-
-    check_toon(payload)
-    if len(records) > 1:
-        assert count_lines(render(payload, "toon"), "associatedMemories") == len(records)
-
-
-@many
-@given(st.lists(targets(), min_size=1, max_size=25))
-def test_notes_and_memories_are_a_table(full: list[Payload]) -> None:
-    """A malformed target beside one other may take three bytes more: its rule has a column."""
-    records = shape_all(full, TARGET)
-    summary = dict.fromkeys(("requested", "succeeded", "failed", "truncated"), len(full))
-    payload: Payload = {"results": records, "summary": {**summary, "returned_chars": 0}}
-    cut: list[Payload] = []
-    for record in records:
-        if "next" in record:
-            target: Payload = {
-                name: record[name] for name in ("type", "date", "key") if name in record
-            }
-            cut.append({**target, "resume": record["next"]})
-    if cut:
-        payload["next_request"] = {"targets": cut}
-
-    check_toon(payload)
+    if table.length and table.name != "targets":
+        lines = render(table.payload, "toon").split("\n")
+        (header,) = (n for n, line in enumerate(lines) if line.startswith(f"{table.name}["))
+        rows = takewhile(lambda line: line.startswith("  "), lines[header + 1 :])
+        assert len(list(rows)) == table.length
 
 
 class StoredText(NamedTuple):
@@ -217,10 +193,9 @@ async def test_no_answer_about_a_store_is_larger_in_toon(
     total: int,
 ) -> None:
     folder = tmp_path_factory.mktemp("store")
-    (folder / "agent").mkdir()
     settings = Settings(
-        agent_dir=folder / "agent",
-        workspace_dir=folder / "agent",
+        agent_dir=folder,
+        workspace_dir=folder,
         store_url=f"sqlite:///{folder}/memory.db",
         max_response_bytes=40_000,
         detail="concise",
@@ -249,34 +224,36 @@ async def test_no_answer_about_a_store_is_larger_in_toon(
 async def test_concise_answers_cost_few_bytes_beyond_their_contents(roots: Settings) -> None:
     """Names of items are not counted; what stands around the records is."""
     names = [f"{number:02}".ljust(40, "n") for number in range(20)]
+    days = [f"2026-01-{day:02}" for day in range(1, 21)]
     content = "word " * 40
-    written: Payload = {}
+    (roots.agent_dir / "memory").mkdir()
 
     async with Abilities.open(roots.model_copy(update={"detail": "concise"})) as abilities:
-        for number, name in enumerate(names):
+        for name, day in zip(names, days, strict=True):
             (roots.workspace_dir / name).write_text(content)
-            (roots.agent_dir / "memory").mkdir(exist_ok=True)
-            (roots.agent_dir / "memory" / f"2026-01-{number + 1:02}.md").write_text(content)
+            (roots.agent_dir / "memory" / f"{day}.md").write_text(content)
             links = [{"key": other, "link_weight": 0.777} for other in names if other != name]
             memory = {"type": "core", "key": name, "content": content, "links": links}
             written = await abilities.call("store_memory", {**memory, "tags": ["a", "b"]})
+            assert len(render(written).encode()) <= 150
 
-        days = [{"type": "short_term", "date": f"2026-01-{day:02}"} for day in range(1, 21)]
-        files = await abilities.call("file_read_bulk", {"paths": names})
-        notes = await abilities.call("memory_read_bulk", {"targets": days})
-        walk = await abilities.call("bulk_read_memory", {"key": names[0], "breadth": 20})
-        found = await abilities.call("query_memories", {"limit": 20})
+        notes = [{"type": "short_term", "date": day} for day in days]
+        answers = {
+            "files": await abilities.call("file_read_bulk", {"paths": names}),
+            "notes": await abilities.call("memory_read_bulk", {"targets": notes}),
+            "walk": await abilities.call("bulk_read_memory", {"key": names[0], "breadth": 20}),
+            "found": await abilities.call("query_memories", {"limit": 20}),
+        }
 
-    def count_bytes(payload: Payload, format: Format) -> float:
-        text = render(payload, format)
-        for name in names:
-            text = text.replace(name, "")
-
-        return (len(text.encode()) - 20 * len(content)) / 20
-
-    assert len(render(written).encode()) <= 150
-    assert (count_bytes(files, "text") <= 70) and (count_bytes(files, "json") <= 110)
-    assert (count_bytes(notes, "text") <= 70) and (count_bytes(notes, "json") <= 100)
-    assert (count_bytes(walk, "text") <= 75) and (count_bytes(found, "text") <= 60)
-    assert (count_bytes(walk, "json") <= 110) and (count_bytes(walk, "toon") <= 45)
-    assert (count_bytes(found, "json") <= 90) and (count_bytes(found, "toon") <= 40)
+    most: dict[str, dict[Format, int]] = {
+        "files": {"text": 70, "json": 110},
+        "notes": {"text": 70, "json": 100},
+        "walk": {"text": 75, "json": 110, "toon": 45},
+        "found": {"text": 60, "json": 90, "toon": 40},
+    }
+    for kind, bounds in most.items():
+        for form, bound in bounds.items():
+            text = render(answers[kind], form)
+            for name in names:
+                text = text.replace(name, "")
+            assert (len(text.encode()) - 20 * len(content)) / 20 <= bound, (kind, form)
