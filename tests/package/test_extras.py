@@ -4,15 +4,14 @@ import json
 import subprocess
 import sys
 import textwrap
-import urllib.error
-import urllib.request
 from pathlib import Path
-from typing import Any
 
+import httpx
 import pytest
 
 from abilities import Settings
 from abilities.errors import EXTRAS, FRAMEWORKS, is_installed
+from tests.support.piped import HELLO, build_line, build_request
 from tests.support.serving import serving
 from tests.support.sources import ROOT
 from tests.support.surfaces import environment
@@ -99,32 +98,22 @@ def test_functions_for_frameworks_need_no_extra() -> None:
     assert done.returncode == 0, done.stderr
 
 
-def fetch(address: str, body: Any = None) -> tuple[int, Any]:
-    """Return the status and the JSON that a server answers."""
-    data = None if body is None else json.dumps(body).encode()
-    request = urllib.request.Request(address, data, {"Content-Type": "application/json"})
-
-    try:
-        with urllib.request.urlopen(request, timeout=30) as response:
-            return response.status, json.load(response)
-    except urllib.error.HTTPError as refused:
-        return refused.code, json.load(refused)
-
-
 @pytest.mark.thorough
 def test_http_alone_serves_everything_but_mcp(settings: Settings, tmp_path: Path) -> None:
     code = hide("mcp", "postgres") + "from abilities.cli.main import main; main()"
 
     with serving(settings, tmp_path, program=("-c", code)) as server:
-        assert fetch(f"{server.address}/healthz") == (200, {"status": "ok"})
-        assert len(fetch(f"{server.address}/api/abilities")[1]) > 10
-        status, stats = fetch(f"{server.address}/api/abilities/get_memory_stats", {})
-        asked = {"jsonrpc": "2.0", "id": 1, "method": "tools/list"}
-        refused, answer = fetch(f"{server.address}/mcp", asked)
+        with httpx.Client(base_url=server.address) as client:
+            health = client.get("/healthz").json()
+            listed = client.get("/api/abilities").json()
+            stats = client.post("/api/abilities/get_memory_stats", json={})
+            asked = {"jsonrpc": "2.0", "id": 1, "method": "tools/list"}
+            refused = client.post("/mcp", json=asked)
         said = server.stop()
 
-    assert status == 200 and "error" not in stats
-    assert refused == 501 and "agent-abilities[mcp]" in answer["error"]["message"]
+    assert health == {"status": "ok"} and len(listed) > 10 and stats.status_code == 200
+    assert refused.status_code == 501
+    assert "agent-abilities[mcp]" in refused.json()["error"]["message"]
     assert "MCP is not served" in said
 
 
@@ -133,18 +122,16 @@ def test_mcp_alone_serves_its_clients(settings: Settings, tmp_path: Path) -> Non
     code = hide("postgres") + "from abilities.cli.main import main; main()"
     # The SDK brings uvicorn and starlette itself, so only the others can be missing.
     code = code.replace("'psycopg',", "'psycopg', 'fastapi', 'prometheus_client',")
-    client = {"name": "test", "version": "1"}
-    params = {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": client}
-    messages = [
-        {"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": params},
-        {"jsonrpc": "2.0", "method": "notifications/initialized"},
-        {"jsonrpc": "2.0", "id": 2, "method": "tools/list"},
-        {"jsonrpc": "2.0", "id": 3, "method": "logging/setLevel", "params": {"level": "info"}},
-    ]
+    lines = (
+        build_request(1, "initialize", HELLO),
+        build_line(method="notifications/initialized"),
+        build_request(2, "tools/list"),
+        build_request(3, "logging/setLevel", {"level": "info"}),
+    )
 
     done = subprocess.run(
         [sys.executable, "-c", code, "mcp"],
-        input="".join(f"{json.dumps(message)}\n" for message in messages).encode(),
+        input=b"".join(line + b"\n" for line in lines),
         capture_output=True,
         env={"PATH": "/usr/bin:/bin", "HOME": str(tmp_path), **environment(settings)},
         cwd=tmp_path,

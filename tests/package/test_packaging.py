@@ -19,14 +19,11 @@ from tests.support.catalog import BUILT_IN
 from tests.support.sources import ROOT, list_modules, list_sources
 from tools import image
 
-TOOL, PROJECT = (
-    tomllib.loads((ROOT / "pyproject.toml").read_text())[n] for n in ("tool", "project")
-)
+PYPROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
+PROJECT = PYPROJECT["project"]
 WORKFLOWS = sorted((ROOT / ".github" / "workflows").glob("*.yml"))
 STATIC = ROOT / "abilities" / "explorer" / "static"
-VENDORED = sorted(
-    path for kind in ("LICENSE", "NOTICE") for path in STATIC.glob(f"vendor/*.{kind}.txt")
-)
+VENDORED = sorted([*STATIC.glob("vendor/*.LICENSE.txt"), *STATIC.glob("vendor/*.NOTICE.txt")])
 """The texts of licenses and notices of the explorer's libraries."""
 
 LICENSES = {
@@ -240,7 +237,9 @@ def test_every_package_folder_is_installed() -> None:
     folders = {name for name, path in list_modules() if path.name == "__init__.py"}
     data = {"declarations.schemas", "explorer.static", "explorer.static.vendor"}
 
-    assert set(TOOL["setuptools"]["packages"]) == folders | {f"abilities.{name}" for name in data}
+    assert set(PYPROJECT["tool"]["setuptools"]["packages"]) == folders | {
+        f"abilities.{name}" for name in data
+    }
 
 
 def test_the_links_show_a_checkout_the_installed_tree() -> None:

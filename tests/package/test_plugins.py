@@ -22,6 +22,7 @@ from abilities.helpers.threads import loops
 from abilities.helpers.threads.loops import DaemonExecutor
 from abilities.server.app import create_app
 from tests.support.catalog import BUILT_IN
+from tests.support.piped import HELLO, build_call, build_request
 from tests.support.plugins import TAME, install, read_through_the_context, write_distribution
 from tests.support.surfaces import SURFACES, environment
 from tests.support.waiting import wait_until
@@ -52,18 +53,14 @@ class Answer(Model):
 class Other(Model):
     said: int = 1
 
-class Unknown(BaseException):
-    pass
+class Unknown(BaseException): pass
 
 class Unspeakable(Exception):
-    def __str__(self):
-        raise SystemExit("{SECRET}")
+    def __str__(self): raise SystemExit("{SECRET}")
 
-def nest(depth):
-    return [nest(depth - 1)] if depth else []
+def nest(depth): return [nest(depth - 1)] if depth else []
 
-def recurse():
-    return recurse() + 1
+def recurse(): return recurse() + 1
 
 async def wait_forever():
     waiting.set()
@@ -97,7 +94,6 @@ RAISES = {{
     "memory": MemoryError(),
     "made up reason": AbilityError(Fault(code="NOT_FOUND", reason="{SECRET}", message="x")),
     "other code": AbilityError(Fault(code="NOT_FOUND", reason="internal", message="x")),
-    "made up refusal": Refused("no such reason"),
     "expected": Refused("out_of_range", "how", expected={{"minimum": object()}}),
     "large expected": Refused("out_of_range", "how", expected={{"one_of": ["x" * 100] * 10_000}}),
 }}
@@ -149,6 +145,8 @@ async def wild(context: Context, arguments: Input) -> Answer:
     if how == "cancel itself":
         asyncio.current_task().cancel()
         await asyncio.sleep(0)
+    if how == "made up refusal":
+        raise Refused("no such reason")
     if how == "tag":
         return Answer(said=tag.get())
     if how == "thread":
@@ -218,7 +216,7 @@ OUTCOMES: dict[str, object] = {
 async def test_whatever_a_plugin_raises_or_answers_is_a_fault_of_the_closed_set(
     abilities: Abilities, wild: Any, caplog: pytest.LogCaptureFixture
 ) -> None:
-    hows = [*wild.RAISES, *wild.ANSWERS, "recursion", "cancel itself"]
+    hows = [*wild.RAISES, *wild.ANSWERS, "recursion", "cancel itself", "made up refusal"]
     wanted = {**dict.fromkeys(hows, "internal"), **OUTCOMES}
 
     assert {how: await read_outcome(abilities, how) for how in wanted} == wanted
@@ -403,62 +401,59 @@ BROKEN = {
     "unspeakable": "class E(Exception):\n  def __str__(self): raise SystemExit\nraise E",
     "number": "x = 5",
     "crowd": HEAD + "x = [replace(fine, name=f'fine_{n}') for n in range(101)]",
-    "shadow": HEAD + "x = replace(fine, name='file_read_bulk')",
-    "described": HEAD + "x = replace(fine, description='x' * 5_000)",
-    "controlled": HEAD + "x = replace(fine, description='\\x1b[2J')",
-    "half": HEAD + "x = replace(fine, title='\\ud800')",
-    "untitled": HEAD + "x = replace(fine, title=5)",
-    "hinted": HEAD + "x = replace(fine, read_only='yes')",
-    "modelless": HEAD + "x = replace(fine, answer=dict)",
-    "uncallable": HEAD + "x = replace(fine, run=5)",
     "subclass": HEAD + "class Own(Ability):\n  def __post_init__(self): pass\n"
     "x = Own('Bad Name', '', '', Input, Answer, fine.run)",
-    "root": HEAD + "x = replace(fine, input=RootModel[list[int]])",
-    "unpublishable": HEAD + "class C(Arguments):\n  call: Callable[[], int]\n"
-    "x = replace(fine, input=C)",
-    "endless": HEAD + "class C(Arguments):\n  inner: 'C | None' = None\n"
-    "x = replace(fine, answer=C)",
     "exploding": HEAD + "m = Input\nfor n in range(60):\n"
     "  m = create_model(f'M{n}', __base__=Arguments, a=(m, ...), b=(m, ...))\n"
     "x = replace(fine, input=m)",
-    "talkative": HEAD + "class C(Arguments):\n  text: str = Field(description='x' * 100_000)\n"
-    "x = replace(fine, input=C)",
-    "undecodable": HEAD + "class C(Arguments):\n  text: str = Field(description='\\ud800')\n"
-    "x = replace(fine, input=C)",
 }
+BROKEN_CHANGES = {
+    "shadow": "name='file_read_bulk'",
+    "described": "description='x' * 5_000",
+    "controlled": "description='\\x1b[2J'",
+    "half": "title='\\ud800'",
+    "untitled": "title=5",
+    "hinted": "read_only='yes'",
+    "modelless": "answer=dict",
+    "uncallable": "run=5",
+    "root": "input=RootModel[list[int]]",
+}
+BROKEN_FIELDS = {
+    "unpublishable": "call: Callable[[], int]",
+    "endless": "inner: 'C | None' = None",
+    "talkative": "text: str = Field(description='x' * 100_000)",
+    "undecodable": "text: str = Field(description='\\ud800')",
+}
+for name, change in BROKEN_CHANGES.items():
+    BROKEN[name] = f"{HEAD}x = replace(fine, {change})"
+for name, field in BROKEN_FIELDS.items():
+    BROKEN[name] = f"{HEAD}class C(Arguments):\n  {field}\nx = replace(fine, input=C)"
 
 
-@pytest.fixture
-def broken(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """A distribution of plugins that cannot be loaded, and of one that can."""
+async def test_a_plugin_that_cannot_be_loaded_is_a_sentence_and_the_others_are_offered(
+    roots: Settings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     modules = {f"{name}_plugin": code for name, code in BROKEN.items()}
     points = {name: f"{name}_plugin:x" for name in BROKEN}
     modules["zealous_plugin"] = HEAD
     points["zealous"] = "zealous_plugin:fine"
 
     with install(tmp_path, modules, points, monkeypatch):
-        yield
+        tools = load_tools(roots)
+        async with Abilities.open(roots) as abilities:
+            create_server(abilities)
+            transport = httpx.ASGITransport(app=create_app(abilities))
+            async with httpx.AsyncClient(transport=transport, base_url="http://127.0.0.1") as http:
+                pages = ["/api/abilities", "/openapi.json", "/healthz", "/readyz", "/metrics"]
+                texts = [(await http.get(page)).text for page in pages]
 
-
-async def test_a_plugin_that_cannot_be_loaded_is_a_sentence_and_the_others_are_offered(
-    broken: None, roots: Settings
-) -> None:
-    async with Abilities.open(roots) as abilities:
-        names = [ability.name for ability in abilities.registry]
-        problems = {problem.split()[1]: problem for problem in abilities.problems}
-
-        create_server(abilities)
-        transport = httpx.ASGITransport(app=create_app(abilities))
-        async with httpx.AsyncClient(transport=transport, base_url="http://127.0.0.1") as client:
-            pages = ["/api/abilities", "/openapi.json", "/healthz", "/readyz", "/metrics"]
-            texts = [(await client.get(page)).text for page in pages]
-
-    assert names == [*(built_in.name for built_in in BUILT_IN), "fine"]
+    problems = {problem.split()[1]: problem for problem in abilities.problems}
+    assert abilities.registry.names == [*(built_in.name for built_in in BUILT_IN), "fine"]
+    assert [tool.name for tool in tools] == abilities.registry.names
     assert list(problems) == sorted(BROKEN)
     assert all(len(problem) <= 300 and problem.isprintable() for problem in problems.values())
     assert problems["exits"].endswith("it raised SystemExit")
     assert "no_such_module" in problems["imports"] and "file_read_bulk" in problems["shadow"]
-    assert [tool.name for tool in load_tools(roots)] == names
     # No remote caller learns of the problems.
     assert not any("_plugin" in text or "SystemExit" in text for text in texts)
 
@@ -510,12 +505,10 @@ def test_stdout_holds_nothing_but_json_whatever_a_plugin_prints(
     name: str, settings: Settings, tmp_path: Path
 ) -> None:
     write_distribution(tmp_path, {"loud_plugin": NOISY}, {"loud": "loud_plugin:loud"})
-    client = {"name": "test", "version": "1"}
-    hello = {"protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": client}
-    call: dict[str, Any] = {"name": "loud", "arguments": {}}
-    lines = build_line(1, "initialize", hello) + build_line(2, "tools/call", call)
+    lines = (build_request(1, "initialize", HELLO), build_call(2, "loud"))
+    typed = b"".join(line + b"\n" for line in lines) if name == "mcp" else b""
 
-    done = start(tmp_path, settings, *COMMANDS[name], input=lines if name == "mcp" else b"")
+    done = start(tmp_path, settings, *COMMANDS[name], input=typed)
 
     # One document per line, or one of many lines.
     is_one = done.stdout.startswith(b"{\n")
@@ -526,11 +519,6 @@ def test_stdout_holds_nothing_but_json_whatever_a_plugin_prints(
     if name == "call":
         assert answers == [{"said": True}]
         assert done.stderr.count(b"called") == 3
-
-
-def build_line(number: int, method: str, params: dict[str, Any]) -> bytes:
-    message = {"jsonrpc": "2.0", "id": number, "method": method, "params": params}
-    return json.dumps(message).encode() + b"\n"
 
 
 @pytest.mark.thorough

@@ -46,9 +46,8 @@ def test_systemd_takes_the_units(tmp_path: Path) -> None:
         (tmp_path / unit.replace("@", "@8642")).write_text(text)
 
     units = [str(path) for path in sorted(tmp_path.iterdir())]
-    done = subprocess.run(
-        ["systemd-analyze", "verify", "--man=no", *units], capture_output=True, text=True
-    )
+    command = ["systemd-analyze", "verify", "--man=no", *units]
+    done = subprocess.run(command, capture_output=True, text=True)
 
     assert (done.returncode, done.stderr) == (0, "")
 
@@ -61,17 +60,17 @@ async def test_the_backup_that_the_timer_and_the_compose_file_start_is_made(
     unit = (SERVICE / "abilities-backup.service").read_text()
     program, *started = re.findall(r"^ExecStart=(.+)$", unit, re.M)[0].split()
     composed = COMPOSE["services"]["backup"]["command"]
-    backups = settings.agent_dir / "backups"
-    backups.mkdir()
 
-    for name, _, *options in (started, composed):
-        arguments = [name, str(backups), *options]
+    for number, (name, _, *options) in enumerate((started, composed)):
+        folder = settings.agent_dir / f"backups-{number}"
+        folder.mkdir()
+        arguments = [name, str(folder), *options]
         done = await asyncio.to_thread(
             CliRunner().invoke, main, arguments, env=environment(settings)
         )
         assert done.exit_code == 0, done.output
+        assert len(list(folder.glob("memories-*.db"))) == 1
 
-    assert len(list(backups.glob("memories-*.db"))) >= 1
     assert program == PROGRAM
     assert started[1] == f"/var/lib/{re.findall('^StateDirectory=.* (.+)$', unit, re.M)[0]}"
     assert f" {composed[1]} " in re.findall(r"install -d .+", RECIPE)[0]

@@ -190,13 +190,10 @@ async def test_a_namespace_without_directories_has_no_files_until_they_are_there
         namespace="ada",
     )
 
-    async def read(abilities: Abilities) -> str:
+    async def read(abilities: Abilities) -> Any:
         answer = await abilities.call("file_read_bulk", {"paths": ["a.txt"]})
         record: dict[str, Any] = answer["results"][0]
-        if record["success"]:
-            return str(record["data"]["content"])
-
-        return str(record["error"]["reason"])
+        return record["data"]["content"] if record["success"] else record["error"]["reason"]
 
     async with Abilities.open(settings) as abilities:
         assert await read(abilities) == "not_found"
@@ -210,23 +207,6 @@ async def test_a_namespace_without_directories_has_no_files_until_they_are_there
         place.rename(tmp_path / "away")
         assert await read(abilities) == "root_unavailable", "it was there, so this is a loss"
         assert await read(abilities.for_namespace("bob")) == "not_found"
-
-
-async def test_the_namespace_stands_in_both_directories(tmp_path: Path) -> None:
-    for namespace in ("ada", "bob"):
-        (tmp_path / "agents" / namespace).mkdir(parents=True)
-        (tmp_path / "agents" / namespace / "MEMORY.md").write_text(f"notes of {namespace}")
-    template = tmp_path / "agents" / "{namespace}"
-    settings = Settings(agent_dir=template, workspace_dir=template, namespace="ada")
-    arguments = {"targets": [{"type": "long_term"}]}
-
-    async with Abilities.open(settings) as abilities:
-        for_ada = await abilities.call("memory_read_bulk", arguments)
-        for_bob = await abilities.for_namespace("bob").call("memory_read_bulk", arguments)
-        assert abilities.for_namespace("ada") is abilities
-
-    assert for_ada["results"][0]["data"]["content"] == "notes of ada"
-    assert for_bob["results"][0]["data"]["content"] == "notes of bob"
 
 
 async def test_a_layout_names_the_memory_files(roots: Settings) -> None:

@@ -3,7 +3,6 @@
 from itertools import takewhile
 from typing import Any, NamedTuple
 
-import orjson
 import pytest
 from hypothesis import given
 from hypothesis import settings as hypothesis_settings
@@ -12,15 +11,11 @@ from toon_format import loads
 
 from abilities import Abilities, Settings, render
 from abilities.declarations.memory import is_key
-from abilities.helpers.reply.detail import FILE, MEMORY, TARGET, shape_record
 from abilities.helpers.reply.formats import Format
 from tests.support.stores import tamper
 from tests.support.tier import size
 
-many = hypothesis_settings(
-    max_examples=size("ABILITIES_EXAMPLES", quick=150, full=2_000), deadline=None
-)
-few = hypothesis_settings(max_examples=size("ABILITIES_EXAMPLES", quick=5, full=50), deadline=None)
+few = hypothesis_settings(max_examples=size("ABILITIES_EXAMPLES", quick=8, full=100), deadline=None)
 
 Payload = dict[str, Any]
 
@@ -30,98 +25,23 @@ PARTS = st.sampled_from(SPECIAL) | st.text(
 )
 TEXTS = st.lists(PARTS, max_size=4).map("".join)
 KEYS = st.text(min_size=1, max_size=40).filter(is_key)
-VERSIONS = st.text("0123456789abcdef", min_size=12, max_size=12)
-POINTS = st.builds("byte={}@{}".format, st.integers(1, 10**6), VERSIONS)
-FAILURES = st.sampled_from(["not_found", "denied", "response_budget", "checksum_mismatch"])
 
 
-class Table(NamedTuple):
-    """An answer, and the name and the length of its list of records."""
+class Item(NamedTuple):
+    """A memory and a file of the same text; the row of the memory may be damaged later."""
 
-    payload: Payload
-    name: str
-    length: int
-
-
-def draw_record(draw: st.DrawFn, leading: Payload, data: Payload) -> Payload:
-    """Return a full record: a whole one, a cut one, or a failed one."""
-    if draw(st.integers(0, 3)) == 0:
-        return {**leading, "success": False, "error": {"reason": draw(FAILURES)}}
-
-    content = draw(TEXTS)
-    record: Payload = {**leading, "success": True, "data": {**data, "content": content}}
-    if content and draw(st.booleans()):  # at least one character is left
-        record["truncation"] = {"next": {"resume": draw(POINTS)}}
-
-    return record
+    key: str
+    text: str
+    is_damaged: bool
 
 
-def build_bulk(records: list[Payload], rest: Payload) -> Table:
-    """Return the answer of a bulk read, which says how to go on if ``rest`` is not empty."""
-    summary = dict.fromkeys(("requested", "succeeded", "failed", "truncated"), len(records))
-    payload: Payload = {"results": records, "summary": {**summary, "returned_chars": 0}}
-    if any(rest.values()):
-        payload["next_request"] = rest
-
-    return Table(payload, "results", len(records))
-
-
-@st.composite
-def files(draw: st.DrawFn) -> Table:
-    records: list[Payload] = []
-    for path in draw(st.lists(KEYS, min_size=1, max_size=25)):
-        data = {"source": draw(st.sampled_from(["agent", "workspace"])), "version": draw(VERSIONS)}
-        record = draw_record(draw, {"input": path}, data)
-        if "truncation" in record:
-            record["truncation"]["next"] = f"{path}#{draw(POINTS)}"
-        records.append(shape_record(record, FILE))
-
-    return build_bulk(
-        records, {"paths": [record["next"] for record in records if "next" in record]}
-    )
-
-
-@st.composite
-def targets(draw: st.DrawFn) -> Table:
-    """A malformed target beside one other may take three bytes more: its rule has a column."""
-    days = st.builds(lambda day: {"type": "short_term", "date": str(day)}, st.dates())
-    keys = st.builds(lambda key: {"type": "stored", "key": key}, KEYS)
-    records: list[Payload] = []
-    cut: list[Payload] = []
-    for data in draw(st.lists(days | keys, min_size=1, max_size=25)):
-        full = draw_record(draw, {"input": orjson.dumps(data).decode()}, data)
-        records.append(shape_record(full, TARGET))
-        if "next" in records[-1]:
-            cut.append({**data, "resume": records[-1]["next"]})
-
-    return build_bulk(records, {"targets": cut})
-
-
-@st.composite
-def walks(draw: st.DrawFn) -> Table:
-    records: list[Payload] = []
-    missing: list[Payload] = []
-    for key in draw(st.lists(KEYS, min_size=1, max_size=51)):
-        full = draw_record(draw, {"key": key}, {"version": draw(st.integers(1, 10**9))})
-        if records:  # only those that were reached have a place
-            full |= {"depth": draw(st.integers(1, 6)), "parent": draw(KEYS)}
-            full["combinedScore"] = draw(st.integers(0, 10**6)) / 10**6
-        record = shape_record(full, MEMORY)
-        records.append(record)
-        target = {"type": "stored", "key": key}
-        if "next" in record:
-            missing.append({**target, "resume": record["next"]})
-        elif record.get("reason") == "response_budget":
-            missing.append(target)
-
-    payload: Payload = {"targetMemory": records[0], "associatedMemories": records[1:]}
-    if frontier := draw(st.lists(KEYS, max_size=10)):
-        payload["metadata"] = {"limitsReached": ["total"], "frontier": frontier}
-    if missing:
-        parts = (missing[:25], missing[25:50], missing[50:])
-        payload["next_requests"] = [{"targets": part} for part in parts if part]
-
-    return Table(payload, "associatedMemories", len(records) - 1)
+ITEMS = st.builds(
+    Item,
+    KEYS,
+    # Some are so long that not all of a walk fits into its answer.
+    st.builds(lambda text, times: (text * times)[:5_000], TEXTS, st.sampled_from([1, 1, 1, 200])),
+    st.integers(0, 5).map(lambda number: number == 0),
+).filter(lambda item: bool(item.text))
 
 
 def drop_nulls(value: Any) -> Any:
@@ -157,40 +77,31 @@ def check_toon(payload: Payload) -> None:
     assert len(toon.encode()) <= bound
 
 
-@many
-@given(files() | targets() | walks())
-def test_records_are_a_table(table: Table) -> None:
-    check_toon(table.payload)
-
-    if table.length and table.name != "targets":
-        lines = render(table.payload, "toon").split("\n")
-        (header,) = (n for n, line in enumerate(lines) if line.startswith(f"{table.name}["))
+def check_table(payload: Payload, name: str) -> None:
+    """Check an answer in TOON, and that its list of records has a line for each."""
+    check_toon(payload)
+    if payload[name]:
+        lines = render(payload, "toon").split("\n")
+        (header,) = (number for number, line in enumerate(lines) if line.startswith(f"{name}["))
         rows = takewhile(lambda line: line.startswith("  "), lines[header + 1 :])
-        assert len(list(rows)) == table.length
-
-
-class StoredText(NamedTuple):
-    """A memory of a generated store: its content, and whether its row is damaged later."""
-
-    content: str
-    is_damaged: bool
-
-
-STORED = st.builds(
-    StoredText,
-    st.tuples(TEXTS, st.sampled_from([1, 1, 1, 200])).map(lambda made: (made[0] * made[1])[:5_000]),
-    st.integers(0, 5).map(lambda number: number == 0),
-).filter(lambda memory: bool(memory.content))
-"""Some are so long that not all of a walk fits into its answer."""
+        assert len(list(rows)) == len(payload[name])
 
 
 @few
-@given(st.lists(STORED, min_size=1, max_size=50), st.integers(1, 20), st.integers(1, 50))
-async def test_no_answer_about_a_store_is_larger_in_toon(
+@given(
+    st.lists(ITEMS, min_size=1, max_size=50, unique_by=lambda item: item.key),
+    st.lists(KEYS, max_size=3),
+    st.integers(1, 20),
+    st.integers(1, 50),
+    st.integers(1, 5_000),
+)
+async def test_records_are_a_table_that_is_no_larger_than_their_json(
     tmp_path_factory: pytest.TempPathFactory,
-    memories: list[StoredText],
+    items: list[Item],
+    missing: list[str],
     breadth: int,
     total: int,
+    most_chars: int,
 ) -> None:
     folder = tmp_path_factory.mktemp("store")
     settings = Settings(
@@ -200,24 +111,29 @@ async def test_no_answer_about_a_store_is_larger_in_toon(
         max_response_bytes=40_000,
         detail="concise",
     )
-    keys = [f"memory {number}" for number in range(len(memories))]
+    keys = [item.key for item in items]
 
     async with Abilities.open(settings) as abilities:
-        for number, memory in enumerate(memories):
+        for number, item in enumerate(items):
+            (folder / f"{number}, or: so.txt").write_text(item.text)
             links = [{"key": key} for key in keys[number + 1 : number + 4]]
-            arguments = {"type": "core", "key": keys[number], "content": memory.content}
-            check_toon(await abilities.call("store_memory", {**arguments, "links": links}))
+            memory = {"type": "core", "key": item.key, "content": item.text, "links": links}
+            check_toon(await abilities.call("store_memory", memory))
 
-        # Without the first there is no walk.
-        for key, memory in zip(keys[1:], memories[1:], strict=True):
-            if memory.is_damaged:
-                tamper(settings, "UPDATE memories SET summary = 'x' WHERE key = ?", key)
+        for item in items[1:]:  # without the first there is no walk
+            if item.is_damaged:
+                tamper(settings, "UPDATE memories SET summary = 'x' WHERE key = ?", item.key)
 
+        paths = [f"{number}, or: so.txt" for number in range(len(items))][:20] + missing
+        targets = [{"type": "stored", "key": key} for key in (*keys[:20], *missing)]
+        reading = {"paths": paths, "max_chars_per_file": most_chars}
+        recalling = {"targets": targets, "max_chars_per_item": most_chars}
         limits = {"depth": 6, "breadth": breadth, "total": total}
-        chosen = [{"type": "stored", "key": key} for key in keys[:25]]
-        check_toon(await abilities.call("bulk_read_memory", {"key": keys[0], **limits}))
+        check_table(await abilities.call("file_read_bulk", reading), "results")
+        check_table(await abilities.call("memory_read_bulk", recalling), "results")
+        walked = await abilities.call("bulk_read_memory", {"key": keys[0], **limits})
+        check_table(walked, "associatedMemories")
         check_toon(await abilities.call("query_memories", {"limit": len(keys)}))
-        check_toon(await abilities.call("memory_read_bulk", {"targets": chosen}))
         check_toon(await abilities.call("memory_get", {"key": keys[0]}))
 
 

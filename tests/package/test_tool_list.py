@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Iterator
-from typing import Any, NamedTuple
+from typing import Any
 
 import pytest
 
@@ -31,68 +31,38 @@ UNOFFERED = {"output_format", "detail", "bulkRead", "depth", "breadth", "totalLi
 
 UNTOLD = {
     "maxLength": {"key", "prefix", "category", "pattern", "type", "term", "after"},
-    "maxItems": {"links", "remove_links", "after"},
+    "maxItems": {"links", "remove_links"},
     "maximum": {
-        "within_days", "before", "since", "version", "if_version", "links_offset", "offset",
+        *("within_days", "before", "since", "version", "if_version", "links_offset", "offset"),
     },
-}  # fmt: skip
+}
 """Limits that no model meets unless something is wrong already; refusals tell them all the same."""
 
-ELSEWHERE = {
-    "update_memory": {"content", "summary", "tags", "memory_score", "links", "expires_at"},
-    "query_memories": {"tags"},
-    "recall": {"tags"},
-}
-"""Arguments that another ability explains, to which the description refers; and tags to look for,
-which are those of memories that were stored."""
+REFERS = {"update_memory": "store_memory", "recall": "store_memory"}
+"""Descriptions that leave the arguments of memories to another one."""
 
 BOUNDS = ("maximum", "minimum", "maxLength", "minLength", "maxItems", "minItems")
 
 
-class Argument(NamedTuple):
-    """An argument, or a field of an argument's items, with its schema for models and in full."""
-
-    ability: str
-    path: str
-    brief: dict[str, Any]
-    full: dict[str, Any]
-    words: str
-    """All that a model reads of it, and of what it is in, but the keywords."""
-
-    def is_told(self, keyword: str, limit: float) -> bool:
-        """Return whether a model learns of a limit, or need not."""
-        name = self.path.rpartition(".")[2].removesuffix("[]")
-        root = re.split(r"[.\[]", self.path)[0]
-        is_elsewhere = root in ELSEWHERE.get(self.ability, ())
-        is_in_words = re.search(rf"\b(?:{limit}|{limit:,})\b", self.words) is not None
-
-        is_known = name in UNTOLD.get(keyword, ()) or is_elsewhere
-        return keyword in self.brief or is_in_words or is_known
-
-
-def walk(
-    ability: str, path: str, brief: dict[str, Any], full: dict[str, Any], words: str
-) -> Iterator[Argument]:
-    """Yield an argument, and then what is in it."""
-    words += brief.get("description", "") + "\n"
-    yield Argument(ability, path, brief, full, words)
+def list_fields(name: str, schema: dict[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Yield an argument's schema, and then what is in it, with the names of fields."""
+    yield name, schema
 
     # An item of several forms is described by its ability.
-    if "items" in full and "anyOf" not in full["items"]:
-        yield from walk(ability, f"{path}[]", brief["items"], full["items"], words)
-
-    for name, field in full.get("properties", {}).items():
-        # What is not described beneath an object is described by another ability.
-        if name in brief.get("properties", {}):
-            yield from walk(ability, f"{path}.{name}", brief["properties"][name], field, words)
+    if "items" in schema and "anyOf" not in schema["items"]:
+        yield from list_fields(name, schema["items"])
+    for inner, field in schema.get("properties", {}).items():
+        yield from list_fields(inner, field)
 
 
-def list_arguments() -> Iterator[Argument]:
-    for ability in BUILT_IN:
-        brief = schemas.build_input_schema(ability)["properties"]
-        full = schemas.build_full_schema(ability)["properties"]
-        for name in brief:
-            yield from walk(ability.name, name, brief[name], full[name], ability.description)
+def list_limits(fields: dict[str, Any]) -> Iterator[tuple[str, str, int]]:
+    """Yield the name, the keyword and the limit of whatever arguments are bounded by."""
+    for argument, schema in fields.items():
+        for name, field in list_fields(argument, schema):
+            for keyword in BOUNDS:
+                # That nothing is empty and no count negative needs no telling.
+                if keyword in field and not (keyword.startswith("min") and field[keyword] <= 1):
+                    yield name, keyword, field[keyword]
 
 
 @pytest.mark.parametrize("structured", [False, True])
@@ -146,23 +116,24 @@ def test_every_argument_is_offered_or_for_programs() -> None:
         assert brief.get("required") == full.get("required")
         assert all(field["description"] for field in full["properties"].values())
 
-    walked = {argument.path for argument in list_arguments() if argument.ability == SPECIFIED[2]}
-    assert "output_format" in walked
-
 
 def test_an_argument_is_of_one_type_and_its_limits_are_told() -> None:
-    for argument in list_arguments():
-        brief, full = argument.brief, argument.full
-        where = (argument.ability, argument.path)
+    texts = {a.name: f"{a.description} {schemas.build_input_schema(a)}" for a in BUILT_IN}
 
-        assert (brief["type"], brief.get("enum")) == (full["type"], full.get("enum")), where
-        assert {"pattern", "additionalProperties", "anyOf", "title"}.isdisjoint(brief), where
-        assert brief.get("maximum", 0) < 2**53 - 1, where
-        for keyword in BOUNDS:
-            # That nothing is empty and no count negative needs no telling.
-            limit = full.get(keyword)
-            if limit is not None and not (keyword.startswith("min") and limit <= 1):
-                assert argument.is_told(keyword, limit), (*where, keyword)
+    for ability in BUILT_IN:
+        brief = schemas.build_input_schema(ability)["properties"]
+        full = schemas.build_full_schema(ability)["properties"]
+        for argument, schema in brief.items():
+            for keyword in ("type", "enum"):
+                assert schema.get(keyword) == full[argument].get(keyword), (ability.name, argument)
+            for name, field in list_fields(argument, schema):
+                assert {"pattern", "additionalProperties", "anyOf", "title"}.isdisjoint(field), name
+                assert field.get("maximum", 0) < 2**53 - 1, name
+
+        text = texts[ability.name] + texts.get(REFERS.get(ability.name, ""), "")
+        for name, keyword, limit in list_limits({name: full[name] for name in brief}):
+            is_told = re.search(rf"\b(?:{limit}|{limit:,})\b", text)
+            assert is_told or name in UNTOLD[keyword], (ability.name, name, keyword)
 
 
 def test_every_field_of_an_item_to_read_is_in_the_description() -> None:

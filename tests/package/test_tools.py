@@ -7,7 +7,6 @@ import pytest
 
 from benchmarks.documents import BLOCKS, DOCUMENTS
 from benchmarks.goals import QUICK, list_goals, measure_goal
-from benchmarks.peers import BOUNDS
 from benchmarks.reasons import REASONS
 from benchmarks.results import load_results
 from tests.support.forked import Forked
@@ -81,25 +80,13 @@ def test_the_writer_whose_power_is_cut_writes(tmp_path: Path) -> None:
     assert acknowledged.strip().isdigit()
 
 
-WITHOUT_RIVALS = (
-    "bytes", "reader", "thread", "langchain", "langchain-real", "http-files", "http-real-files",
-    "http-memories", "http-walk", "characters", "import", "processes", "stores", "walk-speed",
-    "pages", "slow-query", "clients", "process-writers", "latin",
-)  # fmt: skip
-"""The goals that need no other server and no database server."""
-
-ABOUT_REPLIES = {"bytes", "langchain", "langchain-real", "http-files", "http-memories", "http-walk"}
-
-
-@pytest.mark.sampled(2)
-@pytest.mark.parametrize("name", WITHOUT_RIVALS)
-async def test_each_goal_can_be_measured(name: str) -> None:
+@pytest.mark.sampled(1)
+@pytest.mark.parametrize("name", ["bytes", "http-walk", "import", "process-writers"])
+async def test_a_goal_can_be_measured(name: str) -> None:
     results = await measure_goal(list_goals(QUICK)[name], QUICK.rounds)
 
     assert results
     assert all(result.value is not None and result.value > 0 for result in results)
-    if name in ABOUT_REPLIES:
-        assert {result.bound for result in results} == set(BOUNDS)
 
 
 def test_each_goal_that_is_missed_has_its_limit_and_each_table_its_document() -> None:
