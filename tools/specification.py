@@ -84,6 +84,8 @@ def find_proofs() -> Proofs:
 
     for path in sorted((ROOT / "tests").rglob("test_*.py")):
         source = path.read_text(encoding="utf-8")
+        if "mark.requirement" not in source:
+            continue
         for requirement, test in find_marks(source):
             marked = MarkedTest(str(path.relative_to(ROOT)), test)
             proofs.setdefault(requirement, []).append(marked)

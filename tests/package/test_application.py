@@ -1,17 +1,279 @@
-"""An open application and its views: what they share, and what a view may not do."""
+"""An application: what it hands over where it opens, and its views and what these may not do."""
 
+import json
 import os
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Annotated, Any, cast
 
+import httpx
 import pytest
+from mcp import Client
+from pydantic import Field
 
-from abilities import Abilities, AbilityRegistry, Settings, application
+from abilities import (
+    Abilities,
+    Ability,
+    AbilityError,
+    AbilityRegistry,
+    Context,
+    Refused,
+    Settings,
+    ability,
+    application,
+)
+from abilities.adapters.functions import load_functions
+from abilities.adapters.langchain import load_tools
+from abilities.adapters.mcp import create_server
 from abilities.application import OptionalRoots
+from abilities.builtin.index import NEED_HISTORY
 from abilities.helpers.files.roots import RootPlace
+from abilities.helpers.store.protocol import MemoryStore
 from abilities.registry import Reply
+from abilities.schemas import build_input_schema, build_output_schema
+from abilities.server.app import create_app
+from examples.own_ability import word_count
+from examples.store.volatile_store import VolatileStore
 
-MEMORY = {"type": "core", "content": "Tea."}
+
+@dataclass
+class Found:
+    name: str
+    rank: int
+
+
+@ability
+async def find(
+    name: Annotated[str, Field(max_length=9, description="What to find.")],
+    ranks: list[int],
+    deep: bool = False,
+) -> list[Found]:
+    """Find something."""
+    return [Found(name, rank) for rank in ranks if rank > 1 or deep]
+
+
+@ability
+async def measure(kind: str = "") -> dict[str, float | None]:
+    """Measure something."""
+    answers: dict[str, Any] = {
+        "": {"width": 1.5, "height": None},
+        "wrong": {"width": "x"},
+        "none": 3,
+    }
+    answer: dict[str, float | None] = answers[kind]
+    return answer
+
+
+@ability(name="sleep_now", read_only=True)
+async def sleep(context: Context) -> int | None:
+    """Answer nothing."""
+    return None if context.namespace else 1
+
+
+STORE = {"op": "store", "type": "core", "key": "a", "content": "It rains."}
+
+OWN = (word_count, find, measure, sleep)
+
+
+class Empty:
+    """What is false, as an empty container is."""
+
+    def __len__(self) -> int:
+        return 0
+
+
+class CoreStore(Empty):
+    """A store of the core alone: it forwards what `MemoryStore` names, and has nothing else."""
+
+    def __init__(self) -> None:
+        self._store = VolatileStore()
+        self.is_closed = False
+
+    @property
+    def queue_size(self) -> int:
+        return self._store.queue_size
+
+    async def close(self) -> None:
+        self.is_closed = True
+        await self._store.close()
+
+
+def _forward(name: str) -> Any:
+    return property(lambda core: getattr(core._store, name))
+
+
+for _name in vars(MemoryStore):
+    if not _name.startswith("_") and not hasattr(CoreStore, _name):
+        setattr(CoreStore, _name, _forward(_name))
+
+
+class Doubles(Empty):
+    """An embedder: texts about rain are alike."""
+
+    def __init__(self) -> None:
+        self.texts: list[str] = []
+
+    def embed(self, texts: Sequence[str], /) -> Sequence[Sequence[float]]:
+        self.texts += texts
+        return [[1.0, float("rain" in text)] for text in texts]
+
+
+@pytest.fixture
+def settings(roots: Settings) -> Settings:
+    (roots.workspace_dir / "poem.txt").write_text("roses are red")
+    return roots.model_copy(update={"tools": ("lean",), "plugins": False})
+
+
+@asynccontextmanager
+async def serve_http(abilities: Abilities) -> AsyncIterator[httpx.AsyncClient]:
+    transport = httpx.ASGITransport(app=create_app(abilities))
+    async with httpx.AsyncClient(transport=transport, base_url="http://127.0.0.1") as client:
+        yield client
+
+
+ANSWERS: dict[str, tuple[dict[str, Any], Any]] = {
+    "word_count": ({"paths": ["poem.txt"]}, {"poem.txt": 3}),
+    "find": ({"name": "x", "ranks": [1, 2]}, {"result": [{"name": "x", "rank": 2}]}),
+    "measure": ({}, {"width": 1.5, "height": None}),
+    "sleep_now": ({}, {}),
+}
+
+
+async def test_a_plain_function_answers_alike_everywhere(settings: Settings) -> None:
+    tools = {tool.name: tool for tool in load_tools(Abilities.open(settings, abilities=OWN))}
+
+    async with (
+        Abilities.open(settings, abilities=OWN) as abilities,
+        serve_http(abilities) as http,
+        Client(create_server(abilities)) as mcp,
+    ):
+        for name, (arguments, answer) in ANSWERS.items():
+            (function,) = load_functions(abilities, only=[name])
+            posted = await http.post(f"/api/abilities/{name}", json=arguments)
+            answered = await mcp.call_tool(name, arguments)
+
+            assert await abilities.call(name, arguments) == answer
+            assert json.loads(await tools[name].ainvoke(arguments)) == answer
+            assert (await function.call(arguments)).payload == answer
+            assert posted.json() == answer
+            assert answered.content[0].text == posted.text  # type: ignore[union-attr]
+
+
+async def test_own_abilities_are_offered_beside_every_profile(settings: Settings) -> None:
+    async with Abilities.open(settings, abilities=OWN) as abilities:
+        names = abilities.registry.names
+        for_token = abilities.for_caller("token", tools=["files"]).registry.names
+    assert names == ["file_list", "read", "recall", "remember", *(own.name for own in OWN)]
+    assert for_token == ["file_list"]
+
+    off = settings.model_copy(update={"disabled": ("find",)})
+    async with Abilities.open(off, abilities=OWN) as abilities:
+        assert "find" not in abilities.registry
+        assert "find" in abilities.context.disabled
+
+    listed = load_functions([find], only=["find"])
+    assert (await listed[0].call({"name": "x", "ranks": [2]})).payload["result"][0]["rank"] == 2
+
+
+async def test_what_cannot_be_offered_is_refused_where_it_is_handed_over(
+    settings: Settings,
+) -> None:
+    async def plain(context: Context) -> int:
+        return 1
+
+    @ability
+    async def recall(query: str) -> str:
+        """Takes a name that is taken."""
+        return query
+
+    for wrong, error, words in (
+        (plain, TypeError, "plain is no ability; write @ability above"),
+        (recall, ValueError, "already an ability named recall"),
+    ):
+        with pytest.raises(error, match=words):
+            load_tools(Abilities.open(settings, abilities=[cast(Ability, wrong)]))
+        with pytest.raises(error, match=words):
+            async with Abilities.open(settings, abilities=[cast(Ability, wrong)]):
+                pytest.fail("it was opened")
+
+
+async def test_arguments_and_results_of_a_plain_function_are_checked(settings: Settings) -> None:
+    async with Abilities.open(settings, abilities=OWN) as abilities:
+        sent = {"name": "x", "ranks": "[1, 2]", "deep": "true"}
+        assert len((await abilities.call("find", sent))["result"]) == 2
+
+        for name, arguments, reason in (
+            ("find", {"name": "x" * 10, "ranks": []}, "too_long"),
+            ("find", {"ranks": [1], "name": 3}, "wrong_type"),
+            ("find", {"nam": "x", "ranks": [1]}, "unknown_argument"),
+            ("word_count", {"paths": ["none"]}, "not_found"),
+            ("measure", {"kind": "wrong"}, "internal"),
+            ("measure", {"kind": "none"}, "internal"),
+        ):
+            with pytest.raises(AbilityError) as caught:
+                await abilities.call(name, arguments)
+            assert caught.value.fault.reason == reason, (name, arguments)
+
+
+async def test_an_ability_is_called_like_its_function_in_a_test(settings: Settings) -> None:
+    async with Abilities.open(settings) as abilities:
+        assert await word_count(abilities.context, ["poem.txt"]) == {"poem.txt": 3}
+        with pytest.raises(Refused):
+            await word_count(abilities.context, ["none"])
+    assert await find("x", ranks=[2]) == [Found("x", 2)]
+
+
+def test_schemas_say_what_a_plain_function_takes_and_answers() -> None:
+    taken = build_input_schema(find)
+    assert taken["required"] == ["name", "ranks"]
+    name = {"type": "string", "maxLength": 9, "description": "What to find."}
+    assert taken["properties"]["name"] == name
+    number = {"anyOf": [{"type": "number"}, {"type": "null"}]}
+    assert build_output_schema(measure)["additionalProperties"] == number
+    assert build_output_schema(sleep)["properties"] == {"result": {"type": "integer"}}
+    assert "context" not in build_input_schema(word_count)["properties"]
+
+
+async def test_a_store_of_the_core_serves_what_it_can(settings: Settings) -> None:
+    store = CoreStore()
+    every = settings.model_copy(update={"tools": ("all",)})
+    opening = Abilities.open(every, store=cast(MemoryStore, store))
+    assert not {*opening.build_registry().names}.intersection(NEED_HISTORY)
+
+    async with opening as abilities:
+        assert not {*abilities.registry.names}.intersection(NEED_HISTORY)
+        await abilities.call("remember", {"operations": [STORE]})
+        found = await abilities.call("recall", {"queries": ["Does it rain?"]})
+        assert found["results"][0]["memories"][0]["key"] == "a"
+
+        with pytest.raises(AbilityError) as caught:
+            await abilities.call("memory_get", {"key": "a", "as_of": "2026-01-01T00:00:00.000Z"})
+        assert caught.value.fault.reason == "version_not_found"
+
+        await abilities.set_token_mark()
+        assert not await abilities.has_token_mark()
+        async with serve_http(abilities) as http:
+            assert (await http.get("/readyz")).status_code == 200
+            timeline = await http.post("/api/explorer/timeline", json={})
+            memory = await http.post("/api/explorer/memory", json={"key": "a"})
+        assert timeline.json()["error"]["reason"] == "unknown_address"  # left out as well
+        assert memory.json()["memory"]["content"] == "It rains."
+
+    assert store.is_closed
+
+
+async def test_an_embedder_of_ones_own_ranks(settings: Settings) -> None:
+    embedder = Doubles()
+    async with Abilities.open(settings, embedder=embedder) as abilities:
+        await abilities.call("remember", {"operations": [{**STORE, "content": "Much rain."}]})
+        await abilities.call("recall", {"queries": ["rain"]})
+    assert "rain" in embedder.texts
+
+    with pytest.raises(TypeError, match="embed"):
+        async with Abilities.open(settings, embedder=cast(Any, object())):
+            pytest.fail("it was opened")
 
 
 async def pass_on(name: str, call: Callable[[], Awaitable[Reply]]) -> Reply:
@@ -25,30 +287,27 @@ async def test_views_share_what_is_open(roots: Settings) -> None:
         assert all(view.registry is abilities.registry for view in views)
         assert all(view.problems is abilities.problems for view in views)
         assert views[1].context is abilities.context
+        assert abilities.for_namespace("default") is abilities
 
 
 async def test_a_view_of_a_reading_view_may_only_read(roots: Settings) -> None:
     async with Abilities.open(roots) as abilities:
         reading = abilities.for_namespace("other", read_only=True)
 
-        for view in (
-            reading.for_namespace("other"),
-            reading.for_namespace("default"),
-            reading.with_middleware(pass_on),
-        ):
-            reply = await view.reply("store_memory", MEMORY)
+        views = [reading.for_namespace(name) for name in ("other", "default")]
+        for view in (*views, reading.with_middleware(pass_on)):
+            reply = await view.reply("store_memory", {"type": "core", "content": "Tea."})
             assert reply.payload["error"]["reason"] == "scope"
 
 
 async def test_objects_say_what_they_hold(roots: Settings) -> None:
     async with Abilities.open(roots) as abilities:
-        only = abilities.registry.only("memory_get", "file_list")
         reading = abilities.for_namespace("other", read_only=True)
 
-        assert repr(AbilityRegistry()) == "<AbilityRegistry: empty>"
-        assert repr(only) == "<AbilityRegistry: memory_get, file_list>"
-        assert repr(abilities) == "<Abilities: 17 in namespace 'default'>"
-        assert repr(reading) == "<Abilities: 12 in namespace 'other', read-only>"
+    assert repr(abilities) == "<Abilities: 17 in namespace 'default'>"
+    assert repr(AbilityRegistry()) == "<AbilityRegistry: empty>"
+    assert repr(abilities.registry.only("file_list")) == "<AbilityRegistry: file_list>"
+    assert repr(reading) == "<Abilities: 12 in namespace 'other', read-only>"
 
 
 def test_roots_that_never_existed_are_forgotten_and_no_others(

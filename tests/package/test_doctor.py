@@ -1,100 +1,137 @@
-"""`abilities doctor` reports what is unsafe or broken, and nothing of a sound configuration."""
+"""`abilities doctor` reports what is unsafe or broken, and nothing of a sound configuration.
+
+With `--secrets` it lists what may be read and looks like a secret, never what it is.
+"""
 
 import asyncio
 import json
 import re
 import sqlite3
+import tempfile
+import tomllib
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from abilities import Abilities, Settings
-from abilities.cli import checks, store_checks
+from abilities.cli import checks, doctor, store_checks
 from abilities.cli.checks import Diagnosis
-from abilities.cli.doctor import diagnose, summarize
+from abilities.cli.doctor import diagnose
+from abilities.helpers.files.secret_search import SearchLimits
 from abilities.helpers.store.postgres import pool
 from abilities.helpers.tokens import TokenFile
 from tests.support.stores import store_file
 from tests.surfaces.test_cli import run
 
 
-def find_problems(settings: Settings) -> list[Diagnosis]:
-    """Return what is unsafe or broken; each comes with what to do about it."""
-    diagnoses = asyncio.run(diagnose(settings))
-    problems = [diagnosis for diagnosis in diagnoses if diagnosis.state in ("unsafe", "fails")]
-
-    assert all(problem.mend for problem in problems)
-    return problems
-
-
-def describe_problems(settings: Settings) -> str:
-    problems = find_problems(settings)
-    return "\n".join(f"{problem.state} {problem.about}: {problem.words}" for problem in problems)
+@pytest.fixture
+def base() -> Iterator[Path]:
+    """A directory that others may enter, as a home may be."""
+    with tempfile.TemporaryDirectory(prefix="abilities-", dir="/tmp") as folder:
+        Path(folder).chmod(0o755)
+        yield Path(folder)
 
 
-def describe_notes(settings: Settings) -> str:
-    diagnoses = asyncio.run(diagnose(settings))
-    return "\n".join(diagnosis.words for diagnosis in diagnoses if diagnosis.state == "note")
+@pytest.fixture
+def sound(base: Path) -> Settings:
+    """Two roots, a store with a memory and a token, all of them private and apart."""
+    for name in ("agent", "workspace", "state"):
+        (base / name).mkdir()
+        (base / name).chmod(0o755)
+    settings = Settings(
+        agent_dir=base / "agent",
+        workspace_dir=base / "workspace",
+        store_url=f"sqlite:///{base}/state/memory.db",
+        tokens_file=base / "state" / "tokens.json",
+    )
+    TokenFile(settings.tokens_file).add("default", "read")
+
+    async def fill() -> None:
+        async with Abilities.open(settings) as abilities:
+            await abilities.call("store_memory", {"type": "core", "content": "x"})
+
+    asyncio.run(fill())
+    return settings
 
 
-def change_settings(settings: Settings, **values: Any) -> Settings:
+def change(settings: Settings, **values: Any) -> Settings:
     return Settings(**{**settings.model_dump(exclude_unset=True), **values})
 
 
+def find(settings: Settings, *states: str) -> list[Diagnosis]:
+    """Return the findings of some states, by default those of what is unsafe or broken.
+
+    Each of these comes with what to do about it.
+    """
+    findings = asyncio.run(diagnose(settings))
+    assert all(d.mend for d in findings if d.state in ("unsafe", "fails"))
+
+    return [finding for finding in findings if finding.state in (states or ("unsafe", "fails"))]
+
+
+def describe(settings: Settings, *states: str) -> str:
+    """Return the findings of some states, a line for each."""
+    return "\n".join(f"{d.state} {d.about}: {d.words}" for d in find(settings, *states))
+
+
 def test_a_sound_configuration_is_not_blamed(sound: Settings) -> None:
-    assert find_problems(sound) == []
-    words = {finding.about: finding.words for finding in asyncio.run(diagnose(sound))}
+    assert find(sound) == []
+    words = {finding.about: finding.words for finding in find(sound, "ok")}
     assert words["store"].endswith("answers: 1 memory in namespace default")
     assert words["tokens"] == "1 token, 0 with write scope; namespaces: default"
     assert words["abilities"] == "17 are offered"
 
 
-def test_a_disabled_name_that_disables_nothing(sound: Settings) -> None:
-    settings = change_settings(sound, disabled=("memory_get", "bulk_read_memry"))
-    assert describe_problems(settings) == (
-        "unsafe abilities: disabled: 'bulk_read_memry' is not an ability, so it disables nothing; "
-        "did you mean 'bulk_read_memory'?"
-    )
-
-
 def test_files_that_others_may_read_or_change(sound: Settings) -> None:
-    sound.tokens_file.chmod(0o644)
-    store_file(sound).chmod(0o620)
-    assert describe_problems(sound) == (
-        f"unsafe store: other users can change {store_file(sound)}\n"
-        f"unsafe tokens: other users can read {sound.tokens_file}"
-    )
-
-    sound.tokens_file.parent.chmod(0o700)  # nobody else comes as far
-    assert find_problems(sound) == []
-
-    store_file(sound).chmod(0o600)
-    sound.tokens_file.chmod(0o600)
-    sound.tokens_file.parent.chmod(0o777)
-    assert [finding.words for finding in find_problems(sound)] == [
-        f"other users can replace {path}" for path in (store_file(sound), sound.tokens_file)
+    tokens, store = sound.tokens_file, store_file(sound)
+    tokens.chmod(0o644)
+    store.chmod(0o620)
+    assert describe(sound).splitlines() == [
+        f"unsafe store: other users can change {store}",
+        f"unsafe tokens: other users can read {tokens}",
     ]
 
-    sound.tokens_file.parent.chmod(0o755)
+    tokens.parent.chmod(0o700)  # nobody else comes as far
+    assert find(sound) == []
+
+    store.chmod(0o600)
+    tokens.chmod(0o600)
+    tokens.parent.chmod(0o777)
+    replaced = [f"other users can replace {path}" for path in (store, tokens)]
+    assert [finding.words for finding in find(sound)] == replaced
+
+    tokens.parent.chmod(0o755)
     sound.workspace_dir.chmod(0o777)
-    assert "every user can write to" in describe_problems(sound)
+    assert "every user can write to" in describe(sound)
 
 
-def test_directories_that_overlap_or_are_not_there(sound: Settings, base: Path) -> None:
-    for agent in (sound.workspace_dir, sound.workspace_dir / "agent", base):
-        agent.mkdir(exist_ok=True)
-        assert "overlap" in describe_problems(change_settings(sound, agent_dir=agent))
-    (base / "link").symlink_to(sound.workspace_dir)
-    assert "overlap" in describe_problems(change_settings(sound, agent_dir=base / "link"))
-    assert "fails agent directory" in describe_problems(
-        change_settings(sound, agent_dir=base / "none")
-    )
+@pytest.mark.parametrize(
+    ("name", "value", "said"),
+    [
+        ("disabled", "memory_get,bulk_read_memry", "unsafe abilities: .*'bulk_read_memory'"),
+        ("deny", "*.secret", r"unsafe deny: .*not cover \.env, server\.pem"),
+        ("allowed_hosts", "example.org", "fails tokens: .*needs tokens"),
+        ("workspace_dir", "/", "fails workspace directory: .*must not be '/'"),
+        ("workspace_dir", "{base}/file", "fails workspace directory: .*is not a directory"),
+        ("agent_dir", "{base}/none", "fails agent directory"),
+        ("agent_dir", "{base}/workspace", "unsafe directories: .*overlap"),
+        ("agent_dir", "{base}/workspace/agent", "unsafe directories: .*overlap"),
+        ("agent_dir", "{base}", "unsafe directories: .*overlap"),
+        ("agent_dir", "{base}/link", "unsafe directories: .*overlap"),
+    ],
+)
+def test_a_setting_that_is_unsafe_or_broken(
+    name: str, value: str, said: str, sound: Settings, base: Path
+) -> None:
     (base / "file").touch()
-    assert "is not a directory" in describe_problems(
-        change_settings(sound, workspace_dir=base / "file")
-    )
-    assert "must not be '/'" in describe_problems(change_settings(sound, workspace_dir="/"))
+    (base / "link").symlink_to(sound.workspace_dir)
+    (sound.workspace_dir / "agent").mkdir()
+    if name == "allowed_hosts":
+        sound.tokens_file.unlink()
+
+    assert re.search(said, describe(change(sound, **{name: value.format(base=base)})))
 
 
 @pytest.fixture
@@ -114,16 +151,14 @@ def test_a_directory_that_may_not_be_read(shut: Path, unprivileged: None) -> Non
 
 
 def test_a_store_or_tokens_inside_a_root(sound: Settings) -> None:
-    for root, words in (
-        (sound.workspace_dir, "the workspace directory"),
-        (sound.agent_dir, "the agent directory"),
-    ):
-        inside = change_settings(sound, store_url=f"sqlite:///{root}/.abilities/memory.db")
-        assert f"lies in {words}: the abilities refuse to read it" in describe_notes(inside)
-        assert find_problems(inside) == []
-    inside = change_settings(sound, tokens_file=sound.workspace_dir / "tokens.json")
+    for root, name in ((sound.workspace_dir, "workspace"), (sound.agent_dir, "agent")):
+        inside = change(sound, store_url=f"sqlite:///{root}/.abilities/memory.db")
+        assert f"lies in the {name} directory" in describe(inside, "note")
+        assert find(inside) == []
+
+    inside = change(sound, tokens_file=sound.workspace_dir / "tokens.json")
     TokenFile(inside.tokens_file).add("default", "read")
-    assert "tokens.json lies in" in describe_notes(inside)
+    assert "tokens.json lies in" in describe(inside, "note")
 
 
 def test_a_store_that_does_not_answer(
@@ -131,95 +166,81 @@ def test_a_store_that_does_not_answer(
 ) -> None:
     monkeypatch.setattr(pool, "WAIT_SECONDS", 1)
     away = store_file(sound).rename(base / "away.db")
-    (moved,) = find_problems(sound)
+    (moved,) = find(sound)
     assert "The store was moved or deleted" in moved.words
     assert "put the file back" in moved.mend and "or remove" not in moved.mend
 
-    away.rename(store_file(sound)).write_bytes(b"no database at all" * 1000)
-    for suffix in ("-wal", "-shm"):
+    away.rename(store_file(sound))
+    for suffix in ("", "-wal", "-shm"):
         store_file(sound).with_name(f"memory.db{suffix}").unlink(missing_ok=True)
-    assert "The store is damaged" in describe_problems(sound)
+    store_file(sound).write_bytes(b"no database at all" * 1000)
+    assert "The store is damaged" in describe(sound)
 
-    unreachable = change_settings(
-        sound, store_url="postgresql://user:secret@127.0.0.1:1/none?connect_timeout=1"
-    )
-    findings = [f for f in asyncio.run(diagnose(unreachable)) if f.about == "store"]
+    url = "postgresql://user:secret@127.0.0.1:1/none?connect_timeout=1"
+    findings = [
+        f for f in find(change(sound, store_url=url), "note", "fails") if f.about == "store"
+    ]
     assert [finding.state for finding in findings] == ["note", "fails"]
     assert "secret" not in str(findings) and "127.0.0.1:1/none" in findings[1].words
 
-
-def test_a_store_that_never_was_is_not_made(sound: Settings, base: Path) -> None:
-    fresh = change_settings(sound, store_url=f"sqlite:///{base}/fresh/memory.db")
-    assert find_problems(fresh) == [] and not (base / "fresh").exists()
+    assert find(change(sound, store_url=f"sqlite:///{base}/fresh/memory.db")) == []
+    assert not (base / "fresh").exists(), "a store that never was is not made"
 
 
-def test_a_database_far_away_without_encryption(sound: Settings) -> None:
-    diagnoses = list(store_checks.check_connection("postgresql://user@db.example,localhost/x"))
-    assert [diagnosis.words for diagnosis in diagnoses] == [
-        "the connection to db.example may be unencrypted (sslmode=prefer)"
-    ]
-    assert (
-        list(store_checks.check_connection("postgresql://user@db.example/x?sslmode=verify-full"))
-        == []
-    )
-    assert list(store_checks.check_connection("postgresql://user@localhost/x")) == []
-    assert list(store_checks.check_connection("postgresql://user@[::1]:5432/x")) == []
-    (remote,) = store_checks.check_connection("postgresql://user@[2001:db8::1]:5432/x")
-    assert "to [2001:db8::1] may be unencrypted" in remote.words
+@pytest.mark.parametrize(
+    ("address", "host"),
+    [
+        ("db.example,localhost/x", "db.example"),
+        ("[2001:db8::1]:5432/x", "[2001:db8::1]"),
+        ("db.example/x?sslmode=verify-full", None),
+        ("localhost/x", None),
+        ("[::1]:5432/x", None),
+    ],
+)
+def test_a_database_far_away_without_encryption(address: str, host: str | None) -> None:
+    diagnoses = store_checks.check_connection(f"postgresql://user@{address}")
+
+    unencrypted = [f"the connection to {host} may be unencrypted (sslmode=prefer)"] if host else []
+    assert [diagnosis.words for diagnosis in diagnoses] == unencrypted
 
 
 def test_old_sqlite_and_remote_disks(sound: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
-    for number, state in (((3, 36, 0), "fails"), ((3, 45, 0), "note")):
+    for number, states in (((3, 36, 0), ["fails"]), ((3, 45, 0), ["note"]), ((3, 51, 3), [])):
         monkeypatch.setattr(sqlite3, "sqlite_version_info", number)
-        diagnoses = asyncio.run(diagnose(sound))
-        assert [finding.state for finding in diagnoses if finding.about == "SQLite"] == [state]
+        diagnoses = find(sound, "ok", "note", "unsafe", "fails")
+        assert [finding.state for finding in diagnoses if finding.about == "SQLite"] == states
 
-    monkeypatch.setattr(sqlite3, "sqlite_version_info", (3, 51, 3))
-    assert not [finding for finding in asyncio.run(diagnose(sound)) if finding.about == "SQLite"]
     assert store_checks.find_file_system(Path("/proc/self/stat")) == "proc"
-    monkeypatch.setattr(
-        store_checks, "REMOTE_FILE_SYSTEMS", {store_checks.find_file_system(store_file(sound))}
-    )
-    assert "network file system" in describe_problems(sound)
+    own = store_checks.find_file_system(store_file(sound))
+    monkeypatch.setattr(store_checks, "REMOTE_FILE_SYSTEMS", {own})
+    assert "network file system" in describe(sound)
     monkeypatch.setattr(store_checks, "MIN_FREE_BYTES", 10**18)
-    assert any("are free on its disk" in finding.words for finding in asyncio.run(diagnose(sound)))
+    assert "are free on its disk" in describe(sound, "note", "unsafe", "fails")
 
 
 def test_tokens_that_cannot_be_used(sound: Settings) -> None:
     TokenFile(sound.tokens_file).add("other", "write")
-    assert "tokens of several namespaces would share files" in describe_problems(sound)
+    assert "tokens of several namespaces would share files" in describe(sound)
 
     sound.tokens_file.write_text("[")
-    assert "every token is refused" in describe_problems(sound)
-
-    sound.tokens_file.unlink()
-    assert "allowed_hosts (example.org) needs tokens" in describe_problems(
-        change_settings(sound, allowed_hosts="example.org")
-    )
-
-
-def describe_tokens(settings: Settings) -> str:
-    """Return all that is said of tokens, one line each."""
-    diagnoses = asyncio.run(diagnose(settings))
-    lines = [f"{d.state} {d.words} {d.mend}" for d in diagnoses if d.about == "tokens"]
-    return "\n".join(lines)
+    assert "every token is refused" in describe(sound)
 
 
 def test_who_needs_a_token_and_why(sound: Settings) -> None:
-    opened = change_settings(sound, require_tokens=False)
+    def describe_tokens(settings: Settings) -> str:
+        findings = find(settings, "ok", "note", "unsafe", "fails")
+        return "\n".join(f"{d.state} {d.words} {d.mend}" for d in findings if d.about == "tokens")
+
+    opened = change(sound, require_tokens=False)
     assert "note none is needed: require_tokens is set to false" in describe_tokens(opened)
 
     file = TokenFile(sound.tokens_file)
     file.add("default", "metrics")
-    assert describe_tokens(sound).startswith(
-        "ok 2 tokens, 0 with write scope, 1 for metrics alone; namespaces: default"
-    )
+    assert "ok 2 tokens, 0 with write scope, 1 for metrics alone" in describe_tokens(sound)
 
     for token in file.tokens():
         file.revoke(token.id)
-    assert "note 'abilities serve' refuses every caller: the tokens file is there, but" in (
-        describe_tokens(sound)
-    )
+    assert "refuses every caller: the tokens file is there" in describe_tokens(sound)
 
     sound.tokens_file.unlink()
     assert describe_tokens(sound).startswith("ok none is needed: there never was a token")
@@ -229,73 +250,49 @@ def test_who_needs_a_token_and_why(sound: Settings) -> None:
             await abilities.set_token_mark()
 
     asyncio.run(remember())
-    words = describe_tokens(sound)
-    assert "refuses every caller: the tokens file is gone, and the store remembers" in words
-    assert "abilities token add" in words and "require_tokens = false" in words
-    assert find_problems(sound) == []
+    assert "refuses every caller: the tokens file is gone" in describe_tokens(sound)
+    assert find(sound) == []
 
 
 def test_the_namespaces_of_tokens_are_examined(sound: Settings, base: Path) -> None:
-    settings = change_settings(
+    agent, workspace = base / "agent", base / "workspace"
+    settings = change(
         sound,
-        agent_dir=base / "agent" / "{namespace}",
-        workspace_dir=base / "workspace" / "{namespace}",
+        agent_dir=agent / "{namespace}",
+        workspace_dir=workspace / "{namespace}",
         max_memories=1,
     )
     file = TokenFile(sound.tokens_file)
     for namespace in ("ada", "bob", "eve"):
         file.add(namespace, "write")
     for namespace in ("ada", "eve"):
-        (base / "agent" / namespace).mkdir()
-        (base / "workspace" / namespace).mkdir(mode=0o755)
-    (base / "workspace" / "eve").chmod(0o777)
+        (agent / namespace).mkdir()
+        (workspace / namespace).mkdir(mode=0o755)
+    (workspace / "eve").chmod(0o777)
 
-    findings = [d for d in asyncio.run(diagnose(settings)) if d.about.startswith("namespace")]
+    findings = find(settings, "ok", "note", "unsafe")
+    said = [d for d in findings if d.about.startswith("namespace")]
 
-    places = f"no {base}/agent/bob and no {base}/workspace/bob"
-    assert [(d.state, d.about, d.words) for d in findings] == [
+    def lack(name: str) -> str:
+        return f"no files, because there is no {agent}/{name} and no {workspace}/{name}"
+
+    assert [(d.state, d.about, d.words) for d in said] == [
         ("ok", "namespace ada", "0 memories"),
-        ("note", "namespace bob", f"0 memories; no files, because there is {places}"),
-        ("note", "namespace default", "1 memory; no files, because there is "
-         f"no {base}/agent/default and no {base}/workspace/default; max_memories is 1"),
-        ("unsafe", "namespace eve", f"every user can write to {base}/workspace/eve, "
+        ("note", "namespace bob", f"0 memories; {lack('bob')}"),
+        ("note", "namespace default", f"1 memory; {lack('default')}; max_memories is 1"),
+        ("unsafe", "namespace eve", f"every user can write to {workspace}/eve, "
          "and so tell the agent anything"),
         ("ok", "namespace eve", "0 memories"),
     ]  # fmt: skip
-    assert f"mkdir -p {base}/agent/bob" in findings[1].mend
-
-
-def test_the_last_line_counts_the_findings_and_names_the_first_step(sound: Settings) -> None:
-    sound.tokens_file.chmod(0o644)
-    store_file(sound).write_bytes(b"no store")
-    for suffix in ("-wal", "-shm"):
-        store_file(sound).with_name(f"memory.db{suffix}").unlink(missing_ok=True)
-
-    findings = asyncio.run(diagnose(sound))
-
-    assert re.fullmatch(
-        rf"{len(findings)} findings: \d+ ok, (\d+ notes?, )?1 unsafe, 1 fails\. "
-        r"Begin with store: .* let store_url name another file, .*",
-        summarize(findings),
-    ), summarize(findings)
-
-
-def test_a_deny_list_with_holes(sound: Settings) -> None:
-    assert "does not cover .env, server.pem" in describe_problems(
-        change_settings(sound, deny="*.secret")
-    )
+    assert f"mkdir -p {agent}/bob" in said[1].mend
 
 
 def test_a_deny_list_of_ones_own_that_lacks_default_names(sound: Settings) -> None:
     usual = tuple(name for name in sound.deny if name != "*.kdbx")
 
-    def describe(settings: Settings) -> list[str]:
-        return [d.words for d in checks.check_deny_list(settings)]
-
-    assert describe(change_settings(sound, deny=("...", "own.txt"))) == []
-    assert describe(change_settings(sound, deny=usual)) == [
-        f"the deny list lacks 1 of the {len(sound.deny)} default entries"
-    ]
+    assert list(checks.check_deny_list(change(sound, deny=("...", "own.txt")))) == []
+    (lacking,) = checks.check_deny_list(change(sound, deny=usual))
+    assert f"lacks 1 of the {len(sound.deny)} default entries" in lacking.words
 
 
 def test_the_command_tells_people_and_programs(sound: Settings) -> None:
@@ -304,11 +301,13 @@ def test_the_command_tells_people_and_programs(sound: Settings) -> None:
     assert "ok      store" in done.stdout and "answers: 1 memory" in done.stdout
 
     sound.tokens_file.chmod(0o666)
-    done = run(sound, "doctor", "--json", ABILITIES_TOKENS_FILE=str(sound.tokens_file))
-    findings = json.loads(done.stdout)
-    first_unsafe = next(finding for finding in findings if finding["state"] == "unsafe")
+    done = run(sound, "doctor", ABILITIES_TOKENS_FILE=str(sound.tokens_file))
     assert done.exit_code == 1
-    assert {"state": "unsafe", "about": "tokens"}.items() <= first_unsafe.items()
+    assert re.search(r"findings: \d+ ok, .*1 unsafe\. Begin with tokens: ", done.stdout)
+
+    done = run(sound, "doctor", "--json", ABILITIES_TOKENS_FILE=str(sound.tokens_file))
+    states = [(finding["state"], finding["about"]) for finding in json.loads(done.stdout)]
+    assert done.exit_code == 1 and ("unsafe", "tokens") in states
 
 
 @pytest.mark.thorough
@@ -316,10 +315,115 @@ def test_the_command_warns_of_a_settings_file_that_others_can_read(sound: Settin
     settings_file = sound.tokens_file.with_name("config.toml")
     settings_file.write_text('store_url = "postgresql://u:p@localhost/none?connect_timeout=1"\n')
     settings_file.chmod(0o644)
+    workspace = str(sound.workspace_dir)
+
     done = run(
-        None,
-        "doctor",
-        ABILITIES_CONFIG=str(settings_file),
-        ABILITIES_WORKSPACE_DIR=str(sound.workspace_dir),
+        None, "doctor", ABILITIES_CONFIG=str(settings_file), ABILITIES_WORKSPACE_DIR=workspace
     )
+
     assert done.exit_code == 1 and f"other users can read {settings_file}" in done.stdout
+
+
+KEY_BLOCK = (
+    "-----BEGIN OPENSSH PRIVATE KEY-----\n"
+    "b3BlbnNzaC1rZXktdjEAAAAABG5vbmUAAAAEbm9uZQAAAAAAAAABCANARYMwAAAAtzc2gt\n"
+    "-----END OPENSSH PRIVATE KEY-----\n"
+)
+
+
+def find_exposed(settings: Settings, **limits: int) -> dict[str, str]:
+    """Return the states of what `doctor --secrets` says, by its words."""
+    diagnoses = list(doctor.check_secrets(settings, SearchLimits(**limits)))
+
+    assert not any("CANARY" in part for diagnosis in diagnoses for part in diagnosis)
+    return {diagnosis.words: diagnosis.state for diagnosis in diagnoses}
+
+
+def test_what_looks_like_a_secret_and_may_be_read_is_listed(sound: Settings) -> None:
+    workspace = sound.workspace_dir
+    files = {
+        "deploy/notes.md": KEY_BLOCK,
+        "deploy/db-password.log": "CANARY",
+        "deploy/photo.bin": "password\0",
+        "deploy/token_count.ts": "CANARY",
+        ".ssh/id": KEY_BLOCK,
+        ".env": "CANARY",
+        "esc\x1b[31m-token.log": "CANARY",
+        "../agent/MEMORY.md": KEY_BLOCK,
+        "own-token.log": "[]",
+    }
+    for name, text in files.items():
+        (workspace / name).parent.mkdir(exist_ok=True)
+        (workspace / name).write_text(text)
+    (workspace / "link.md").symlink_to(".ssh/id")
+    (workspace / "folder").symlink_to("deploy")
+
+    marked = "; agents read marks in their place"
+    settings = change(sound, tokens_file=workspace / "own-token.log")  # which no agent reads
+    assert find_exposed(settings) == {
+        f"MEMORY.md holds: private key{marked}": "note",
+        f"deploy/notes.md holds: private key{marked}": "note",
+        "deploy/db-password.log: its name hints at a secret": "note",
+        "esc\\u001b[31m-token.log: its name hints at a secret": "note",
+        "looked at 5 files that agents may read (100,000 characters of each at most): "
+        "4 look like secrets": "ok",
+    }
+    shown = find_exposed(change(settings, redact=False))
+    assert shown["deploy/notes.md holds: private key"] == "unsafe"
+
+
+def test_what_doctor_advises_refuses_the_file(sound: Settings) -> None:
+    odd = ("!old-token.log", 'a"token"\\b', "to\nken/secret.log", "plain*?/my token{a,b}.log")
+    for name in odd:
+        path = sound.workspace_dir / name
+        path.parent.mkdir(exist_ok=True)
+        path.write_text("x")
+
+    diagnoses = list(doctor.check_secrets(sound))
+    advice = [tomllib.loads(d.mend.split(": ", 1)[1])["deny"] for d in diagnoses if d.mend]
+    names = tuple(name for names in advice for name in names)
+    denies = Settings(deny=names).policy.deny.denies
+
+    assert len(advice) == len(odd)
+    assert all(denies(name) for name in odd)
+
+
+def test_a_search_for_secrets_is_bounded_and_says_so(
+    sound: Settings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for number in range(4):
+        (sound.workspace_dir / f"token-{number}.log").write_text("x")
+
+    for limits, reason in (
+        ({"files": 2}, "enough files were looked at"),
+        ({"chars": 2}, "enough text was looked at"),
+        ({"seconds": -1}, "it took too long"),
+    ):
+        words, state = find_exposed(sound, **limits).popitem()
+        assert state == "note" and words.endswith(f"stopped, {reason}")
+
+    monkeypatch.setattr(doctor, "MAX_SHOWN", 2)
+    shown = find_exposed(sound)
+    assert len(shown) == 3 and list(shown)[-1].endswith("4 look like secrets, of which 2 are shown")
+
+
+def test_a_root_that_is_not_there_holds_no_secrets(sound: Settings) -> None:
+    sound.workspace_dir.rmdir()
+
+    assert list(find_exposed(sound).values()) == ["fails", "ok"]
+
+
+def test_the_command_lists_secrets_for_people_and_programs(sound: Settings) -> None:
+    (sound.workspace_dir / "token.log").write_text("CANARY")
+    done = run(sound, "doctor", "--secrets")
+    assert done.exit_code == 0
+    assert "token.log: its name hints at a secret" in done.stdout and "CANARY" not in done.stdout
+
+    (sound.workspace_dir / "a.md").write_text(KEY_BLOCK)
+    for redact, code, states in (
+        (True, 0, ["note", "note", "ok"]),
+        (False, 1, ["unsafe", "note", "ok"]),
+    ):
+        done = run(change(sound, redact=redact), "doctor", "--secrets", "--json")
+        assert done.exit_code == code
+        assert [finding["state"] for finding in json.loads(done.stdout)] == states

@@ -1,21 +1,22 @@
-"""Each extra alone does what it is for, and says in a sentence how to get the rest."""
+"""What is not installed: each extra alone does what it is for, and says how to get the rest."""
 
 import json
 import subprocess
 import sys
-import urllib.error
-import urllib.request
+import textwrap
 from pathlib import Path
-from typing import Any
 
+import httpx
 import pytest
 
 from abilities import Settings
-from abilities.errors import EXTRAS, is_installed
+from abilities.errors import EXTRAS, FRAMEWORKS, is_installed
+from tests.support.piped import HELLO, build_line, build_request
 from tests.support.serving import serving
 from tests.support.sources import ROOT
 from tests.support.surfaces import environment
 from tools import resolving
+from tools.installs import PAGES, list_commands
 
 MODULES = {
     "http": ["fastapi", "httptools", "opentelemetry", "prometheus_client", "pythonjsonlogger",
@@ -42,25 +43,6 @@ def hide(*extras: str) -> str:
     return f"import sys; sys.modules.update(dict.fromkeys({names}))\n"
 
 
-def run_without(
-    extras: list[str], commands: list[list[str]], settings: Settings, home: Path
-) -> list[tuple[int, str]]:
-    """Return the exit codes and outputs of commands that run where extras are not installed.
-
-    A command may begin with the URL of its store.
-    """
-    code = hide(*extras) + RUN_COMMANDS
-    variables = {"PATH": "/usr/bin:/bin", "HOME": str(home), **environment(settings)}
-
-    done = subprocess.run(
-        [sys.executable, "-c", code, json.dumps(commands)],
-        capture_output=True, text=True, env=variables, cwd=home,
-    )  # fmt: skip
-
-    assert done.returncode == 0, done.stderr
-    return [(answer[0], answer[1]) for answer in map(json.loads, done.stdout.splitlines())]
-
-
 def test_every_extra_is_installed_where_the_tests_run() -> None:
     assert [extra for extra in EXTRAS if not is_installed(extra)] == []
 
@@ -76,52 +58,36 @@ def test_without_extras_commands_work_and_the_others_say_what_is_missing(
     settings: Settings, tmp_path: Path
 ) -> None:
     (tmp_path / "project").mkdir()
-    memory = '{"type": "core", "key": "note", "content": "x"}'
-    commands = [
+    working = [
         ["list"],
-        ["call", "store_memory", memory],
+        ["call", "store_memory", '{"type": "core", "key": "note", "content": "x"}'],
         ["graph", "note"],
         ["doctor"],
-        ["serve", "--port", "0"],
-        ["explore", "--no-browser"],
-        ["mcp"],
-        ["--workspace-dir", str(tmp_path / "project"), "demo"],
-        ["setup"],
-        ["postgresql://localhost/none", "call", "get_memory_stats"],
     ]
+    refused = {  # a command may begin with the URL of its store
+        ("serve", "--port", "0"): "http",
+        ("explore", "--no-browser"): "http",
+        ("mcp",): "mcp",
+        ("--workspace-dir", str(tmp_path / "project"), "demo"): "mcp",
+        ("setup",): "mcp",
+        ("postgresql://localhost/none", "call", "get_memory_stats"): "postgres",
+    }
 
-    answers = run_without(["http", "mcp", "postgres"], commands, settings, tmp_path)
-
-    codes = [code for code, _ in answers]
-    assert codes[:3] == [0, 0, 0] and codes[4:] == [2, 2, 2, 2, 2, 2]
-    assert (
-        "none; not installed: http (abilities serve and explore), mcp (abilities mcp and"
-        in (answers[3][1])
+    code = hide("http", "mcp", "postgres") + RUN_COMMANDS
+    done = subprocess.run(
+        [sys.executable, "-c", code, json.dumps([*working, *refused])],
+        capture_output=True,
+        text=True,
+        env={"PATH": "/usr/bin:/bin", "HOME": str(tmp_path), **environment(settings)},
+        cwd=tmp_path,
     )
-    assert "pip install 'agent-abilities[http,mcp,postgres]'" in answers[3][1]
+
+    answers = [json.loads(line) for line in done.stdout.splitlines()]
+    codes = [code for code, _ in answers]
     named = [output.partition("agent-abilities[")[2].partition("]")[0] for _, output in answers]
-    assert named[4:] == ["http", "http", "mcp", "mcp", "mcp", "postgres"]
+    assert codes[:3] == [0, 0, 0] and codes[4:] == [2] * len(refused), done.stderr
+    assert named == ["", "", "", "http,mcp,postgres", *refused.values()]
     assert all("Traceback" not in output for _, output in answers)
-
-
-def test_functions_for_frameworks_need_no_extra() -> None:
-    code = hide("http", "mcp", "postgres") + "import abilities.adapters.functions"
-
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
-
-    assert done.returncode == 0, done.stderr
-
-
-def fetch(address: str, body: Any = None) -> tuple[int, Any]:
-    """Return the status and the JSON that a server answers."""
-    data = None if body is None else json.dumps(body).encode()
-    request = urllib.request.Request(address, data, {"Content-Type": "application/json"})
-
-    try:
-        with urllib.request.urlopen(request, timeout=30) as response:
-            return response.status, json.load(response)
-    except urllib.error.HTTPError as refused:
-        return refused.code, json.load(refused)
 
 
 @pytest.mark.thorough
@@ -129,16 +95,18 @@ def test_http_alone_serves_everything_but_mcp(settings: Settings, tmp_path: Path
     code = hide("mcp", "postgres") + "from abilities.cli.main import main; main()"
 
     with serving(settings, tmp_path, program=("-c", code)) as server:
-        assert fetch(f"{server.address}/healthz") == (200, {"status": "ok"})
-        assert len(fetch(f"{server.address}/api/abilities")[1]) > 10
-        status, stats = fetch(f"{server.address}/api/abilities/get_memory_stats", {})
-        asked = {"jsonrpc": "2.0", "id": 1, "method": "tools/list"}
-        refused, answer = fetch(f"{server.address}/mcp", asked)
+        with httpx.Client(base_url=server.address) as client:
+            health = client.get("/healthz").json()
+            listed = client.get("/api/abilities").json()
+            stats = client.post("/api/abilities/get_memory_stats", json={})
+            asked = {"jsonrpc": "2.0", "id": 1, "method": "tools/list"}
+            refused = client.post("/mcp", json=asked)
         said = server.stop()
 
-    assert status == 200 and "error" not in stats
-    assert refused == 501 and "agent-abilities[mcp]" in answer["error"]["message"]
-    assert "MCP is not served: version 2 of the MCP SDK is not installed; run: pip" in said
+    assert health == {"status": "ok"} and len(listed) > 10 and stats.status_code == 200
+    assert refused.status_code == 501
+    assert "agent-abilities[mcp]" in refused.json()["error"]["message"]
+    assert "MCP is not served" in said
 
 
 @pytest.mark.thorough
@@ -146,21 +114,21 @@ def test_mcp_alone_serves_its_clients(settings: Settings, tmp_path: Path) -> Non
     code = hide("postgres") + "from abilities.cli.main import main; main()"
     # The SDK brings uvicorn and starlette itself, so only the others can be missing.
     code = code.replace("'psycopg',", "'psycopg', 'fastapi', 'prometheus_client',")
-    variables = {"PATH": "/usr/bin:/bin", "HOME": str(tmp_path), **environment(settings)}
-    client = {"name": "test", "version": "1"}
-    params = {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": client}
-    messages = [
-        {"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": params},
-        {"jsonrpc": "2.0", "method": "notifications/initialized"},
-        {"jsonrpc": "2.0", "id": 2, "method": "tools/list"},
-        {"jsonrpc": "2.0", "id": 3, "method": "logging/setLevel", "params": {"level": "info"}},
-    ]
+    lines = (
+        build_request(1, "initialize", HELLO),
+        build_line(method="notifications/initialized"),
+        build_request(2, "tools/list"),
+        build_request(3, "logging/setLevel", {"level": "info"}),
+    )
 
     done = subprocess.run(
-        [sys.executable, "-c", code, "mcp"], env=variables, cwd=tmp_path, timeout=60,
-        input="".join(f"{json.dumps(message)}\n" for message in messages).encode(),
+        [sys.executable, "-c", code, "mcp"],
+        input=b"".join(line + b"\n" for line in lines),
         capture_output=True,
-    )  # fmt: skip
+        env={"PATH": "/usr/bin:/bin", "HOME": str(tmp_path), **environment(settings)},
+        cwd=tmp_path,
+        timeout=60,
+    )
 
     answers = {answer["id"]: answer for answer in map(json.loads, done.stdout.splitlines())}
     assert done.returncode == 0 and sorted(answers) == [1, 2, 3], done.stderr
@@ -168,7 +136,48 @@ def test_mcp_alone_serves_its_clients(settings: Settings, tmp_path: Path) -> Non
     assert b"Traceback" not in done.stderr
 
 
-def test_the_page_about_compatibility_has_the_bounds_of_the_project() -> None:
-    page = (ROOT / "docs" / "compatibility.md").read_text()
+IMPORTED_AS = {
+    "agent_framework": "agent_framework",
+    "anthropic_memory": "anthropic",
+    "crewai": "crewai",
+    "deepagents": "deepagents",
+    "google_adk": "google.adk",
+    "langgraph_store": "langgraph",
+    "llama_index": "llama_index",
+    "openai_agents": "agents",
+    "pydantic_ai": "pydantic_ai",
+}
+"""The modules of frameworks by their adapters; no extra installs them."""
 
-    assert resolving.format_requirements() in page
+
+def test_an_adapter_without_its_framework_says_what_to_type() -> None:
+    code = f"""
+    import importlib, sys
+    import abilities.adapters.functions  # which needs no extra
+
+    for adapter, module in {IMPORTED_AS!r}.items():
+        sys.modules[module] = None
+        try:
+            importlib.import_module(f"abilities.adapters.{{adapter}}")
+        except ImportError as error:
+            print(error)
+    """
+    code = hide("http", "mcp", "postgres") + textwrap.dedent(code)
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, check=True, text=True)
+
+    assert IMPORTED_AS.keys() == FRAMEWORKS.keys()
+    for adapter, line in zip(IMPORTED_AS, done.stdout.splitlines(), strict=True):
+        assert f"adapters.{adapter} " in line
+        assert line.endswith(f"pip install '{FRAMEWORKS[adapter]}'")
+
+
+def test_the_pages_about_frameworks_install_them() -> None:
+    lines = {page.stem: " ".join(list_commands(page)) for page in PAGES}
+    packages = {requirement.partition(">=")[0] for requirement in FRAMEWORKS.values()}
+
+    assert all("./agent-abilities" in line for line in lines.values())
+    assert {it for it in packages if it not in " ".join(lines.values())} <= {"langgraph"}
+
+
+def test_the_page_about_compatibility_has_the_bounds_of_the_project() -> None:
+    assert resolving.format_requirements() in (ROOT / "docs" / "compatibility.md").read_text()

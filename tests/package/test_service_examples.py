@@ -6,12 +6,10 @@ No engine runs here. The commands and addresses that the files name are tried on
 import asyncio
 import json
 import re
-import shlex
 import shutil
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any
 
 import httpx
 import jsonschema_rs
@@ -21,10 +19,12 @@ from click.testing import CliRunner
 
 from abilities import Abilities, Settings
 from abilities.cli.main import main
+from abilities.helpers.tokens import TokenFile
 from abilities.server.app import create_app
+from tests.support.sources import ROOT
 from tests.support.surfaces import environment
 
-SERVICE = Path(__file__).parents[2] / "examples" / "service"
+SERVICE = ROOT / "examples" / "service"
 SCHEMAS = Path(__file__).parent / "schemas"
 UNITS = ("abilities@.service", "abilities-backup.service", "abilities-backup.timer")
 PROGRAM = "/opt/abilities/bin/abilities"
@@ -34,22 +34,9 @@ COMPOSE = yaml.safe_load((SERVICE / "compose.yaml").read_text())
 DEPLOYMENT, SERVICE_OBJECT = yaml.safe_load_all(
     (SERVICE / "kubernetes" / "abilities.yaml").read_text()
 )
+POD = DEPLOYMENT["spec"]["template"]["spec"]
+CONTAINER = POD["containers"][0]
 RECIPE = (SERVICE / "Containerfile").read_text()
-
-
-def find_command(unit: str) -> list[str]:
-    """Return the arguments that a unit gives to the program."""
-    line = re.search(r"^ExecStart=(.+)$", (SERVICE / unit).read_text(), re.MULTILINE)
-    assert line is not None
-
-    program, *arguments = shlex.split(line[1])
-    assert program == PROGRAM
-    return arguments
-
-
-def read_container() -> dict[str, Any]:
-    container: dict[str, Any] = DEPLOYMENT["spec"]["template"]["spec"]["containers"][0]
-    return container
 
 
 @pytest.mark.skipif(shutil.which("systemd-analyze") is None, reason="needs systemd-analyze")
@@ -59,75 +46,67 @@ def test_systemd_takes_the_units(tmp_path: Path) -> None:
         (tmp_path / unit.replace("@", "@8642")).write_text(text)
 
     units = [str(path) for path in sorted(tmp_path.iterdir())]
-    done = subprocess.run(
-        ["systemd-analyze", "verify", "--man=no", *units], capture_output=True, text=True
-    )
+    command = ["systemd-analyze", "verify", "--man=no", *units]
+    done = subprocess.run(command, capture_output=True, text=True)
 
     assert (done.returncode, done.stderr) == (0, "")
 
 
-def test_the_timer_starts_the_backup_that_the_command_makes(settings: Settings) -> None:
-    asyncio.run(store_one(settings))
-    command, folder, *options = find_command("abilities-backup.service")
-    unit = (SERVICE / "abilities-backup.service").read_text()
-    backups = settings.agent_dir / "backups"
-    backups.mkdir()
-
-    arguments = [command, str(backups), *options]
-    done = CliRunner().invoke(main, arguments, env=environment(settings))
-
-    assert done.exit_code == 0, done.output
-    assert len(list(backups.glob("memories-*.db"))) == 1
-    state = re.search(r"^StateDirectory=(.+)$", unit, re.MULTILINE)
-    assert state is not None and folder.removeprefix("/var/lib/") in state[1].split()
-
-
-async def store_one(settings: Settings) -> None:
+async def test_the_backup_that_the_timer_and_the_compose_file_start_is_made(
+    settings: Settings,
+) -> None:
     async with Abilities.open(settings) as abilities:
         await abilities.call("store_memory", {"type": "core", "content": "x", "key": "k"})
+    unit = (SERVICE / "abilities-backup.service").read_text()
+    program, *started = re.findall(r"^ExecStart=(.+)$", unit, re.M)[0].split()
+    composed = COMPOSE["services"]["backup"]["command"]
+
+    for number, (name, _, *options) in enumerate((started, composed)):
+        folder = settings.agent_dir / f"backups-{number}"
+        folder.mkdir()
+        arguments = [name, str(folder), *options]
+        done = await asyncio.to_thread(
+            CliRunner().invoke, main, arguments, env=environment(settings)
+        )
+        assert done.exit_code == 0, done.output
+        assert len(list(folder.glob("memories-*.db"))) == 1
+
+    assert program == PROGRAM
+    assert started[1] == f"/var/lib/{re.findall('^StateDirectory=.* (.+)$', unit, re.M)[0]}"
+    assert f" {composed[1]} " in re.findall(r"install -d .+", RECIPE)[0]
 
 
-def test_the_compose_file_fits_the_published_schema() -> None:
+def test_the_compose_file_fits_the_published_schema_and_agrees_with_the_image() -> None:
     schema = json.loads((SCHEMAS / "compose-spec.json").read_text())
     validator = jsonschema_rs.validator_for(schema)
-
     validator.validate(COMPOSE)
     with pytest.raises(jsonschema_rs.ValidationError):
         validator.validate({**COMPOSE, "services": {"a": {"prots": []}}})
 
-
-def test_the_compose_file_agrees_with_the_image() -> None:
     services = COMPOSE["services"]
-    command, folder, *options = services["backup"]["command"]
-    recipe = services["abilities"]["build"]
-
+    build = services["abilities"]["build"]
     assert services["abilities"]["ports"] == [f"127.0.0.1:{PORT}:{PORT}"]
     assert f"EXPOSE {PORT}\n" in RECIPE
-    assert (
-        SERVICE / recipe["context"] / recipe["dockerfile"]
-    ).resolve() == SERVICE / "Containerfile"
-    assert (command, options) == ("backup", ["--keep", "14"])
-    assert f" {folder} " in re.findall(r"install -d .+", RECIPE)[0]
+    assert (SERVICE / build["context"] / build["dockerfile"]).samefile(SERVICE / "Containerfile")
     assert {volume.split(":")[0] for volume in services["backup"]["volumes"]} == {"data"}
 
 
 def test_the_manifests_agree_with_the_image_and_the_settings() -> None:
-    container, pod = read_container(), DEPLOYMENT["spec"]["template"]["spec"]
-    names = {variable["name"].removeprefix("ABILITIES_").lower() for variable in container["env"]}
-    values = {item["name"]: item["value"] for item in container["env"] if "value" in item}
-    mounts = {mount["mountPath"]: mount["name"] for mount in container["volumeMounts"]}
+    values = {item["name"]: item.get("value") for item in CONTAINER["env"]}
+    mounts = {mount["mountPath"]: mount["name"] for mount in CONTAINER["volumeMounts"]}
     labels = DEPLOYMENT["spec"]["template"]["metadata"]["labels"]
+    service = SERVICE_OBJECT["spec"]
 
-    assert names <= Settings.model_fields.keys()
-    assert [port["containerPort"] for port in container["ports"]] == [PORT]
-    assert f"USER {pod['securityContext']['runAsUser']}\n" in RECIPE
-    assert container["args"] == json.loads(RECIPE.rpartition("CMD ")[2])
-    assert set(mounts.values()) == {volume["name"] for volume in pod["volumes"]}
+    settings = {name.removeprefix("ABILITIES_").lower() for name in values}
+    assert settings <= Settings.model_fields.keys()
+    assert [port["containerPort"] for port in CONTAINER["ports"]] == [PORT]
+    assert f"USER {POD['securityContext']['runAsUser']}\n" in RECIPE
+    assert CONTAINER["args"] == json.loads(RECIPE.rpartition("CMD ")[2])
+    assert set(mounts.values()) == {volume["name"] for volume in POD["volumes"]}
     folders = [values["ABILITIES_AGENT_DIR"], values["ABILITIES_WORKSPACE_DIR"]]
     assert {*folders, str(Path(values["ABILITIES_TOKENS_FILE"]).parent)} <= mounts.keys()
-    assert DEPLOYMENT["spec"]["selector"]["matchLabels"] == labels
-    assert SERVICE_OBJECT["spec"]["selector"] == labels
-    assert SERVICE_OBJECT["spec"]["ports"][0]["targetPort"] == container["ports"][0]["name"]
+    assert DEPLOYMENT["spec"]["selector"]["matchLabels"] == service["selector"] == labels
+    assert service["ports"][0]["targetPort"] == CONTAINER["ports"][0]["name"]
 
 
 async def test_the_probes_of_the_manifests_are_answered(roots: Settings, tmp_path: Path) -> None:
@@ -135,20 +114,10 @@ async def test_the_probes_of_the_manifests_are_answered(roots: Settings, tmp_pat
     kept = tmp_path / "..data" / "tokens.json"
     kept.parent.mkdir()
     tokens = tmp_path / "tokens.json"
-    made = await asyncio.to_thread(
-        CliRunner().invoke,
-        main,
-        ["token", "add", "--scope", "read"],
-        env=environment(roots.model_copy(update={"tokens_file": kept})),
-    )
-    assert made.exit_code == 0, made.output
+    _, token = TokenFile(kept).add("default", "read")
     kept.chmod(0o440)
     tokens.symlink_to("..data/tokens.json")
-    token = re.search(r"abl_\S+", made.output)
-    assert token is not None
-
-    container = read_container()
-    values = {item["name"]: item.get("value") for item in container["env"]}
+    values = {item["name"]: item.get("value") for item in CONTAINER["env"]}
     hosts = tuple(values["ABILITIES_ALLOWED_HOSTS"].split(","))
     settings = roots.model_copy(update={"tokens_file": tokens, "allowed_hosts": hosts})
 
@@ -156,10 +125,10 @@ async def test_the_probes_of_the_manifests_are_answered(roots: Settings, tmp_pat
         transport = httpx.ASGITransport(app=create_app(abilities, address="0.0.0.0"))
         async with httpx.AsyncClient(transport=transport, base_url="http://10.0.0.7") as client:
             for probe in ("livenessProbe", "readinessProbe"):
-                get = container[probe]["httpGet"]
+                get = CONTAINER[probe]["httpGet"]
                 headers = {item["name"]: item["value"] for item in get["httpHeaders"]}
                 assert (await client.get(get["path"], headers=headers)).status_code == 200
-            headers = {"Host": hosts[0], "Authorization": f"Bearer {token[0]}"}
+            headers = {"Host": hosts[0], "Authorization": f"Bearer {token}"}
             answer = await client.post("/api/abilities/file_list", headers=headers, json={})
 
     assert answer.status_code == 200, answer.text

@@ -2,14 +2,14 @@
 
 import re
 from collections.abc import Iterator
-from typing import Any, NamedTuple
+from typing import Any
 
 import pytest
 
 from abilities import Ability, Settings, schemas
 from abilities.adapters.tools import describe_tool
 from abilities.builtin.read import read
-from abilities.declarations.read import ITEM_SCHEMA, ITEMS, Kind
+from abilities.declarations.read import ITEM_SCHEMA, ITEMS
 from abilities.helpers.files.confinement import SKIPPED_FOLDERS
 from tests.support.catalog import BUILT_IN
 from tests.support.piped import open_piped
@@ -29,106 +29,40 @@ MOST_BYTES: dict[tuple[str, ...], int] = {
 UNOFFERED = {"output_format", "detail", "bulkRead", "depth", "breadth", "totalLimit"}
 """Arguments that are for settings and programs, and that most abilities do not offer to models."""
 
-EVIDENT = {
-    "after", "archived", "breadth", "category", "content", "depth", "id", "if_version",
-    "importance", "items", "key", "limit", "link_weight", "max_chars_per_file",
-    "max_chars_per_item",
-    "memory_score", "metadata", "offset", "operations", "paths", "permanent", "queries", "search",
-    "sort_by", "sort_order", "summary", "tags", "targets", "term", "type", "version",
-    "within_days", "links", "remove_links",
-}  # fmt: skip
-"""Arguments whose names say what they are, for whoever has read what the ability does."""
-
-UNTOLD: dict[tuple[str, str], str] = {
-    ("key", "maxLength"): "nobody chooses a key of 200 characters",
-    ("prefix", "maxLength"): "nobody chooses a key of 200 characters",
-    ("category", "maxLength"): "nobody chooses a category of 50 characters",
-    ("pattern", "maxLength"): "nobody writes a glob of 1,024 characters",
-    ("type", "maxLength"): "nobody chooses a kind of link of 50 characters",
-    ("term", "maxLength"): "nobody writes a term of 200 characters",
-    ("links", "maxItems"): "a content of 5,000 characters does not mention 1,000 others",
-    ("remove_links", "maxItems"): "likewise",
-    ("within_days", "maximum"): "a century",
-    ("after", "maxLength"): "copied from an answer",
-    ("after", "maxItems"): "copied from an answer",
-    ("before", "maximum"): "copied from an answer",
-    ("since", "maximum"): "copied from an answer",
-    ("version", "maximum"): "copied from an answer",
-    ("if_version", "maximum"): "copied from an answer",
-    ("links_offset", "maximum"): "the largest integer of JSON",
-    ("offset", "maximum"): "the largest integer of JSON",
+UNTOLD = {
+    "maxLength": {"key", "prefix", "category", "pattern", "type", "term", "after"},
+    "maxItems": {"links", "remove_links"},
+    "maximum": {
+        *("within_days", "before", "since", "version", "if_version", "links_offset", "offset"),
+    },
 }
 """Limits that no model meets unless something is wrong already; refusals tell them all the same."""
 
-ELSEWHERE = {
-    "update_memory": {"content", "summary", "tags", "memory_score", "links", "expires_at"},
-    "query_memories": {"tags"},
-    "recall": {"tags"},
-}
-"""Arguments that another ability explains, to which the description refers; and tags to look for,
-which are those of memories that were stored."""
+REFERS = {"update_memory": "store_memory", "recall": "store_memory"}
+"""Descriptions that leave the arguments of memories to another one."""
 
 BOUNDS = ("maximum", "minimum", "maxLength", "minLength", "maxItems", "minItems")
 
 
-class Argument(NamedTuple):
-    """An argument, or a field of an argument's items, with its schema for models and in full."""
-
-    ability: Ability
-    path: str
-    brief: dict[str, Any]
-    full: dict[str, Any]
-    words: str
-    """All that a model reads of it, and of what it is in, but the keywords."""
-
-    @property
-    def name(self) -> str:
-        return self.path.rpartition(".")[2].removesuffix("[]")
-
-    @property
-    def root(self) -> str:
-        return re.split(r"[.\[]", self.path)[0]
-
-    @property
-    def is_elsewhere(self) -> bool:
-        return self.root in ELSEWHERE.get(self.ability.name, ())
-
-
-def walk(
-    ability: Ability, path: str, brief: dict[str, Any], full: dict[str, Any], words: str
-) -> Iterator[Argument]:
-    """Yield an argument, and then what is in it."""
-    words += brief.get("description", "") + "\n"
-    yield Argument(ability, path, brief, full, words)
+def list_fields(name: str, schema: dict[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Yield an argument's schema, and then what is in it, with the names of fields."""
+    yield name, schema
 
     # An item of several forms is described by its ability.
-    if "items" in full and "anyOf" not in full["items"]:
-        yield from walk(ability, f"{path}[]", brief["items"], full["items"], words)
-
-    for name, field in full.get("properties", {}).items():
-        # What is not described beneath an object is described by another ability.
-        if name in brief.get("properties", {}):
-            yield from walk(ability, f"{path}.{name}", brief["properties"][name], field, words)
+    if "items" in schema and "anyOf" not in schema["items"]:
+        yield from list_fields(name, schema["items"])
+    for inner, field in schema.get("properties", {}).items():
+        yield from list_fields(inner, field)
 
 
-def list_arguments() -> list[Argument]:
-    found: list[Argument] = []
-
-    for ability in BUILT_IN:
-        brief = schemas.build_input_schema(ability)["properties"]
-        full = schemas.build_full_schema(ability)["properties"]
-        for name in brief:
-            found += walk(ability, name, brief[name], full[name], f"{ability.description}\n")
-
-    return found
-
-
-ARGUMENTS = list_arguments()
-
-
-def says(text: str, number: float) -> bool:
-    """Return whether a text holds a number, with or without commas in it."""
-    return re.search(rf"\b(?:{number}|{number:,})\b", text) is not None
+def list_limits(fields: dict[str, Any]) -> Iterator[tuple[str, str, int]]:
+    """Yield the name, the keyword and the limit of whatever arguments are bounded by."""
+    for argument, schema in fields.items():
+        for name, field in list_fields(argument, schema):
+            for keyword in BOUNDS:
+                # That nothing is empty and no count negative needs no telling.
+                if keyword in field and not (keyword.startswith("min") and field[keyword] <= 1):
+                    yield name, keyword, field[keyword]
 
 
 @pytest.mark.parametrize("structured", [False, True])
@@ -182,65 +116,33 @@ def test_every_argument_is_offered_or_for_programs() -> None:
         assert brief.get("required") == full.get("required")
         assert all(field["description"] for field in full["properties"].values())
 
-    walked = {argument.path for argument in ARGUMENTS if argument.ability.name == SPECIFIED[2]}
-    assert "output_format" in walked
+
+def test_an_argument_is_of_one_type_and_its_limits_are_told() -> None:
+    texts = {a.name: f"{a.description} {schemas.build_input_schema(a)}" for a in BUILT_IN}
+
+    for ability in BUILT_IN:
+        brief = schemas.build_input_schema(ability)["properties"]
+        full = schemas.build_full_schema(ability)["properties"]
+        for argument, schema in brief.items():
+            for keyword in ("type", "enum"):
+                assert schema.get(keyword) == full[argument].get(keyword), (ability.name, argument)
+            for name, field in list_fields(argument, schema):
+                assert {"pattern", "additionalProperties", "anyOf", "title"}.isdisjoint(field), name
+                assert field.get("maximum", 0) < 2**53 - 1, name
+
+        text = texts[ability.name] + texts.get(REFERS.get(ability.name, ""), "")
+        for name, keyword, limit in list_limits({name: full[name] for name in brief}):
+            is_told = re.search(rf"\b(?:{limit}|{limit:,})\b", text)
+            assert is_told or name in UNTOLD[keyword], (ability.name, name, keyword)
 
 
-@pytest.mark.parametrize("argument", ARGUMENTS, ids=lambda argument: argument.path)
-def test_every_argument_says_what_it_is(argument: Argument) -> None:
-    assert argument.brief["type"] == argument.full["type"]
-    assert argument.brief.get("enum") == argument.full.get("enum")
-
-    is_told = "description" in argument.brief or "enum" in argument.brief
-    is_named = re.search(rf"\b{argument.name}\b", argument.ability.description) is not None
-    assert is_told or is_named or argument.name in EVIDENT or argument.is_elsewhere
-
-
-@pytest.mark.parametrize("argument", ARGUMENTS, ids=lambda argument: argument.path)
-def test_every_limit_is_told_once(argument: Argument) -> None:
-    for keyword in BOUNDS:
-        limit = argument.full.get(keyword)
-        # That nothing is empty and no count negative needs no telling.
-        if limit is None or (keyword.startswith("min") and limit <= 1):
-            continue
-
-        told = (keyword in argument.brief) + says(argument.words, limit)
-        if (argument.name, keyword) in UNTOLD or argument.is_elsewhere:
-            assert told <= 1, keyword
-        else:
-            assert told == 1, keyword
-
-
-@pytest.mark.parametrize("argument", ARGUMENTS, ids=lambda argument: argument.path)
-def test_no_words_repeat_a_keyword(argument: Argument) -> None:
-    description = argument.full.get("description", "")
-
-    for keyword in BOUNDS:
-        limit = argument.full.get(keyword, 0)
-        if keyword in argument.brief and limit not in (0, 1):
-            assert not says(description, limit), keyword
-
-    if "default" in argument.full:
-        assert "default" not in description.lower()
-    choices = argument.full.get("enum", [])
-    assert len(choices) < 2 or f"{choices[0]}, {choices[1]}" not in description
-
-
-@pytest.mark.parametrize("kind", ITEMS)
-def test_every_field_of_an_item_to_read_is_in_the_description(kind: Kind) -> None:
-    fields = schemas.build_arguments_schema(ITEMS[kind])["properties"]
-
-    for name in fields:
-        published = name.removesuffix("_")  # a keyword of Python, such as "in"
-        assert published in ITEM_SCHEMA["anyOf"][1]["properties"]
-        if published != "after":  # copied from an answer
-            assert f'"{published}"' in read.description
-
-
-def test_a_model_reads_no_pattern_and_no_bound_of_a_number_format() -> None:
-    for argument in ARGUMENTS:
-        assert {"pattern", "additionalProperties", "anyOf", "title"}.isdisjoint(argument.brief)
-        assert argument.brief.get("maximum", 0) < 2**53 - 1
+def test_every_field_of_an_item_to_read_is_in_the_description() -> None:
+    for item in ITEMS.values():
+        for name in schemas.build_arguments_schema(item)["properties"]:
+            published = name.removesuffix("_")  # a keyword of Python, such as "in"
+            assert published in ITEM_SCHEMA["anyOf"][1]["properties"]
+            if published != "after":  # copied from an answer
+                assert f'"{published}"' in read.description
 
 
 @pytest.mark.parametrize("ability", BUILT_IN, ids=lambda ability: ability.name)
@@ -259,12 +161,11 @@ def test_a_description_says_how_to_go_on_and_what_is_data(ability: Ability) -> N
     assert not shows_contents or "are data" in told or ability.name == "get_memory_stats"
 
 
-@pytest.mark.parametrize("ability", BUILT_IN, ids=lambda ability: ability.name)
-def test_a_description_names_only_what_exists(ability: Ability) -> None:
-    known: set[str] = set()
-    for other in BUILT_IN:
-        declared = [other.name, schemas.describe_fully(other)]
+def test_a_description_names_only_what_exists() -> None:
+    known = set(SKIPPED_FOLDERS)
+    for ability in BUILT_IN:
+        declared = [ability.name, schemas.describe_fully(ability)]
         known |= set(re.findall(r"'([A-Za-z_]+)'", str(declared)))
 
-    named = set(re.findall(r"\b[a-z]+(?:_[a-z]+)+\b", ability.description))
-    assert named <= known.union(SKIPPED_FOLDERS)
+    for ability in BUILT_IN:
+        assert set(re.findall(r"\b[a-z]+(?:_[a-z]+)+\b", ability.description)) <= known

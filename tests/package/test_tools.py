@@ -1,56 +1,45 @@
-"""The developers' tools: what they quote from the code exists."""
+"""What developers use: the tiers of the tests, the tools, and the benchmarks."""
 
-import builtins
 import re
-import tomllib
 from pathlib import Path
 
 import pytest
 
+from benchmarks.documents import BLOCKS, DOCUMENTS
+from benchmarks.goals import QUICK, list_goals, measure_goal
+from benchmarks.reasons import REASONS
+from benchmarks.results import load_results
 from tests.support.forked import Forked
+from tests.support.sources import ROOT
+from tests.support.tier import choose_quick_tier
 from tools import adapters, power_cuts, ways
-from tools.mutation import Definition, find_definition, list_definitions, list_outdated
+from tools.mutation import list_outdated
+from tools.release import list_problems
+
+
+def test_the_quick_tier_tries_every_test_that_is_not_thorough(
+    request: pytest.FixtureRequest,
+) -> None:
+    def list_names(items: list[pytest.Item]) -> set[str]:
+        """Return the names of tests without their cases."""
+        return {item.nodeid.partition("[")[0] for item in items}
+
+    items = request.session.items
+    wanted = [item for item in items if not item.get_closest_marker("thorough")]
+
+    assert list_names(choose_quick_tier(items)) == list_names(wanted)
 
 
 def test_every_explained_mutant_is_in_a_function_that_exists() -> None:
     assert list_outdated() == []
 
 
-def test_a_mutant_is_found_by_the_innermost_definition() -> None:
-    source = "LIMIT = 3\n\n@mark\nclass A:\n    @mark\n    def b(self):\n        return 1\n"
+def test_a_tag_names_the_version_and_the_latest_release_of_the_changelog() -> None:
+    changelog = "## [Unreleased]\n\n## [0.2.0] - 2026-11-23\n\n## [0.1.0] - 2026-01-02\n"
 
-    definitions = list_definitions(source)
-
-    assert sorted(definitions) == [
-        Definition("A", 3, 7),
-        Definition("A.b", 5, 7),
-        Definition("LIMIT", 1, 1),
-    ]
-    assert [find_definition(definitions, line) for line in (1, 2, 3, 5, 7)] == [
-        "LIMIT",
-        "",
-        "A",
-        "A.b",
-        "A.b",
-    ]
-
-
-def test_each_adapter_for_a_framework_is_tried_beside_it() -> None:
-    tests = (adapters.ROOT / "tests" / "adapters").glob("test_*.py")
-
-    names = [framework.name for framework in adapters.FRAMEWORKS]
-
-    assert sorted(names) == sorted(path.stem.removeprefix("test_") for path in tests)
-    assert all(framework.example.exists() for framework in adapters.FRAMEWORKS)
-
-
-def test_the_settings_of_the_tests_need_no_package_that_a_framework_lacks() -> None:
-    project = tomllib.loads((adapters.ROOT / "pyproject.toml").read_text())
-    filters = project["tool"]["pytest"]["ini_options"]["filterwarnings"]
-
-    categories = [parts[2] for each in filters if len(parts := each.split(":")) > 2]
-
-    assert all(hasattr(builtins, category) for category in categories)
+    assert list_problems("v0.2.0", "0.2.0", changelog) == []
+    assert len(list_problems("v0.2.0", "0.1.0", changelog)) == 2
+    assert len(list_problems("v0.3.0", "0.3.0", changelog)) == 1
 
 
 def test_a_framework_that_cannot_be_installed_has_failed(
@@ -64,38 +53,12 @@ def test_a_framework_that_cannot_be_installed_has_failed(
     monkeypatch.setattr("sys.argv", ["adapters", "crewai"])
 
     assert adapters.main() == 1
-
-    shown = capsys.readouterr().out
-    assert "nothing resolves" in shown
-    assert shown.endswith("FAILED: crewai>=1.15 could not be installed.\n")
-
-
-def test_a_framework_without_an_adapter_is_not_known(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.setattr("sys.argv", ["adapters", "crewai", "none"])
-
-    assert adapters.main() == 2
-
-    assert capsys.readouterr().out.startswith("There is no adapter for none. There are: openai_")
-
-
-async def test_the_ways_of_calls_lead_from_the_registry_to_the_files_and_the_store(
-    tmp_path: Path,
-) -> None:
-    recorded = await ways.record(tmp_path)
-
-    assert recorded.keys() == ways.CALLS.keys()
-    for way in recorded.values():
-        assert "AbilityRegistry.call" in way.modules["abilities.registry"]
-        assert way.moves >= len(way.modules)
-    assert "abilities.helpers.files.reader" in recorded["file_read_bulk"].modules
-    assert "abilities.helpers.store.walking" in recorded["bulk_read_memory"].modules
+    assert "nothing resolves" in capsys.readouterr().out
 
 
 async def test_the_calls_that_contributors_read_enter_what_is_named(tmp_path: Path) -> None:
     recorded = await ways.record(tmp_path)
-    page = (adapters.ROOT / "CONTRIBUTING.md").read_text()
+    page = (ROOT / "CONTRIBUTING.md").read_text()
 
     tables = re.findall(r"^\| `(\w+)` \| what happens \|\n\|.*\n((?:\|.*\n)+)", page, re.M)
 
@@ -107,12 +70,30 @@ async def test_the_calls_that_contributors_read_enter_what_is_named(tmp_path: Pa
             assert function in recorded[name].modules.get(module, ()), (module, function)
 
 
-@pytest.mark.parametrize("synchronous", ["FULL", "NORMAL"])
-def test_the_writer_whose_power_is_cut_writes(synchronous: str, tmp_path: Path) -> None:
-    writer = Forked(power_cuts.WRITER, tmp_path / "m.db", synchronous)
+def test_the_writer_whose_power_is_cut_writes(tmp_path: Path) -> None:
+    writer = Forked(power_cuts.WRITER, tmp_path / "m.db", "NORMAL")
 
     acknowledged = writer.stdout.readline()
     writer.kill()
     writer.communicate()
 
     assert acknowledged.strip().isdigit()
+
+
+@pytest.mark.sampled(1)
+@pytest.mark.parametrize("name", ["reader", "bytes", "http-walk", "process-writers"])
+async def test_a_goal_can_be_measured(name: str) -> None:
+    results = await measure_goal(list_goals(QUICK)[name], QUICK.rounds)
+
+    assert results
+    assert all(result.value is not None and result.value > 0 for result in results)
+
+
+def test_each_goal_that_is_missed_has_its_limit_and_each_table_its_document() -> None:
+    results = load_results()
+    text = "".join(path.read_text() for path in DOCUMENTS)
+
+    assert results and all(result.value is not None for result in results)
+    for missed in (result for result in results if result.met is False):
+        assert any(reason.explains(missed) for reason in REASONS), missed.what
+    assert sorted(re.findall(r"<!-- benchmarks: ([\w-]+) -->", text)) == sorted(BLOCKS)
