@@ -4,15 +4,12 @@ import asyncio
 import random
 import signal
 import time
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from functools import partial
 from pathlib import Path
-from uuid import uuid4
 
 import pytest
 
-from abilities.helpers.search.recall import RecallRequest
-from abilities.helpers.search.terms import Language, split_question
 from abilities.helpers.store import changing
 from abilities.helpers.store.changes import Change, create_row, merge_change
 from abilities.helpers.store.history import (
@@ -27,10 +24,8 @@ from abilities.helpers.store.model import LinkRow, StoredMemory
 from abilities.helpers.store.past import StoreRules
 from abilities.helpers.store.postgres.store import CLEANED_TABLES
 from abilities.helpers.store.protocol import ServableStore, WriteResult
-from abilities.helpers.store.query import Query
 from abilities.helpers.store.sqlite.store import SqliteStore
 from abilities.helpers.store.transaction import Transaction
-from abilities.helpers.walk import WalkLimits
 from tests.stores.behaviours.steps import NAMESPACE, expect_stored, plan, put
 from tests.support.forked import Forked
 from tests.support.permissions import as_root, let_others_enter
@@ -548,36 +543,6 @@ async def test_a_follower_misses_no_change_that_commits_late(database_place: Dat
         assert [change.key for change in page.changes] == ["late", "quick"]
 
 
-async def test_every_read_sees_what_expired_as_archived(place: StorePlace) -> None:
-    """Each read is the first after the end; a damaged memory that expired stays damaged."""
-    question = RecallRequest((split_question("rose", Language()),))
-    reads: dict[str, Callable[[ServableStore], Awaitable[object]]] = {
-        "read": lambda store: store.read(NAMESPACE, ["a"]),
-        "read_linked": lambda store: store.read_linked(NAMESPACE, "a", 0, 9),
-        "walk": lambda store: store.walk(NAMESPACE, "b", WalkLimits(1, 9, 9)),
-        "query": lambda store: store.query(NAMESPACE, Query()),
-        "recall": lambda store: store.recall(NAMESPACE, question, 1_000, (0,)),
-        "read_stats": lambda store: store.read_stats(NAMESPACE),
-        "list": lambda store: store.list_memories(NAMESPACE, "", "", 9, archived=False),
-        "read_history": lambda store: store.read_history(NAMESPACE, A, None, 1),
-        "read_changes": lambda store: store.read_changes(NAMESPACE, 0, 9),
-    }
-    async with place.open() as store:
-        await put(store, "b", links=[("a", 0.5)])
-        await put(store, "d", content="damaged", expires_at=SOON)
-        place.tamper("UPDATE memories SET summary = 'x' WHERE key = 'd'")
-
-        for name, read in reads.items():
-            await put(store, "a", content="rose", expires_at=SOON, archived=False)
-            before = await read(store)
-            rows = place.fetch("SELECT archived FROM memories ORDER BY key")
-
-            assert rows == [(1,), (0,), (0,)], name
-            assert repr(await read(store)) == repr(before), name
-
-        assert await find_reason(store.read_linked(NAMESPACE, "d", 0, 9)) == "checksum_mismatch"
-
-
 async def test_many_memories_expire_in_several_transactions(
     place: StorePlace, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -594,17 +559,15 @@ async def test_many_memories_expire_in_several_transactions(
 
         assert (stats.total, stats.archived) == (2, 22)
         page = await store.read_changes(NAMESPACE, 24, 99)
-        assert {(change.action, change.caller) for change in page.changes} == {
-            ("expired", "expiry")
-        }
+        told = {(change.action, change.caller) for change in page.changes}
+        assert told == {("expired", "expiry")}
         assert await find_reason(store.read_linked(NAMESPACE, "k3", 0, 1)) == "checksum_mismatch"
 
     if place.engine == "postgres":
         counts = place.fetch("SELECT count(*) FROM memories WHERE archived > 0 GROUP BY xmin::text")
         # Random ids decide which of the six transactions meets the damaged one.
         assert sum(number for (number,) in counts) == 22
-        assert len(counts) == 6
-        assert max(counts) == (4,)
+        assert len(counts) == 6 and max(counts) == (4,)
 
 
 READ_ONLY = """
@@ -647,32 +610,6 @@ async def test_memories_of_a_prefix_are_a_range_of_the_index(database_place: Dat
         ).fetchall()
     text = str(plan_lines)
     assert "memories_pkey" in text and "Sort" not in text
-
-
-async def test_what_a_batch_did_to_the_search_index_is_right_whatever_was_refused(
-    place: StorePlace,
-) -> None:
-    """Texts of a batch are indexed together, unless a change in it depends on them."""
-    now, chance = DAY.format(2), random.Random(5)
-    async with place.open() as store:
-        for round_ in range(size("ABILITIES_BATCHES", quick=25, full=250)):
-            changes: list[Change] = []
-            for number in range(8):
-                key = f"k{chance.randrange(6)}"
-                fields = {"type": "core", "content": f"content {round_} {number}"}
-                condition = chance.choice([None, None, 1])
-                change = chance.choice(
-                    [
-                        Change("store", now, key=key, new_id=str(uuid4()), fields=fields),
-                        Change("update", now, key=key, fields=fields, if_version=condition),
-                        Change("delete", now, key=key, if_version=condition),
-                        Change("update", now, key=key, new_key=f"k{chance.randrange(6)}"),
-                    ]
-                )
-                changes.append(change)
-
-            await store.change_many(NAMESPACE, changes, atomic=chance.random() < 0.3)
-            assert await find_damage(store) == []
 
 
 @pytest.mark.parametrize("weights", [(0.5, 0.1), (0.1, 0.5), (0.5, 0.5)])

@@ -286,7 +286,8 @@ async def the_latest_changes_come_first(store: HistoryStore) -> None:
 
 async def an_end_that_passes_is_a_change(store: HistoryStore) -> None:
     """The history says that a memory expired, and the version before can be read."""
-    version = (await put(store, "a", expires_at="2026-01-01T12:00:00.000Z")).version
+    soon = "2026-01-01T12:00:00.000Z"
+    version = (await put(store, "a", expires_at=soon)).version
 
     (entry,) = (await store.read_history(NAMESPACE, A, None, 1)).entries
 
@@ -294,6 +295,7 @@ async def an_end_that_passes_is_a_change(store: HistoryStore) -> None:
     expect(told, ("expired", "expiry", version), "an end that passes is told")
     memory = await store.read_version(NAMESPACE, A, version)
     expect(memory.row.archived, 0, "the version before was not archived")
+    version = (await put(store, "b", expires_at=soon)).version
     changes = await store.read_changes(NAMESPACE, version, 9)
     expect(_list_actions(changes), ["expired"], "followers learn of it")
 
