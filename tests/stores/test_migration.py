@@ -23,7 +23,7 @@ from abilities.helpers.store.postgres import schema as postgres_schema
 from abilities.helpers.store.sqlite import schema as sqlite_migration
 from abilities.helpers.store.sqlite import threads
 from abilities.helpers.store.transaction import Transaction
-from tests.stores.behaviours.steps import NAMESPACE, plan, put
+from tests.stores.behaviours.steps import NAMESPACE, plan, put, put_many
 from tests.support import made_up_migration
 from tests.support.forked import Forked
 from tests.support.measurements import reached
@@ -79,8 +79,7 @@ async def filled(place: StorePlace) -> StorePlace:
             for number in range(start, start + 100):
                 fields = {"type": "core", "content": "x" * (number % 50 + 1)}
                 changes.append(plan("store", f"k{number:05}", fields=fields))
-            outcomes = await store.change_many(NAMESPACE, changes, atomic=True)
-            assert not any(isinstance(outcome, Exception) for outcome in outcomes)
+            await put_many(store, changes)
 
     return place
 

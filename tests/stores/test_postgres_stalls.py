@@ -98,16 +98,16 @@ async def wait_for_answer(store: PostgresStore, name: str) -> None:
     await wait_until(lambda: count_free(store)[1] == 0)
 
 
-@pytest.mark.parametrize("name", READS)
 async def test_a_read_that_waits_for_a_lock_ends_in_time(
-    name: str, url: str, patient: None, short: None
+    url: str, patient: None, short: None
 ) -> None:
     async with open_store(url) as store:
-        async with locked_tables(url):
-            assert await find_reason(READS[name](store)) == "timeout"
-            await wait_until(lambda: not list_processes(url, WAITING))
+        for name, read in READS.items():
+            async with locked_tables(url):
+                assert await find_reason(read(store)) == "timeout", name
+                await wait_until(lambda: not list_processes(url, WAITING))
 
-        await wait_for_answer(store, name)
+            await wait_for_answer(store, name)
 
     assert Fault.from_reason("timeout").retryable
 

@@ -11,6 +11,7 @@ from abilities.helpers.store.protocol import ServableStore
 from abilities.helpers.store.transaction import Columns, Reached
 from abilities.helpers.walk import WalkLimits
 from tests.stores.behaviours import NAMESPACE, put
+from tests.stores.behaviours.steps import link_to, plan, put_many
 from tests.stores.test_stores import count_equal_walks
 from tests.support.places import FilePlace, StorePlace, find_damage, list_cases
 from tests.support.stale import bounds, change_both, compare
@@ -60,8 +61,7 @@ async def test_a_walk_from_a_hub_reads_few_links_though_a_rank_is_stale(
     targets = [f"t{number}" for number in range(300)]
     async with place.open() as store:
         with bounds(4, 100, 1):
-            for key in targets:
-                await put(store, key)
+            await put_many(store, [plan("store", key) for key in targets])
             await put(store, "hub", links=[(key, 0.5) for key in targets])
             await link_to_hub(store, "t299", 10)
             await put(store, "t299", memory_score=0.9)
@@ -110,8 +110,9 @@ async def test_older_marks_are_removed_in_blocks(place: StorePlace) -> None:
 
 
 async def link_to_hub(store: ServableStore, hub: str, count: int) -> None:
-    for number in range(count):
-        await put(store, f"s{number}", links=[(hub, 0.5)], memory_score=0.5)
+    fields = {"type": "core", "content": "c", "memory_score": 0.5}
+    sources = [f"s{number}" for number in range(count)]
+    await put_many(store, [plan("store", s, fields=fields, links=link_to(hub)) for s in sources])
 
 
 def list_marks(place: StorePlace) -> list[tuple[str, str]]:

@@ -22,7 +22,7 @@ from abilities.helpers.store.protocol import Recalled, ServableStore
 from abilities.helpers.store.query import Query
 from abilities.helpers.store.recall_index import PART_BLOCKS, RecentChange, rebuild_index
 from tests.stores.behaviours import NAMESPACE, put
-from tests.stores.behaviours.steps import plan
+from tests.stores.behaviours.steps import link_to, plan, put_many
 from tests.support.exhaustive_recall import Expected, rank_exhaustively
 from tests.support.places import DatabasePlace, FilePlace, StorePlace, find_damage, list_cases
 from tests.support.recall_damage import (
@@ -250,7 +250,7 @@ async def test_recall_reads_recent_memories_and_full_blocks(place: StorePlace) -
                 for n in range(start, start + 100)
                 for content in [f"{write_words(chance, 8, 8)} number{n}"]
             ]
-            await store.change_many(NAMESPACE, changes, atomic=True)
+            await put_many(store, changes)
         await change_randomly(store, chance, 40)
         for request in make_requests(chance):
             await compare(store, request)
@@ -290,9 +290,10 @@ async def test_blocks_of_several_parts_hold_what_is_stored(
 
 async def test_memories_are_loaded_in_turns_until_there_is_no_room(place: StorePlace) -> None:
     async with place.open() as store:
-        for number in range(100):
-            await put(store, f"a{number:02}", content="river " + "x" * 900)
-            await put(store, f"b{number:02}", content="lamp " + "x" * 900)
+        for letter, word in (("a", "river"), ("b", "lamp")):
+            fields = {"type": "core", "content": f"{word} " + "x" * 900}
+            keys = [f"{letter}{number:02}" for number in range(100)]
+            await put_many(store, [plan("store", key, fields=fields) for key in keys])
         request = RecallRequest((ask("river"), ask("lamp")), hops=0)
 
         every = await store.recall(NAMESPACE, request, 1 << 20, [0, 0])
@@ -346,10 +347,10 @@ async def test_a_question_with_two_hops_takes_five_trips(
     database_place: DatabasePlace, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async with database_place.open() as store:
-        for number in range(70):
-            content = f"river {'x' * 140}"
-            await put(store, f"m{number}", content=content, links=[(f"m{number + 1}", 0.5)])
-
+        fields = {"type": "core", "content": f"river {'x' * 140}"}
+        links = [link_to(f"m{n + 1}") for n in range(70)]
+        changes = [plan("store", f"m{n}", fields=fields, links=links[n]) for n in range(70)]
+        await put_many(store, changes)
         trips = count_trips(monkeypatch)
         recalled = await store.recall(NAMESPACE, RecallRequest((ask("river"),)), 8_000, (0,))
 
@@ -397,7 +398,7 @@ def small_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 async def fill(store: ServableStore) -> None:
-    """Store linked memories."""
+    """Store linked memories, one by one."""
     for number in range(COUNT):
         await put(store, f"k{number}", links=[(f"k{number + 1}", 0.5)], tags=["t"])
 

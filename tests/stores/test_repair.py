@@ -21,7 +21,7 @@ from abilities.helpers.store.model import IncomingMemory, StoredMemory
 from abilities.helpers.store.query import Query
 from abilities.helpers.walk import WalkLimits
 from tests.stores.behaviours import NAMESPACE, put
-from tests.stores.behaviours.steps import plan
+from tests.stores.behaviours.steps import link_to, plan, put_many
 from tests.stores.test_stores import DAMAGE as DAMAGED_ROWS
 from tests.stores.test_stores import NOW
 from tests.support.forked import Forked
@@ -129,15 +129,13 @@ POSTGRES_DAMAGE = (
 
 async def fill(place: StorePlace, count: int) -> None:
     """Store memories, each with links to the next one and to the first one."""
+    changes: list[Change] = []
+    for n in range(count):
+        links = [*link_to(f"k{n + 1:04}"), *link_to("k0000", weight=0.3)]
+        fields = {"type": "core", "content": f"content of k{n:04}", "tags": ["t", f"t{n}"]}
+        changes.append(plan("store", f"k{n:04}", fields=fields, links=links))
     async with place.open() as store:
-        changes: list[Change] = []
-        for n in range(count):
-            targets = [(f"k{n + 1:04}", 0.5), ("k0000", 0.3)]
-            links = [{"key": k, "link_weight": w, "type": "association"} for k, w in targets]
-            key, tags = f"k{n:04}", ["t", f"t{n}"]
-            fields = {"type": "core", "content": f"content of {key}", "tags": tags}
-            changes.append(plan("store", key, fields=fields, links=links))
-        await store.change_many(NAMESPACE, changes, atomic=True)
+        await put_many(store, changes)
 
 
 async def find(place: StorePlace) -> list[str]:
@@ -184,7 +182,7 @@ async def test_s16_every_kind_of_damage_is_found_and_mended(
     assert has_new_file == ("file" in found or "store" in found), "only damaged pages take one"
     assert not list(place.folder.glob("*-new-*"))
 
-    assert (await place.repair()).damage == ()
+    assert (await place.repair()).damage == []
     async with place.open() as store:
         assert await store.count_memories() == 10 - statement.startswith("DELETE FROM memories")
         await put(store, "k0001", content="It goes on.", links=[("k0002", 0.9)])
@@ -463,7 +461,8 @@ async def test_s16_a_repair_goes_on_while_others_write(place: StorePlace) -> Non
         await put(store, "a")
 
         writing = [put(store, f"n{number}", links=[("k0007", 0.5)]) for number in range(50)]
-        done, *_ = await asyncio.gather(run(place, "repair", "--aside", place.originals), *writing)
+        repairing = run(place, "repair", "--aside", place.originals)
+        done, _ = await asyncio.gather(repairing, asyncio.gather(*writing))
 
         assert done.exit_code == 0 and "1 memory" in done.stdout, done.output
         assert await find_damage(store) == []

@@ -26,7 +26,7 @@ from abilities.helpers.store.postgres.store import CLEANED_TABLES
 from abilities.helpers.store.protocol import ServableStore, WriteResult
 from abilities.helpers.store.sqlite.store import SqliteStore
 from abilities.helpers.store.transaction import Transaction
-from tests.stores.behaviours.steps import NAMESPACE, expect_stored, plan, put
+from tests.stores.behaviours.steps import NAMESPACE, expect_stored, plan, put, put_many
 from tests.support.forked import Forked
 from tests.support.permissions import as_root, let_others_enter
 from tests.support.places import (
@@ -396,8 +396,8 @@ async def test_what_is_too_old_is_forgotten_along_with_the_writes(place: StorePl
     async with place.open(history=HistoryLimits(days=3)) as store:
         for day in range(1, 11):
             await put(store, "a", now=DAY.format(day), content=str(day))
-        for number in range(245):
-            await put(store, f"n{number}", now=DAY.format(10))
+        others = [plan("store", f"n{number}", now=DAY.format(10)) for number in range(245)]
+        await put_many(store, others)
         assert len(await list_versions(store, "a")) == 10
 
         await put(store, "last", now=DAY.format(10))
@@ -413,12 +413,12 @@ async def test_what_is_too_old_is_forgotten_along_with_the_writes(place: StorePl
 async def test_the_history_stays_as_small_as_allowed(place: StorePlace) -> None:
     """It is trimmed in every 256th version, and its newest part is whole."""
     most = 100_000
+    contents = [f"{number} " + "x" * 2_000 for number in range(300)]
+    changes = [plan("store", "a", fields={"type": "core", "content": text}) for text in contents]
     async with place.open(history=HistoryLimits(max_bytes=most)) as store:
-        for number in range(256):
-            await put(store, "a", content=f"{number} " + "x" * 2_000)
+        await put_many(store, changes[:256])
         assert most - 5_000 < await check_size(place, store) <= most
-        for number in range(256, 300):
-            await put(store, "a", content=f"{number} " + "x" * 2_000)
+        await put_many(store, changes[256:])
         assert await check_size(place, store) < most + 50 * 2_500
 
         await store.compact(DAY.format(2))
@@ -551,8 +551,7 @@ async def test_many_memories_expire_in_several_transactions(
     fields = {"type": "core", "content": "x", "expires_at": SOON}
     async with place.open() as store:
         await put(store, "stays")
-        changes = [plan("store", f"k{number}", fields=fields) for number in range(23)]
-        await store.change_many(NAMESPACE, changes, atomic=True)
+        await put_many(store, [plan("store", f"k{n}", fields=fields) for n in range(23)])
         place.tamper("UPDATE memories SET content = 'other' WHERE key = 'k3'")
 
         stats = await store.read_stats(NAMESPACE)

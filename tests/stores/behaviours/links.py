@@ -10,9 +10,12 @@ from tests.stores.behaviours.steps import (
     end,
     expect,
     expect_refused,
+    link_to,
     list_keys,
     list_targets,
+    plan,
     put,
+    put_many,
     read_sources,
     read_targets,
     read_totals,
@@ -153,10 +156,10 @@ async def a_walk_in_both_directions_takes_the_best_links(store: MemoryStore) -> 
     expected = [("a", ""), *outgoing_first, ("in2", "in")]
     expect(await read_walk(store, "a", "both"), expected, "the links are in one order")
 
-    for number in range(60):
-        await put(store, f"n{number:02}", links=[("hub", 0.5)])
-        await put(store, "hub", links=[(f"n{number:02}", 0.5)])
+    keys = [f"n{number:02}" for number in range(60)]
+    sources = [plan("store", key, links=link_to("hub")) for key in keys]
+    await put_many(store, [*sources, plan("store", "hub", links=link_to(*keys))])
 
     steps = await read_walk(store, "hub", "both", WalkLimits(1, 20, 50))
-    expected = [("hub", ""), *((f"n{number:02}", "out") for number in range(20))]
+    expected = [("hub", ""), *((key, "out") for key in keys[:20])]
     expect(steps, expected, "of a memory that is linked both ways the outgoing link counts")

@@ -76,6 +76,18 @@ def plan(kind: Kind, key: str | None = None, **values: Any) -> Change:
     return Change(kind, key=key, **values)
 
 
+async def put_many(store: MemoryStore, changes: Sequence[Change]) -> None:
+    """Make changes together, each of which must be made."""
+    for outcome in await store.change_many(NAMESPACE, changes, atomic=True):
+        if not isinstance(outcome, WriteResult):
+            raise outcome
+
+
+def link_to(*keys: str, weight: float = 0.5) -> list[JsonObject]:
+    """Return links as a change has them."""
+    return [{"key": key, "link_weight": weight, "type": "association"} for key in keys]
+
+
 def expect_stored(result: WriteResult) -> StoredMemory:
     """Return the memory of a change that does not delete; fail if the store returned none."""
     if result.stored is None:
