@@ -19,7 +19,7 @@ from typing import Any
 import pytest
 from hypothesis import given, settings, strategies
 
-from abilities.declarations.values import utc_now
+from abilities.declarations.values import JsonObject, utc_now
 from abilities.helpers.store.model import IncomingMemory
 from abilities.helpers.store.names import make_key, to_storable
 from abilities.helpers.transfer.adjustment import adjust, adjust_item
@@ -220,7 +220,8 @@ def test_metadata_that_fits_nowhere_else_is_kept_elsewhere() -> None:
 
 
 def test_metadata_that_has_the_name_of_an_original_is_not_lost() -> None:
-    mine = dict.fromkeys(("category", "link_types", "link_weights", "memory_score"), "mine")
+    names = ["category", "link_types", "link_weights", "memory_score"]
+    mine: JsonObject = {name: "mine" for name in names}
     link = ForeignLink("b", "t" * 60, 2.0, "u" * 201)
 
     incoming, _ = adjust(
