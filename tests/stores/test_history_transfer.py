@@ -201,7 +201,7 @@ def test_an_interrupted_export_goes_on_wherever_it_stopped(
     whole = store.run("export").stdout_bytes
     monkeypatch.setattr(exporting, "PAGE", 2)
 
-    for length in range(0, len(whole) + 1, 17):
+    for length in range(0, len(whole) + 1, 61):
         file = tmp_path / f"{length}.jsonl"
         file.with_name(f"{file.name}.part").write_bytes(whole[:length])
 

@@ -225,15 +225,3 @@ async def test_there_is_a_longest_content_whose_every_word_is_found(app: Abiliti
     for word in (words[0], *words[777::4_321], words[-2]):
         (hit,) = (await app.call("recall", {"queries": [word]}))["results"][0]["memories"]
         assert word in hit["content"].split()
-
-
-async def test_callers_who_append_at_once_lose_nothing(app: Abilities) -> None:
-    await store(app, "log", "x" * 4_900)
-
-    await asyncio.gather(
-        *(remember(app, op="append", key="log", content=f"[{number:03}]") for number in range(40))
-    )
-
-    whole = await get(app, "log")
-    assert len(whole) == 4_900 + 40 * 5
-    assert sorted(whole[4_900:].split("]")[:-1]) == [f"[{number:03}" for number in range(40)]

@@ -221,7 +221,7 @@ def test_metadata_that_fits_nowhere_else_is_kept_elsewhere() -> None:
 
 def test_metadata_that_has_the_name_of_an_original_is_not_lost() -> None:
     names = ["category", "link_types", "link_weights", "memory_score"]
-    mine: JsonObject = {name: "mine" for name in names}
+    mine: JsonObject = dict.fromkeys(names, "mine")
     link = ForeignLink("b", "t" * 60, 2.0, "u" * 201)
 
     incoming, _ = adjust(

@@ -136,10 +136,17 @@ async def namespaces_are_isolated(store: MemoryStore) -> None:
 
 async def concurrent_changes_are_all_made(store: MemoryStore) -> None:
     """Changes of one memory at the same time are made one after another; none is lost."""
-    await asyncio.gather(*(put(store, "k", links=[(f"t{number}", 0.5)]) for number in range(40)))
+    await put(store, "k", content="[40]")
+    additions = [plan("append", "k", fields={"content": f"[{n:02}]"}) for n in range(40)]
+    adding = [store.change(NAMESPACE, addition) for addition in additions]
+    linking = [put(store, "k", kind="update", links=[(f"t{n}", 0.5)]) for n in range(40)]
+
+    await asyncio.gather(*adding, *linking)
 
     memory = await store.read_linked(NAMESPACE, "k", 0, 100)
-    expect(memory.links_total, 40, "every one of 40 changes at the same time is made")
+    expect(memory.links_total, 40, "every one of 40 links is there")
+    pieces = sorted(memory.row.content.split("]"))
+    expect(pieces, ["", *(f"[{n:02}" for n in range(41))], "and every one of 40 additions")
 
 
 async def changes_are_made_together_in_their_order(store: MemoryStore) -> None:
