@@ -73,13 +73,12 @@ VERSION = {
 @pytest.fixture
 async def filled(place: StorePlace) -> StorePlace:
     """A store of the current version with some memories."""
+    changes: list[Change] = []
+    for number in range(COUNT):
+        fields = {"type": "core", "content": "x" * (number % 50 + 1)}
+        changes.append(plan("store", f"k{number:05}", fields=fields))
     async with place.open() as store:
-        for start in range(0, COUNT, 100):
-            changes: list[Change] = []
-            for number in range(start, start + 100):
-                fields = {"type": "core", "content": "x" * (number % 50 + 1)}
-                changes.append(plan("store", f"k{number:05}", fields=fields))
-            await put_many(store, changes)
+        await put_many(store, changes)
 
     return place
 

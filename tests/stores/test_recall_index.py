@@ -244,13 +244,10 @@ async def test_an_imported_store_ranks_alike(place: StorePlace) -> None:
 async def test_recall_reads_recent_memories_and_full_blocks(place: StorePlace) -> None:
     chance = random.Random(1)
     async with place.open() as store:
-        for start in range(0, 1_100, 100):
-            changes = [
-                plan("store", f"k{n:04}", fields={"type": "core", "content": content})
-                for n in range(start, start + 100)
-                for content in [f"{write_words(chance, 8, 8)} number{n}"]
-            ]
-            await put_many(store, changes)
+        contents = [f"{write_words(chance, 8, 8)} number{n}" for n in range(1_100)]
+        fields = [{"type": "core", "content": content} for content in contents]
+        changes = [plan("store", f"k{n:04}", fields=fields[n]) for n in range(1_100)]
+        await put_many(store, changes)
         await change_randomly(store, chance, 40)
         for request in make_requests(chance):
             await compare(store, request)

@@ -77,10 +77,12 @@ def plan(kind: Kind, key: str | None = None, **values: Any) -> Change:
 
 
 async def put_many(store: MemoryStore, changes: Sequence[Change]) -> None:
-    """Make changes together, each of which must be made."""
-    for outcome in await store.change_many(NAMESPACE, changes, atomic=True):
-        if not isinstance(outcome, WriteResult):
-            raise outcome
+    """Make changes, each of which must be made; fifty at once, as a slow machine may be busy."""
+    for start in range(0, len(changes), 50):
+        portion = changes[start : start + 50]
+        for outcome in await store.change_many(NAMESPACE, portion, atomic=True):
+            if not isinstance(outcome, WriteResult):
+                raise outcome
 
 
 def link_to(*keys: str, weight: float = 0.5) -> list[JsonObject]:
