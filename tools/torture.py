@@ -118,7 +118,7 @@ FIGURES = {
     12: Figure(
         "1,000,000 random operations, 100,000 of them on both kinds of store at once: "
         "what was acknowledged is there",
-        ["tests/stores/test_law_run.py", "-s", "-k", "long_run or lockstep"],
+        ["tests/stores/test_law.py", "-s", "-k", "long_run or lockstep"],
         full={"LAW_RUN": 45_000, "LAW_LOCKSTEP": 5_000, "LAW_PROCESSES": 2, "LAW_SEED": 0},
         quick={"LAW_RUN": 2_000, "LAW_LOCKSTEP": 200, "LAW_PROCESSES": 2, "LAW_SEED": 0},
         blocks=20,
@@ -163,7 +163,7 @@ FIGURES = {
     ),
     18: Figure(
         "200,000 memories imported: a thousand takes <= 3 times as long at the end",
-        ["tests/stores/test_large_import.py"],
+        ["tests/stores/test_transfer.py", "-k", "last_memories_of_an_import"],
         full={"IMPORTED": 200_000},
         quick={"IMPORTED": 10_000},
     ),

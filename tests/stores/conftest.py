@@ -3,17 +3,33 @@
 from collections.abc import Iterator
 from pathlib import Path
 
+import psycopg
 import pytest
 
 from tests.support import postgres
 from tests.support.places import ENGINES, DatabasePlace, FilePlace, StorePlace
 
+EMPTY = """
+SELECT pg_terminate_backend(pid) FROM pg_stat_activity
+WHERE datname = current_database() AND pid != pg_backend_pid();
+DROP SCHEMA IF EXISTS abilities, abilities_data CASCADE;
+DO $$ BEGIN EXECUTE format('ALTER DATABASE %I RESET ALL', current_database()); END $$
+"""
 
-@pytest.fixture
-def url(server: str) -> Iterator[str]:
-    """An empty database."""
+
+@pytest.fixture(scope="session")
+def _database(server: str) -> Iterator[str]:
     with postgres.database(server) as url:
         yield url
+
+
+@pytest.fixture
+def url(_database: str) -> Iterator[str]:
+    """An empty database; making one anew for each test would take longer than most tests do."""
+    yield _database
+    with psycopg.connect(_database, autocommit=True) as connection:
+        connection.execute("SET default_transaction_read_only = off")
+        connection.execute(EMPTY)
 
 
 @pytest.fixture

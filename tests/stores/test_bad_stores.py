@@ -4,7 +4,7 @@ import fcntl
 import os
 import shutil
 import sqlite3
-from collections.abc import Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator
 from contextlib import closing
 from pathlib import Path
 from typing import Any, cast
@@ -15,16 +15,18 @@ from abilities import Settings
 from abilities.declarations.refusals import Fault, Reason
 from abilities.helpers.store.sqlite import file
 from tests.stores.behaviours import NAMESPACE, put
-from tests.support.permissions import let_others_enter
+from tests.support.permissions import as_root, let_others_enter
 from tests.support.places import FilePlace, find_reason
 from tests.support.stores import store_file
 from tests.support.surfaces import SURFACES, python
 
-STORE = ("store_memory", {"type": "core", "content": "new", "key": "new"})
-READ = ("memory_get", {"key": "k"})
-WALK = ("bulk_read_memory", {"key": "k"})
-QUERY: tuple[str, dict[str, Any]] = ("query_memories", {})
 NamedCall = tuple[str, dict[str, Any]]
+Ask = Callable[[Settings, NamedCall], Awaitable[str]]
+
+STORE: NamedCall = ("store_memory", {"type": "core", "content": "new", "key": "new"})
+READ: NamedCall = ("memory_get", {"key": "k"})
+WALK: NamedCall = ("bulk_read_memory", {"key": "k"})
+QUERY: NamedCall = ("query_memories", {})
 
 
 @pytest.fixture
@@ -34,40 +36,32 @@ async def one_memory(roots: Settings) -> Settings:
     They say that no token is needed: otherwise a server asks the store whether there ever was one,
     and refuses all requests if the store cannot tell.
     """
-    await python(
-        roots,
-        "store_memory",
-        {"type": "core", "content": "kept", "key": "k", "links": [{"key": "x"}]},
-    )
+    fields = {"type": "core", "content": "kept", "key": "k", "links": [{"key": "x"}]}
+    await python(roots, "store_memory", fields)
     return roots.model_copy(update={"require_tokens": False})
 
 
 @pytest.fixture(params=SURFACES)
-def ask(request: pytest.FixtureRequest) -> Callable[..., Any]:
+def ask(request: pytest.FixtureRequest) -> Ask:
     """Make a call through one surface, which must answer as Python does."""
 
     async def call_surface(settings: Settings, call: NamedCall) -> str:
         payload = await SURFACES[request.param](settings, *call)
-
         assert payload == await python(settings, *call)
-
         if "error" not in payload:
             return "done"
 
-        fault = Fault.model_validate(payload["error"])
-
-        assert payload == {"error": Fault.from_reason(cast(Reason, fault.reason)).to_payload()}, (
-            "one fixed sentence, and nothing of the host"
-        )
-
-        return fault.reason
+        reason = cast(Reason, payload["error"]["reason"])
+        fixed = {"error": Fault.from_reason(reason).to_payload()}
+        assert payload == fixed, "one fixed sentence, and nothing of the host"
+        return reason
 
     return call_surface
 
 
 @pytest.mark.requirement("R3.7.3")
 async def test_s7_locked_for_longer_than_the_timeout(
-    ask: Any, one_memory: Settings, monkeypatch: pytest.MonkeyPatch
+    ask: Ask, one_memory: Settings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(file, "BUSY_SECONDS", 0.1)
     lock = os.open(f"{store_file(one_memory)}-lock", os.O_RDWR)
@@ -77,19 +71,17 @@ async def test_s7_locked_for_longer_than_the_timeout(
     assert await ask(one_memory, READ) == "done"
 
     os.close(lock)
-
     assert "error" not in await python(one_memory, *STORE)
 
 
 async def test_s8_a_full_disk(
-    ask: Any, one_memory: Settings, monkeypatch: pytest.MonkeyPatch
+    ask: Ask, one_memory: Settings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     open_file = file.StoreFile.open
 
     def open_small(self: file.StoreFile, *, writing: bool) -> sqlite3.Connection:
         connection = open_file(self, writing=writing)
-        # SQLite takes this as: no more than there are.
-        connection.execute("PRAGMA max_page_count = 1")
+        connection.execute("PRAGMA max_page_count = 1")  # SQLite takes this as: those there are
         return connection
 
     monkeypatch.setattr(file.StoreFile, "open", open_small)
@@ -100,35 +92,29 @@ async def test_s8_a_full_disk(
     assert (await python(one_memory, "get_memory_stats", {}))["total_memories"] == 1
 
 
-async def test_s8_a_folder_that_cannot_be_there(ask: Any, roots: Settings, tmp_path: Path) -> None:
+async def test_s8_a_folder_that_cannot_be_there(ask: Ask, roots: Settings, tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     impossible = roots.model_copy(update={"store_url": f"sqlite:///{tmp_path}/file/memory.db"})
 
-    assert await ask(impossible, STORE) == "unavailable"
-    assert await ask(impossible, READ) == "unavailable"
+    for call in (STORE, READ):
+        assert await ask(impossible, call) == "unavailable"
 
 
 @pytest.fixture
-def read_only(one_memory: Settings, tmp_path: Path, unprivileged: None) -> Iterator[Settings]:
+def read_only(one_memory: Settings, tmp_path: Path, unprivileged: None) -> Settings:
     """A store that its user may not write to, in a folder that takes SQLite's index of the log."""
-    user = os.geteuid()
-    if os.getuid() == 0:
-        os.seteuid(0)
+    with as_root():
+        let_others_enter(tmp_path)
+        for folder in (tmp_path, one_memory.agent_dir, one_memory.workspace_dir):
+            folder.chmod(0o777)
+        for suffix in ("", "-lock"):
+            Path(f"{store_file(one_memory)}{suffix}").chmod(0o444)
 
-    let_others_enter(tmp_path)
-
-    for folder in (tmp_path, one_memory.agent_dir, one_memory.workspace_dir):
-        folder.chmod(0o777)
-
-    for path in (store_file(one_memory), Path(f"{store_file(one_memory)}-lock")):
-        path.chmod(0o444)
-
-    os.seteuid(user)
-    yield one_memory
+    return one_memory
 
 
 @pytest.mark.requirement("R3.7.4")
-async def test_s9_a_file_that_may_only_be_read(ask: Any, read_only: Settings) -> None:
+async def test_s9_a_file_that_may_only_be_read(ask: Ask, read_only: Settings) -> None:
     for call in (STORE, ("store_memory", {"type": "core", "content": "again", "key": "k"})):
         assert await ask(read_only, call) == "read_only"
 
@@ -142,21 +128,14 @@ def shut(request: pytest.FixtureRequest, read_only: Settings) -> Iterator[Settin
 
     SQLite makes an index of its log in the folder, without which it reads nothing.
     """
-    path = store_file(read_only)
-    if request.param != "file":
-        path = path.parent
-
-    user, mode = os.geteuid(), path.stat().st_mode
-    if os.getuid() == 0:
-        os.seteuid(0)
-    path.chmod(0o555 if request.param == "folder to read" else 0)
-    os.seteuid(user)
+    path = store_file(read_only) if request.param == "file" else store_file(read_only).parent
+    mode = path.stat().st_mode
+    with as_root():
+        path.chmod(0o555 if request.param == "folder to read" else 0)
     yield read_only
 
-    if os.getuid() == 0:
-        os.seteuid(0)
-    path.chmod(mode)
-    os.seteuid(user)
+    with as_root():
+        path.chmod(mode)
 
 
 async def test_s9_a_store_that_may_not_be_read(shut: Settings) -> None:
@@ -167,11 +146,19 @@ async def test_s9_a_store_that_may_not_be_read(shut: Settings) -> None:
     assert not Fault.from_reason("storage_denied").retryable
 
 
+async def expect_untouched(ask: Ask, settings: Settings, reason: Reason) -> None:
+    """All calls are refused, and change nothing of the file."""
+    before = store_file(settings).read_bytes()
+    for call in (READ, WALK, QUERY, STORE):
+        assert await ask(settings, call) == reason
+
+    assert store_file(settings).read_bytes() == before
+
+
 @pytest.mark.requirement("R3.7.5")
 @pytest.mark.parametrize("damage", ["empty", "text", "header", "cut", "schema"])
-async def test_s10_a_file_that_is_no_store(ask: Any, one_memory: Settings, damage: str) -> None:
-    file = store_file(one_memory)
-    raw = file.read_bytes()
+async def test_s10_a_file_that_is_no_store(ask: Ask, one_memory: Settings, damage: str) -> None:
+    raw = store_file(one_memory).read_bytes()
     spoilt = {
         "empty": b"",
         "text": b"not a database" * 500,
@@ -179,26 +166,19 @@ async def test_s10_a_file_that_is_no_store(ask: Any, one_memory: Settings, damag
         "cut": raw[:9000],
         "schema": raw.replace(b"CREATE TABLE memories", b"CREATE TABL\xf3 memories"),
     }
-    file.write_bytes(spoilt[damage])
+    store_file(one_memory).write_bytes(spoilt[damage])
 
-    for call in (READ, WALK, QUERY, STORE):
-        assert await ask(one_memory, call) == "corrupted"
-
-    assert file.read_bytes() == spoilt[damage]
+    await expect_untouched(ask, one_memory, "corrupted")
 
 
-async def test_s11_a_newer_schema(ask: Any, one_memory: Settings) -> None:
+async def test_s11_a_newer_schema(ask: Ask, one_memory: Settings) -> None:
     with closing(sqlite3.connect(store_file(one_memory))) as connection:
         connection.execute("PRAGMA user_version = 99")
 
-    before = store_file(one_memory).read_bytes()
-    for call in (READ, WALK, QUERY, STORE):
-        assert await ask(one_memory, call) == "schema_too_new"
-
-    assert store_file(one_memory).read_bytes() == before
+    await expect_untouched(ask, one_memory, "schema_too_new")
 
 
-async def test_s12_a_file_that_was_moved(ask: Any, one_memory: Settings, tmp_path: Path) -> None:
+async def test_s12_a_file_that_was_moved(ask: Ask, one_memory: Settings, tmp_path: Path) -> None:
     shutil.move(store_file(one_memory), tmp_path / "elsewhere.db")
     for call in (STORE, READ, WALK, QUERY):
         assert await ask(one_memory, call) == "storage_moved"

@@ -7,16 +7,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from click.testing import CliRunner
 
 from abilities import Abilities, AbilityError, Settings
-from abilities.cli.main import main
-from tests.support import postgres
-from tests.support.surfaces import SURFACES, CannotCarry, environment
+from tests.support.places import FilePlace, StorePlace
 
 Payload = dict[str, Any]
 
-SIZES = (5_001, 20_000, 200_000)
 LINES = {
     "words": "The {} kettle sings.\n",
     "crlf": "line {}\r\n\r\n",
@@ -24,6 +20,9 @@ LINES = {
     "emoji": "👩‍👩‍👧‍👦{}🏳️‍🌈\n",
 }
 """A line of a content, which the number in it makes another one; cuts fall anywhere in it."""
+
+CONTENTS = [*((kind, 20_000) for kind in LINES), ("words", 5_001), ("emoji", 200_000)]
+each_content = pytest.mark.parametrize(("kind", "size"), CONTENTS)
 
 WRITTEN_AT_ONCE = 30_000
 """Characters that fit into one call, however many bytes each one has."""
@@ -36,18 +35,12 @@ def write(kind: str, size: int) -> str:
     return text[:size]
 
 
-@pytest.fixture(params=["sqlite", "postgres"])
-async def app(request: pytest.FixtureRequest, roots: Settings) -> AsyncIterator[Abilities]:
+@pytest.fixture
+async def app(place: StorePlace, roots: Settings) -> AsyncIterator[Abilities]:
     """An application on a store of each kind."""
-    settings = roots.model_copy(update={"allow_purge": True})
-    if request.param == "sqlite":
-        async with Abilities.open(settings) as abilities:
-            yield abilities
-        return
-
-    with postgres.database(request.getfixturevalue("server")) as url:
-        async with Abilities.open(settings.model_copy(update={"store_url": url})) as abilities:
-            yield abilities
+    settings = roots.model_copy(update={"allow_purge": True, "store_url": place.url})
+    async with Abilities.open(settings) as abilities:
+        yield abilities
 
 
 async def remember(app: Abilities, **operation: Any) -> Payload:
@@ -92,14 +85,7 @@ async def list_keys(app: Abilities) -> list[str]:
     return [memory["key"] for memory in listed["memories"]]
 
 
-async def find_reason(app: Abilities, name: str, **arguments: Any) -> str:
-    with pytest.raises(AbilityError) as refused:
-        await app.call(name, arguments)
-    return refused.value.fault.reason
-
-
-@pytest.mark.parametrize("size", SIZES)
-@pytest.mark.parametrize("kind", LINES)
+@each_content
 async def test_every_way_of_reading_comes_to_the_end(app: Abilities, kind: str, size: int) -> None:
     content = write(kind, size)
     await store(app, "doc", content)
@@ -114,8 +100,7 @@ async def test_every_way_of_reading_comes_to_the_end(app: Abilities, kind: str, 
     (entry,) = walked["associatedMemories"]
     (rest,) = walked["next_requests"]
     assert walked["metadata"]["truncated"] == 1 and len(entry["data"]["content"]) <= 5_000
-    read = entry["data"]["content"] + await read_on(app, "memory_read_bulk", rest)
-    assert read == content
+    assert entry["data"]["content"] + await read_on(app, "memory_read_bulk", rest) == content
 
     found = await app.call("query_memories", {"search": content[-40:].split()[-1].casefold()})
     (memory,) = found["memories"]
@@ -125,40 +110,12 @@ async def test_every_way_of_reading_comes_to_the_end(app: Abilities, kind: str, 
     assert memory["content"] + await read_on(app, "memory_read_bulk", rest) == content
 
     listed = (await app.call("memory_list", {}))["memories"]
-    assert [(line["key"], line["size"]) for line in listed] == [
-        ("doc", len(content.encode())),
-        ("hub", 4),
-    ]
-    stats = await app.call("get_memory_stats", {})
-    assert stats["total_memories"] == 2
+    sizes = [(line["key"], line["size"]) for line in listed]
+    assert sizes == [("doc", len(content.encode())), ("hub", 4)]
+    assert (await app.call("get_memory_stats", {}))["total_memories"] == 2
 
 
-@pytest.mark.parametrize("surface", SURFACES)
 @pytest.mark.parametrize("kind", ["words", "emoji"])
-async def test_every_surface_reads_it_to_the_end(kind: str, surface: str, roots: Settings) -> None:
-    content = write(kind, 90_000)
-    async with Abilities.open(roots) as app:
-        await store(app, "doc", content)
-
-    for name, asked in (
-        ("memory_get", {"key": "doc"}),
-        ("memory_read_bulk", {"targets": [{"key": "doc"}]}),
-        ("read", {"items": [{"memory": "doc"}]}),
-    ):
-        pieces: list[str] = []
-        request: Payload | None = asked
-        while request is not None:
-            try:
-                payload = await SURFACES[surface](roots, name, request)
-            except CannotCarry:
-                pytest.fail("a long content is nothing that a surface cannot carry")
-            record = payload if name == "memory_get" else payload["results"][0]
-            pieces.append(record["data"]["content"])
-            request = payload.get("next_request")
-        assert "".join(pieces) == content and len(pieces) > 1
-
-
-@pytest.mark.parametrize("kind", LINES)
 async def test_it_is_changed_restored_and_purged_as_one(app: Abilities, kind: str) -> None:
     content = write(kind, 20_000)
     first = await store(app, "doc", content)
@@ -166,15 +123,19 @@ async def test_it_is_changed_restored_and_purged_as_one(app: Abilities, kind: st
     time = (await app.call("memory_get", {"key": "doc"}))["data"]["updated_at"]
     await asyncio.sleep(0.002)  # times are of milliseconds
 
+    late: Payload = {"op": "store", "type": "core", "key": "doc", "content": "lost?"}
+    late["if_version"] = first["version"]
+    answer = await app.call("remember", {"operations": [late]})
+    assert answer["results"][0]["reason"] == "version_conflict"
+
     short = await app.call("store_memory", {"type": "core", "key": "doc", "content": "Short."})
     assert await get(app, "doc") == "Short."
     assert await get(app, "doc", as_of=time) == f"{content}The end."
     assert short["memory"]["version"] == appended["version"] + 1
 
-    await app.call("memory_restore", {"key": "doc", "version": appended["version"]})
-    assert await get(app, "doc") == f"{content}The end."
-    await app.call("memory_restore", {"key": "doc", "version": first["version"]})
-    assert await get(app, "doc") == content
+    for written, expected in ((appended, f"{content}The end."), (first, content)):
+        await app.call("memory_restore", {"key": "doc", "version": written["version"]})
+        assert await get(app, "doc") == expected
 
     await remember(app, op="rename", key="doc", to="book")
     await remember(app, op="archive", key="book")
@@ -187,40 +148,39 @@ async def test_it_is_changed_restored_and_purged_as_one(app: Abilities, kind: st
     assert await get(app, "doc") == content
 
     await app.call("delete_memory", {"key": "doc", "purge": True})
-    assert await find_reason(app, "memory_history", key="doc") == "not_found"
+    with pytest.raises(AbilityError) as refused:
+        await app.call("memory_history", {"key": "doc"})
+    assert refused.value.fault.reason == "not_found"
     found = await app.call("query_memories", {"search": "end.", "archived": True})
     assert found["total"] == 0
 
 
-@pytest.mark.parametrize("size", SIZES)
-@pytest.mark.parametrize("kind", LINES)
+@each_content
 async def test_it_is_exported_and_imported_with_its_past(
-    app: Abilities, kind: str, size: int, tmp_path: Path
+    app: Abilities, place: StorePlace, kind: str, size: int
 ) -> None:
     content = write(kind, size)
     first = await store(app, "doc", content)
     await remember(app, op="store", key="doc", content="Short.")
-    file = tmp_path / "memories.jsonl"
+    file, other = place.folder / "memories.jsonl", FilePlace(place.folder / "other.db")
+    settings = app.settings.model_copy(update={"store_url": other.url})
 
-    await run(app.settings, "export", str(file))
-    other = app.settings.model_copy(update={"store_url": f"sqlite:///{tmp_path}/other.db"})
-    await run(other, "import", str(file))
+    await run(place, "export", file)
+    await run(other, "import", file)
 
-    async with Abilities.open(other) as copy:
+    async with Abilities.open(settings) as copy:
         assert await get(copy, "doc") == "Short."
         await copy.call("memory_restore", {"key": "doc", "version": first["version"]})
         assert await get(copy, "doc") == content
-        await run(other, "export", str(file))
-    await run(other, "import", str(file), "--replace")
-    async with Abilities.open(other) as copy:
+    await run(other, "export", file)
+    await run(other, "import", file, "--replace")
+    async with Abilities.open(settings) as copy:
         assert await get(copy, "doc") == content and await list_keys(copy) == ["doc"]
 
 
-async def run(settings: Settings, *command: str) -> None:
+async def run(place: StorePlace, *command: str | Path) -> None:
     """Run a command, which must succeed."""
-    result = await asyncio.to_thread(
-        lambda: CliRunner().invoke(main, command, env=environment(settings))
-    )
+    result = await asyncio.to_thread(place.run, *command)
     assert result.exit_code == 0, result.output
 
 
@@ -231,76 +191,37 @@ PAGES = [
 """Fifty pages of 1,200 characters; one word is on the 30th alone."""
 
 
-@pytest.mark.parametrize("tokens", [400, 2_000])
-async def test_a_question_brings_the_passage_that_answers_it(app: Abilities, tokens: int) -> None:
+async def test_a_question_brings_the_passage_that_answers_it(app: Abilities) -> None:
     content = "".join(PAGES)
     await store(app, "house/things", content)
     await store(app, "tea", "Tea is kept in the kitchen.")
 
-    request = {"queries": ["Where is the astrolabe?"], "max_tokens": tokens}
-    ((hit, *_),) = [one["memories"] for one in (await app.call("recall", request))["results"]]
+    request = {"queries": ["Where is the astrolabe?"], "max_tokens": 400}
+    (hit, *_) = (await app.call("recall", request))["results"][0]["memories"]
     read = await app.call("read", {"items": [{"recall": "Where is the astrolabe?"}]})
     (item, *_) = read["results"][0]["data"]["items"]
 
     place = content.index("# Page 30")
-    for shown, starts_at in ((hit, hit["starts_at"]), (item["data"], item["data"]["starts_at"])):
+    for shown in (hit, item["data"]):
         assert "astrolabe is kept in cellar 30" in shown["content"]
-        assert starts_at == place and len(shown["content"]) <= 1_000
+        assert shown["starts_at"] == place and len(shown["content"]) <= 1_000
     following = await read_on(app, "memory_read_bulk", {"targets": [json.loads(hit["next"])]})
     assert content[:place] + hit["content"] + following == content
 
 
-async def test_every_word_of_a_long_content_is_found(app: Abilities) -> None:
-    words = [f"w{number:05}" for number in range(25_000)]
-    await store(app, "doc", " ".join(words))
+async def test_there_is_a_longest_content_whose_every_word_is_found(app: Abilities) -> None:
+    words = [f"w{number:06}" for number in range(25_000)]
+    content = " ".join(words)
+    await store(app, "doc", content)
 
-    for word in (words[0], *words[777::4_321], words[-1]):
-        ((hit,),) = [
-            one["memories"] for one in (await app.call("recall", {"queries": [word]}))["results"]
-        ]
-        assert word in hit["content"].split()
-
-
-async def test_there_is_a_longest_content(app: Abilities) -> None:
-    await store(app, "doc", write("words", 199_999))
-
-    results = await app.call(
-        "remember",
-        {
-            "operations": [
-                {"op": "append", "key": "doc", "content": "!"},
-                {"op": "append", "key": "doc", "content": "!"},
-            ],
-            "detail": "full",
-        },
-    )
+    append = {"op": "append", "key": "doc", "content": "!"}
+    results = await app.call("remember", {"operations": [append, append], "detail": "full"})
 
     fits, too_long = results["results"]
     assert fits["success"] and too_long["error"]["reason"] == "too_long"
     assert too_long["error"]["expected"] == {"max_length": 200_000}
-    assert await get(app, "doc") == write("words", 199_999) + "!"
-    stored = {"type": "core", "key": "k", "content": write("words", 5_001)}
-    assert await find_reason(app, "store_memory", **stored) == "too_long"
+    assert await get(app, "doc") == content + "!"
 
-
-async def test_who_stores_guards_the_whole_content(app: Abilities) -> None:
-    first = await store(app, "doc", write("words", 20_000))
-    await remember(app, op="append", key="doc", content="!")
-
-    late: Payload = {"op": "store", "type": "core", "key": "doc", "content": "lost?"}
-    answer = await app.call("remember", {"operations": [{**late, "if_version": first["version"]}]})
-
-    assert answer["results"][0]["reason"] == "version_conflict"
-    assert await get(app, "doc") == write("words", 20_000) + "!"
-
-
-async def test_callers_who_append_at_once_lose_nothing(app: Abilities) -> None:
-    await store(app, "log", "x" * 4_900)
-
-    await asyncio.gather(
-        *(remember(app, op="append", key="log", content=f"[{number:03}]") for number in range(40))
-    )
-
-    whole = await get(app, "log")
-    assert len(whole) == 4_900 + 40 * 5
-    assert sorted(whole[4_900:].split("]")[:-1]) == [f"[{number:03}" for number in range(40)]
+    for word in (words[0], *words[777::4_321], words[-2]):
+        (hit,) = (await app.call("recall", {"queries": [word]}))["results"][0]["memories"]
+        assert word in hit["content"].split()

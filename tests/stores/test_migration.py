@@ -9,7 +9,7 @@ import signal
 import sqlite3
 import threading
 from collections.abc import Iterator
-from contextlib import closing, contextmanager
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -23,13 +23,12 @@ from abilities.helpers.store.postgres import schema as postgres_schema
 from abilities.helpers.store.sqlite import schema as sqlite_migration
 from abilities.helpers.store.sqlite import threads
 from abilities.helpers.store.transaction import Transaction
-from tests.stores.behaviours.steps import NAMESPACE, TIME, put
-from tests.stores.test_stores import find_reason
+from tests.stores.behaviours.steps import NAMESPACE, plan, put, put_many
 from tests.support import made_up_migration
 from tests.support.forked import Forked
 from tests.support.measurements import reached
-from tests.support.permissions import let_others_enter
-from tests.support.places import FilePlace, StorePlace, list_cases
+from tests.support.permissions import as_root, let_others_enter
+from tests.support.places import FilePlace, StorePlace, find_reason, list_cases
 from tests.support.tier import size
 from tests.support.waiting import GIVE_UP_SECONDS, wait_until
 
@@ -77,23 +76,18 @@ async def filled(place: StorePlace) -> StorePlace:
     changes: list[Change] = []
     for number in range(COUNT):
         fields = {"type": "core", "content": "x" * (number % 50 + 1)}
-        name = f"k{number:05}"
-        changes.append(Change("store", TIME, key=name, new_id=name, fields=fields))
-
+        changes.append(plan("store", f"k{number:05}", fields=fields))
     async with place.open() as store:
-        for start in range(0, COUNT, 100):
-            portion = changes[start : start + 100]
-            outcomes = await store.change_many(NAMESPACE, portion, atomic=True)
-            assert not any(isinstance(outcome, Exception) for outcome in outcomes)
+        await put_many(store, changes)
 
     return place
 
 
 @pytest.fixture
-def path(filled: StorePlace) -> Path:
-    """The file of such a store, for tests of what only a file has."""
+def file(filled: StorePlace) -> FilePlace:
+    """Such a store, for tests of what only a file has."""
     assert isinstance(filled, FilePlace)
-    return filled.path
+    return filled
 
 
 on_sqlite = pytest.mark.parametrize("place", ["sqlite"], indirect=True)
@@ -127,6 +121,16 @@ def list_names(place: StorePlace) -> list[str]:
     return sorted(beside.name for beside in place.folder.glob("m.db*"))
 
 
+def open_elsewhere(place: StorePlace, *words: object) -> Forked:
+    """Let another process migrate a store; the words say how many pages it copies at once."""
+    return Forked(OPENER, place.url, *words)
+
+
+def finish(opener: Forked) -> bytes:
+    """Wait for the end of another process; return what it said."""
+    return opener.communicate(timeout=GIVE_UP_SECONDS)[0]
+
+
 async def migrate(place: StorePlace) -> None:
     """Open a store, and wait until it is migrated."""
     async with place.open() as store:
@@ -134,7 +138,7 @@ async def migrate(place: StorePlace) -> None:
 
 
 @pytest.mark.usefixtures("next_version")
-async def test_a_store_is_migrated_when_it_is_opened(
+async def test_a_store_is_migrated_when_it_is_opened_and_a_file_is_copied_first(
     filled: StorePlace, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level("INFO", "abilities.store")
@@ -146,25 +150,18 @@ async def test_a_store_is_migrated_when_it_is_opened(
     check_migrated(filled)
     assert "Migrating the memory store to version 2." in caplog.messages
     assert any(message.startswith("Migrated the memory store in") for message in caplog.messages)
-
-
-@on_sqlite
-@pytest.mark.usefixtures("next_version")
-async def test_a_file_is_copied_first(path: Path, filled: StorePlace) -> None:
-    await migrate(filled)
-
-    assert list_names(filled) == ["m.db", "m.db-lock", "m.db.before-2"]
-    copy = FilePlace(path.with_name("m.db.before-2"))
-    assert copy.fetch("PRAGMA user_version") == [(1,)]
-    assert copy.fetch("SELECT count(*) FROM memories") == [(COUNT,)]
+    if isinstance(filled, FilePlace):
+        assert list_names(filled) == ["m.db", "m.db-lock", "m.db.before-2"]
+        copy = filled.beside("m.db.before-2")
+        assert copy.fetch("PRAGMA user_version") == [(1,)]
+        assert copy.fetch("SELECT count(*) FROM memories") == [(COUNT,)]
 
 
 async def test_a_migration_that_is_killed_changes_nothing(filled: StorePlace) -> None:
     chance = random.Random(7)
     for _ in range(KILLS):
-        seconds = chance.random() * 0.03
-        killed = Forked(OPENER, filled.url, "100000", seconds, "before")
-        killed.communicate(timeout=GIVE_UP_SECONDS)
+        killed = open_elsewhere(filled, "100000", chance.random() * 0.03, "before")
+        finish(killed)
         assert killed.returncode == -signal.SIGKILL
         assert read_version(filled) == 1
         with pytest.raises((sqlite3.OperationalError, psycopg.errors.UndefinedColumn)):
@@ -172,14 +169,14 @@ async def test_a_migration_that_is_killed_changes_nothing(filled: StorePlace) ->
 
     kills = KILLS
     for _ in range(KILLS):  # some may die in the middle of the commit, or after it
-        opener = Forked(OPENER, filled.url, "100000", chance.random() * 0.1)
-        opener.communicate(timeout=GIVE_UP_SECONDS)
+        opener = open_elsewhere(filled, "100000", chance.random() * 0.1)
+        finish(opener)
         kills += opener.returncode == -signal.SIGKILL
         if read_version(filled) == 2:
             break
 
-    last = Forked(OPENER, filled.url, "100000")
-    last.communicate(timeout=GIVE_UP_SECONDS)
+    last = open_elsewhere(filled, "100000")
+    finish(last)
     assert last.returncode == 0
     check_migrated(filled)
 
@@ -190,25 +187,25 @@ async def test_a_migration_that_is_killed_changes_nothing(filled: StorePlace) ->
 @on_sqlite
 async def test_a_copy_that_is_killed_is_made_again(filled: StorePlace) -> None:
     for _ in range(2):
-        opener = Forked(OPENER, filled.url, "1")
+        opener = open_elsewhere(filled, "1")
         while not opener.stdout.readline().startswith(b"Copying the memory store:"):
             assert opener.poll() is None
         opener.send_signal(signal.SIGKILL)
-        opener.communicate()
+        finish(opener)
 
     assert read_version(filled) == 1, "nothing was changed"
     unfinished = list(filled.folder.glob("m.db-new-*"))
     assert 1 <= len(unfinished) <= 2, "one copy, and SQLite's file beside it"
 
-    Forked(OPENER, filled.url, "100000").communicate(timeout=GIVE_UP_SECONDS)
+    finish(open_elsewhere(filled, "100000"))
 
     check_migrated(filled)
     assert list_names(filled) == ["m.db", "m.db-lock", "m.db.before-2"]
 
 
 async def test_processes_migrate_together(filled: StorePlace) -> None:
-    openers = [Forked(OPENER, filled.url, "10") for _ in range(3)]
-    outputs = [opener.communicate(timeout=GIVE_UP_SECONDS)[0] for opener in openers]
+    openers = [open_elsewhere(filled, "10") for _ in range(3)]
+    outputs = [finish(opener) for opener in openers]
 
     assert [opener.returncode for opener in openers] == [0, 0, 0], outputs
     assert {int(output.split()[-1]) for output in outputs} == {COUNT}
@@ -219,55 +216,58 @@ async def test_processes_migrate_together(filled: StorePlace) -> None:
 
 @on_sqlite
 @pytest.mark.usefixtures("next_version")
-async def test_a_copy_is_never_replaced(path: Path, filled: StorePlace) -> None:
-    earlier = path.with_name("m.db.before-2")
+async def test_a_copy_is_never_replaced(file: FilePlace) -> None:
+    earlier = file.folder / "m.db.before-2"
     earlier.write_text("of another time")
 
-    await migrate(filled)
+    await migrate(file)
 
     assert earlier.read_text() == "of another time"
-    assert "m.db.before-2-2" in list_names(filled)
+    assert "m.db.before-2-2" in list_names(file)
 
 
 @on_sqlite
 @pytest.mark.usefixtures("next_version")
 async def test_nothing_is_changed_without_room_for_the_copy(
-    path: Path, filled: StorePlace, monkeypatch: pytest.MonkeyPatch
+    file: FilePlace, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    before = path.read_bytes()
+    before = file.path.read_bytes()
 
     def copy_to_a_full_disk(source: sqlite3.Connection, copy: Path, progress: Any) -> None:
-        with closing(sqlite3.connect(copy, isolation_level=None)) as target:
+        with FilePlace(copy).connect() as target:
             target.execute("CREATE TABLE t (x)")
             target.execute("PRAGMA max_page_count = 1")  # SQLite takes this as: those there are
             target.execute("INSERT INTO t VALUES (zeroblob(100000))")
 
     with monkeypatch.context() as patch:
         patch.setattr(sqlite_migration, "copy_database", copy_to_a_full_disk)
-        async with filled.open() as store:
-            assert await find_reason(store.read_stats(NAMESPACE)) == "storage_full"
-            assert await find_reason(put(store, "k")) == "storage_full"
+        await expect_refused(file, "storage_full")
 
-    assert read_version(filled) == 1 and path.read_bytes() == before
-    assert list_names(filled) == ["m.db", "m.db-lock"]
+    assert read_version(file) == 1 and file.path.read_bytes() == before
+    assert list_names(file) == ["m.db", "m.db-lock"]
+    await migrate(file)
+    check_migrated(file)
 
-    await migrate(filled)
-    check_migrated(filled)
+
+async def expect_refused(place: StorePlace, reason: str) -> None:
+    """Open a store, which answers nothing and is not changed."""
+    async with place.open() as store:
+        assert await find_reason(store.read_stats(NAMESPACE)) == reason
+        assert await find_reason(put(store, "k")) == reason
 
 
 @on_sqlite
 @pytest.mark.usefixtures("next_version")
-async def test_a_damaged_file_is_refused_and_left_untouched(path: Path, filled: StorePlace) -> None:
-    raw = path.read_bytes()
+async def test_a_damaged_file_is_refused_and_left_untouched(file: FilePlace) -> None:
+    raw = file.path.read_bytes()
     page = raw.index(b"k00150") // 4_096 * 4_096
-    path.write_bytes(raw[:page] + bytes(100) + raw[page + 100 :])
-    before = path.read_bytes()
+    before = raw[:page] + bytes(100) + raw[page + 100 :]
+    file.path.write_bytes(before)
 
-    async with filled.open() as store:
-        assert await find_reason(store.read_stats(NAMESPACE)) == "corrupted"
+    await expect_refused(file, "corrupted")
 
-    assert path.read_bytes() == before
-    assert list_names(filled) == ["m.db", "m.db-lock"]
+    assert file.path.read_bytes() == before
+    assert list_names(file) == ["m.db", "m.db-lock"]
 
 
 @on_sqlite
@@ -282,21 +282,14 @@ async def test_a_damaged_row_is_migrated_as_it_is(filled: StorePlace) -> None:
 
 @on_sqlite
 @pytest.mark.usefixtures("next_version")
-async def test_a_file_that_cannot_be_written_says_so(
-    path: Path, filled: StorePlace, unprivileged: None
-) -> None:
-    user = os.geteuid()
-    if os.getuid() == 0:
-        os.seteuid(0)
-    let_others_enter(path.parent)
-    path.parent.chmod(0o777)
-    path.chmod(0o444)
-    path.with_name("m.db-lock").chmod(0o666)
-    os.seteuid(user)
+async def test_a_file_that_cannot_be_written_says_so(file: FilePlace, unprivileged: None) -> None:
+    with as_root():
+        let_others_enter(file.folder)
+        file.folder.chmod(0o777)
+        file.path.chmod(0o444)
+        file.path.with_name("m.db-lock").chmod(0o666)
 
-    async with filled.open() as store:
-        assert await find_reason(store.read_stats(NAMESPACE)) == "schema_too_old"
-        assert await find_reason(put(store, "k")) == "schema_too_old"
+    await expect_refused(file, "schema_too_old")
 
 
 @contextmanager
@@ -365,10 +358,7 @@ async def test_closing_undoes_a_migration_and_the_next_opening_makes_it(
             await wait_until(begun.is_set)
 
         (outcome,) = await asyncio.gather(reading, return_exceptions=True)
-        if isinstance(filled, FilePlace):
-            assert outcome == "unavailable"
-        else:
-            assert isinstance(outcome, asyncio.CancelledError)
+        assert outcome == "unavailable" or isinstance(outcome, asyncio.CancelledError)
         assert read_version(filled) == 1
 
     await migrate(filled)
@@ -389,7 +379,7 @@ async def test_closing_does_not_wait_for_another_process_that_migrates(filled: S
 async def test_a_process_that_was_left_behind_is_refused(filled: StorePlace) -> None:
     async with filled.open() as store:
         await store.read(NAMESPACE, ["k00001"])
-        Forked(OPENER, filled.url, "100000").communicate(timeout=GIVE_UP_SECONDS)
+        finish(open_elsewhere(filled, "100000"))
 
         for work in (
             put(store, "new"),
@@ -406,13 +396,13 @@ async def test_a_process_that_was_left_behind_is_refused(filled: StorePlace) -> 
 async def test_a_migration_waits_for_changes_of_the_version_before(filled: StorePlace) -> None:
     with psycopg.connect(filled.url) as other:
         other.execute("SELECT abilities.expect_version(1)")  # as every transaction begins
-        opener = Forked(OPENER, filled.url, "100000")
+        opener = open_elsewhere(filled, "100000")
         waiting = "SELECT 1 FROM pg_locks WHERE NOT granted AND mode = 'AccessExclusiveLock'"
         await wait_until(lambda: filled.fetch(waiting) != [])
         assert read_version(filled) == 1
         other.commit()
 
-    opener.communicate(timeout=GIVE_UP_SECONDS)
+    finish(opener)
     check_migrated(filled)
 
 
@@ -435,23 +425,20 @@ async def test_a_migration_that_cannot_begin_is_tried_again_at_the_next_opening(
 
 @on_sqlite
 @pytest.mark.usefixtures("next_version")
-def test_people_are_told_of_an_older_store_and_of_the_copy(
-    path: Path, filled: StorePlace, tmp_path: Path
-) -> None:
-    printed = filled.run("doctor")
+def test_people_are_told_of_an_older_store_and_of_the_copy(file: FilePlace) -> None:
+    printed = file.run("doctor")
     assert "is older; it is migrated when next opened" in printed.stdout
-    assert read_version(filled) == 1
+    assert read_version(file) == 1
 
-    copy = tmp_path / "backup.db"
-    shutil.copy(path, copy)
-    restoring = FilePlace(tmp_path / "r.db")
-    restored = restoring.run("restore", copy)
+    backup, restoring = file.folder / "backup.db", file.beside("r.db")
+    shutil.copy(file.path, backup)
+    restored = restoring.run("restore", backup)
     assert restored.exit_code == 0, restored.output
     assert read_version(restoring) == 1
 
-    checked = filled.run("check", "--full")
+    checked = file.run("check", "--full")
     assert "The schema version is 2, the current one." in checked.stdout
-    assert f"        {path}.before-2\n" in checked.stdout
+    assert f"        {file.path}.before-2\n" in checked.stdout
 
 
 @pytest.mark.usefixtures("next_version")
@@ -489,9 +476,7 @@ async def test_a_store_of_an_earlier_checkout_is_refused_with_the_way_out(
         connection.execute(mark)
     files = [path.read_bytes() for path in filled.folder.glob("m.db")]
 
-    async with filled.open() as store:
-        assert await find_reason(store.read_stats(NAMESPACE)) == "schema_unpublished"
-        assert await find_reason(put(store, "k")) == "schema_unpublished"
+    await expect_refused(filled, "schema_unpublished")
 
     printed = await asyncio.to_thread(filled.run, "call", "get_memory_stats", "{}")
     doctor = " ".join((await asyncio.to_thread(filled.run, "doctor")).output.split())

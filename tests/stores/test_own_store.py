@@ -31,9 +31,6 @@ async def open_store() -> AsyncGenerator[VolatileStore]:
 
 async def test_it_behaves() -> None:
     assert len(await check(open_store)) == len(BEHAVIOURS)
-
-
-async def test_it_keeps_accesses_that_were_counted_before_a_rename() -> None:
     async with open_store() as store:
         await check_accesses_before_a_rename(store)
 

@@ -7,6 +7,7 @@ import os
 from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 from click.testing import CliRunner
@@ -18,13 +19,15 @@ from abilities.cli.main import main
 from abilities.declarations.refusals import Reason, Refused
 from abilities.helpers.store.changes import Outcome
 from abilities.helpers.store.model import IncomingMemory
+from abilities.helpers.store.protocol import ServableStore
 from abilities.helpers.store.sqlite import file
 from abilities.helpers.store.sqlite.store import SqliteStore
 from abilities.helpers.transfer import patience
 from abilities.helpers.transfer.exporting import ExportOptions, export
 from abilities.helpers.transfer.importing import ImportOptions, import_memories, open_source
+from tests.support.places import FilePlace, find_reason
 
-MEMORIES = 1_200
+MEMORIES = 600
 
 
 @pytest.fixture(autouse=True)
@@ -34,12 +37,12 @@ def without_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 def source(tmp_path: Path) -> Path:
-    lines: list[str] = []
-    for number in range(MEMORIES):
-        entity = {"type": "entity", "name": f"e{number}", "entityType": "t", "observations": ["x"]}
-        lines.append(json.dumps(entity))
+    return write_entities(tmp_path / "memory.jsonl", "e")
 
-    path = tmp_path / "memory.jsonl"
+
+def write_entities(path: Path, name: str) -> Path:
+    entity = {"type": "entity", "entityType": "t", "observations": ["x"]}
+    lines = [json.dumps({**entity, "name": f"{name}{number}"}) for number in range(MEMORIES)]
     path.write_text("\n".join(lines))
     return path
 
@@ -47,10 +50,8 @@ def source(tmp_path: Path) -> Path:
 class StallingStore(SqliteStore):
     """Refuses some calls, and of others some of the memories."""
 
-    def __init__(self, path: Path, reason: Reason, times: int) -> None:
-        super().__init__(path)
-        self.reason: Reason = reason
-        self.times = times
+    reason: Reason = "busy"
+    times = 0
 
     def stall(self) -> None:
         self.times -= 1
@@ -72,7 +73,7 @@ class StallingStore(SqliteStore):
         return await super().count_memories()
 
 
-async def import_file(store: SqliteStore, path: Path) -> Counter[str]:
+async def import_file(store: ServableStore, path: Path) -> Counter[str]:
     counts: Counter[str] = Counter()
     async with open_source(path, "default", all_into_it=True) as opened:
         await import_memories(
@@ -82,77 +83,73 @@ async def import_file(store: SqliteStore, path: Path) -> Counter[str]:
     return counts
 
 
-@pytest.mark.parametrize("reason", ["busy", "timeout", "unavailable"])
-async def test_an_import_outlasts_a_store_that_does_not_answer(
-    tmp_path: Path, source: Path, reason: Reason
+@pytest.mark.parametrize(
+    ("reason", "times", "seconds", "outcome"),
+    [
+        ("busy", 50, 60, "done"),
+        ("timeout", 50, 60, "done"),
+        ("unavailable", 50, 60, "done"),
+        ("busy", 1_000_000, 0.01, "busy"),
+        ("storage_full", 1, 60, "storage_full"),
+    ],
+)
+async def test_an_import_outlasts_a_store_that_does_not_answer_if_that_passes(
+    reason: Reason,
+    times: int,
+    seconds: float,
+    outcome: str,
+    source: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    store = StallingStore(tmp_path / "m.db", reason, times=50)
+    monkeypatch.setattr(patience, "PATIENCE_SECONDS", seconds)
+    store = StallingStore(source.with_name("m.db"))
+    store.reason, store.times = reason, times
 
-    counts = await import_file(store, source)
+    importing = asyncio.create_task(import_file(store, source))
 
+    assert await find_reason(importing) == outcome
     await store.close()
-    assert counts == {"added": MEMORIES}, "each memory is counted once"
-
-
-async def test_patience_ends(tmp_path: Path, source: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(patience, "PATIENCE_SECONDS", 0.01)
-    store = StallingStore(tmp_path / "m.db", "busy", times=1_000_000)
-
-    with pytest.raises(Refused) as refused:
-        await import_file(store, source)
-
-    await store.close()
-    assert refused.value.reason == "busy"
-
-
-async def test_what_does_not_pass_ends_at_once(tmp_path: Path, source: Path) -> None:
-    store = StallingStore(tmp_path / "m.db", "storage_full", times=1)
-
-    with pytest.raises(Refused) as refused:
-        await import_file(store, source)
-
-    await store.close()
-    assert (refused.value.reason, store.times) == ("storage_full", 0)
+    if outcome == "done":
+        assert importing.result() == {"added": MEMORIES}, "each memory is counted once"
+    if outcome == "storage_full":
+        assert store.times == 0, "it is not tried again"
 
 
 async def test_an_import_waits_for_the_lock_of_another_process(
-    tmp_path: Path, source: Path, monkeypatch: pytest.MonkeyPatch
+    file_place: FilePlace, source: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    store = SqliteStore(tmp_path / "m.db")
-    await store.prepare()
-    await import_file(store, source)
     monkeypatch.setattr(file, "BUSY_SECONDS", 0.01)
     waited = asyncio.Event()
-    monkeypatch.setattr(patience._log, "warning", lambda *_: waited.set())
-    descriptor = os.open(tmp_path / "m.db-lock", os.O_RDWR)
-    fcntl.flock(descriptor, fcntl.LOCK_EX)
-    source.write_text(source.read_text().replace('"name": "e', '"name": "f'))
+    async with file_place.open() as store:
+        await store.prepare()
+        await import_file(store, source)
+        monkeypatch.setattr(patience._log, "warning", lambda *_: waited.set())
+        lock = os.open(f"{file_place.path}-lock", os.O_RDWR)
+        fcntl.flock(lock, fcntl.LOCK_EX)
 
-    task = asyncio.create_task(import_file(store, source))
-    await waited.wait()
-    fcntl.flock(descriptor, fcntl.LOCK_UN)
+        importing = asyncio.create_task(import_file(store, write_entities(source, "f")))
+        await waited.wait()
+        os.close(lock)
 
-    assert (await task)["added"] == MEMORIES
-    os.close(descriptor)
-    await store.close()
+        assert await importing == {"added": MEMORIES}
 
 
 async def test_an_export_outlasts_a_read_that_was_late(
-    tmp_path: Path, source: Path, monkeypatch: pytest.MonkeyPatch
+    file_place: FilePlace, source: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    store = SqliteStore(tmp_path / "m.db")
-    await import_file(store, source)
-    read_page, late = store.read_page, iter([True, False, True])
+    async with file_place.open() as store:
+        await import_file(store, source)
+        read_page, late = store.read_page, iter([True, False, True])
 
-    async def read_page_late(after: tuple[str, str], limit: int) -> object:
-        if next(late, False):
-            raise Refused("timeout")
-        return await read_page(after, limit)
+        async def read_page_late(*arguments: Any) -> object:
+            if next(late, False):
+                raise Refused("timeout")
+            return await read_page(*arguments)
 
-    monkeypatch.setattr(store, "read_page", read_page_late)
-    result = await export(store, tmp_path / "out.jsonl", ExportOptions(), lambda _: None)
+        monkeypatch.setattr(store, "read_page", read_page_late)
+        file = file_place.folder / "out.jsonl"
+        result = await export(store, file, ExportOptions(), lambda _: None)
 
-    await store.close()
     assert result.memories == MEMORIES
 
 
@@ -160,10 +157,10 @@ async def test_an_export_outlasts_a_read_that_was_late(
 @pytest.mark.parametrize(
     ("name", "command", "said"),
     [
-        ("import_memories", ["import", "memory.jsonl"], "after this: 3 added. What was imported"),
-        ("export", ["export", "out.jsonl"], "run the same command with --resume"),
-        ("export", ["export"], "The output is not complete; run the same command again"),
-        ("backup", ["backup", "copy.db"], "copy.db was not written. Run the same command again"),
+        ("import_memories", ["import", "memory.jsonl"], "after this: 3 added."),
+        ("export", ["export", "out.jsonl"], "--resume"),
+        ("export", ["export"], "run the same command again"),
+        ("backup", ["backup", "copy.db"], "copy.db was not written."),
     ],
 )
 def test_what_is_stopped_says_how_to_go_on(
@@ -182,8 +179,7 @@ def test_what_is_stopped_says_how_to_go_on(
             arguments[-1]["added"] = 3
         raise error
 
-    module = backups if name == "backup" else commands
-    monkeypatch.setattr(module, name, stop)
+    monkeypatch.setattr(backups if name == "backup" else commands, name, stop)
     result = CliRunner().invoke(main, command)
 
     assert result.exit_code == 1

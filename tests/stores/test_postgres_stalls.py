@@ -1,19 +1,25 @@
-"""PostgreSQL that is slow or stalls: reads end in time, writes are finished, pings are answered."""
+"""PostgreSQL that is slow, stalls or works for long: reads end in time, writes are finished."""
 
 import asyncio
 import os
 import signal
-from collections.abc import AsyncIterator, Callable, Coroutine
+import threading
+from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
 from contextlib import asynccontextmanager
+from typing import Any
 
 import psycopg
 import pytest
 
 from abilities.declarations.refusals import Fault
+from abilities.helpers.store import model, transaction
 from abilities.helpers.store import store as store_module
+from abilities.helpers.store.model import IncomingMemory, LinkRow, StoredMemory
 from abilities.helpers.store.postgres import pool
+from abilities.helpers.store.postgres import transaction as postgres_transaction
 from abilities.helpers.store.postgres.server import OWN_READS
 from abilities.helpers.store.postgres.store import PostgresStore
+from abilities.helpers.store.protocol import IntegrityFinding
 from abilities.helpers.store.query import Query
 from abilities.helpers.walk import WalkLimits
 from tests.stores.behaviours import NAMESPACE, put
@@ -92,16 +98,16 @@ async def wait_for_answer(store: PostgresStore, name: str) -> None:
     await wait_until(lambda: count_free(store)[1] == 0)
 
 
-@pytest.mark.parametrize("name", READS)
 async def test_a_read_that_waits_for_a_lock_ends_in_time(
-    name: str, url: str, patient: None, short: None
+    url: str, patient: None, short: None
 ) -> None:
     async with open_store(url) as store:
-        async with locked_tables(url):
-            assert await find_reason(READS[name](store)) == "timeout"
-            await wait_until(lambda: not list_processes(url, WAITING))
+        for name, read in READS.items():
+            async with locked_tables(url):
+                assert await find_reason(read(store)) == "timeout", name
+                await wait_until(lambda: not list_processes(url, WAITING))
 
-        await wait_for_answer(store, name)
+            await wait_for_answer(store, name)
 
     assert Fault.from_reason("timeout").retryable
 
@@ -129,19 +135,25 @@ async def test_a_statement_that_the_server_ends_is_a_timeout(
         assert await find_reason(READS["read"](store)) == "timeout"
 
 
+@asynccontextmanager
+async def stopped(url: str) -> AsyncIterator[None]:
+    """Stop the processes of the server that serve the store."""
+    processes = list_processes(url)
+    for process in processes:
+        os.kill(process, signal.SIGSTOP)
+    try:
+        yield
+    finally:
+        for process in processes:
+            os.kill(process, signal.SIGCONT)
+
+
 async def test_reads_of_a_stopped_server_end_in_time_and_are_answered_after_it(
     url: str, short: None
 ) -> None:
     async with open_store(url) as store:
-        processes = list_processes(url)
-        for process in processes:
-            os.kill(process, signal.SIGSTOP)
-
-        try:
+        async with stopped(url):
             assert await find_reason(READS["read"](store)) == "timeout"
-        finally:
-            for process in processes:
-                os.kill(process, signal.SIGCONT)
 
         await wait_for_answer(store, "read")
 
@@ -149,28 +161,25 @@ async def test_reads_of_a_stopped_server_end_in_time_and_are_answered_after_it(
 async def test_reads_through_a_stalled_network_end_in_time_and_are_answered_after_it(
     url: str, short: None
 ) -> None:
-    async with forwarding(url) as (proxy, proxied), open_store(proxied) as store:
-        proxy.stall()
-        reads = [find_reason(READS["walk"](store)) for _ in range(3 * pool.MAX_CONNECTIONS)]
-        assert set(await asyncio.gather(*reads)) == {"timeout"}
-        assert await find_reason(store.ping()) == "unavailable"
-
-        proxy.resume()
-        await wait_for_answer(store, "walk")
-        assert await find_reason(store.ping()) == "done"
-
-
-@pytest.mark.thorough
-async def test_a_store_can_be_closed_while_reads_are_stuck(url: str) -> None:
+    """A store can be closed while reads are stuck."""
     async with forwarding(url) as (proxy, proxied):
         async with open_store(proxied) as store:
             proxy.stall()
-            reads = [asyncio.create_task(find_reason(READS["walk"](store))) for _ in range(9)]
+            reads = [find_reason(READS["walk"](store)) for _ in range(3 * pool.MAX_CONNECTIONS)]
+            assert set(await asyncio.gather(*reads)) == {"timeout"}
+            assert await find_reason(store.ping()) == "unavailable"
+
+            proxy.resume()
+            await wait_for_answer(store, "walk")
+            assert await find_reason(store.ping()) == "done"
+
+            proxy.stall()
+            stuck = [asyncio.create_task(find_reason(READS["walk"](store))) for _ in range(9)]
             await wait_until(lambda: store.queue_size > 0)
-            for read in reads:
+            for read in stuck:
                 read.cancel()
 
-        await asyncio.gather(*reads, return_exceptions=True)
+        await asyncio.gather(*stuck, return_exceptions=True)
 
 
 async def test_a_ping_does_not_wait_for_slow_reads(url: str, patient: None) -> None:
@@ -220,3 +229,82 @@ async def test_a_change_is_finished_when_its_caller_goes_away(url: str, patient:
         (memory,) = await store.read(NAMESPACE, ["new"])
 
     assert not isinstance(memory, Exception)
+
+
+PORTION = 10
+LINKS = 20 * PORTION
+TARGETS = [(f"t{number}", 0.5) for number in range(LINKS)]
+
+
+async def rank_again(store: PostgresStore, hub: StoredMemory) -> None:
+    await put(store, "hub", kind="update", id=hub.row.id, importance="high")
+
+
+async def rename(store: PostgresStore, hub: StoredMemory) -> None:
+    await put(store, "centre", kind="update", id=hub.row.id)
+
+
+async def export(store: PostgresStore, hub: StoredMemory) -> None:
+    (memory,) = await store.read_page(("", ""), 10)
+    assert isinstance(memory, StoredMemory) and len(memory.links) == LINKS
+
+
+async def import_again(store: PostgresStore, hub: StoredMemory) -> None:
+    links = tuple(LinkRow("hub", key, "", weight, "") for key, weight in TARGETS)
+    await store.import_batch([IncomingMemory(hub._replace(links=links))], replace=True)
+
+
+@pytest.mark.parametrize("work", [rank_again, rename, export, import_again])
+async def test_very_many_links_are_dealt_with_in_portions(
+    work: Any, url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Between two turns of the store's event loop, few rows are hashed."""
+    for module in (postgres_transaction, transaction):
+        monkeypatch.setattr(module, "PORTION", PORTION)
+    hash_values = model.hash_values
+    hashed, most = 0, 0
+
+    def count(values: Sequence[object]) -> int:
+        nonlocal hashed, most
+        hashed += 1
+        most = max(most, hashed)
+        return hash_values(values)
+
+    async def take_turns() -> None:
+        nonlocal hashed
+        while True:
+            hashed = 0
+            await asyncio.sleep(0)
+
+    monkeypatch.setattr(model, "hash_values", count)
+    async with open_store(url) as store:
+        await put(store, "k", kind="delete")
+        hub = (await put(store, "hub", links=TARGETS)).stored
+        assert hub is not None
+        beating = asyncio.create_task(store.engine.loop.run(take_turns))
+        most = 0
+
+        await work(store, hub)
+
+        beating.cancel()
+
+    assert LINKS > 2 * PORTION >= most > 0
+
+
+async def test_a_check_is_made_on_a_thread_of_its_own(
+    url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    threads: list[int] = []
+
+    async def find_thread(*_: object) -> list[IntegrityFinding]:
+        threads.append(threading.get_ident())
+        return []
+
+    monkeypatch.setattr("abilities.helpers.store.postgres.store.check_rows", find_thread)
+
+    async with open_store(url) as store:
+        await store.engine.loop.run(find_thread)
+        await store.check(lambda _: None, full=True)
+
+    store_thread, check_thread = threads
+    assert check_thread not in (store_thread, threading.get_ident())

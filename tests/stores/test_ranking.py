@@ -7,13 +7,13 @@ from itertools import pairwise
 import pytest
 
 from abilities.helpers.store import ranking
-from abilities.helpers.store.model import LinkRow
 from abilities.helpers.store.protocol import ServableStore
 from abilities.helpers.store.transaction import Columns, Reached
 from abilities.helpers.walk import WalkLimits
 from tests.stores.behaviours import NAMESPACE, put
+from tests.stores.behaviours.steps import link_to, plan, put_many
 from tests.stores.test_stores import count_equal_walks
-from tests.support.places import FilePlace, StorePlace, find_damage
+from tests.support.places import FilePlace, StorePlace, find_damage, list_cases
 from tests.support.stale import bounds, change_both, compare
 from tests.support.tier import size
 
@@ -61,8 +61,7 @@ async def test_a_walk_from_a_hub_reads_few_links_though_a_rank_is_stale(
     targets = [f"t{number}" for number in range(300)]
     async with place.open() as store:
         with bounds(4, 100, 1):
-            for key in targets:
-                await put(store, key)
+            await put_many(store, [plan("store", key) for key in targets])
             await put(store, "hub", links=[(key, 0.5) for key in targets])
             await link_to_hub(store, "t299", 10)
             await put(store, "t299", memory_score=0.9)
@@ -111,8 +110,9 @@ async def test_older_marks_are_removed_in_blocks(place: StorePlace) -> None:
 
 
 async def link_to_hub(store: ServableStore, hub: str, count: int) -> None:
-    for number in range(count):
-        await put(store, f"s{number}", links=[(hub, 0.5)], memory_score=0.5)
+    fields = {"type": "core", "content": "c", "memory_score": 0.5}
+    sources = [f"s{number}" for number in range(count)]
+    await put_many(store, [plan("store", s, fields=fields, links=link_to(hub)) for s in sources])
 
 
 def list_marks(place: StorePlace) -> list[tuple[str, str]]:
@@ -135,47 +135,47 @@ DAMAGED_MARKS = (
 )
 
 
-@pytest.mark.parametrize("statement", DAMAGED_MARKS)
+@pytest.mark.parametrize(
+    ("place", "statement"), list_cases(DAMAGED_MARKS, sampled=2), indirect=["place"]
+)
 async def test_s16_damaged_marks_are_found_and_mended(statement: str, place: StorePlace) -> None:
+    async def list_targets() -> list[str]:
+        return [link.target for link in (await store.read_linked(NAMESPACE, "s0", 0, 5)).links]
+
     async with place.open() as store:
         with bounds(2, 100, 1):
             await link_to_hub(store, "hub", 8)
             await put(store, "s0", links=[("other", 0.7)])
             await put(store, "hub", memory_score=0.9)
         assert await find_damage(store) == []
-    place.tamper(statement)
-
-    async with place.open() as store:
+        place.tamper(statement)
         assert await find_damage(store) == ["links"]
-    await place.repair()
 
-    async with place.open() as store:
+        await place.repair()
+
         assert await find_damage(store) == []
-        assert [link.target for link in await read_links(store, "s0")] == ["hub", "other"]
+        assert await list_targets() == ["hub", "other"]
 
         # All ranks are right after a change that updates them too.
         with bounds(100, 0, 1):
             await put(store, "hub", memory_score=0.1)
             await put(store, "other", memory_score=0.9)
-        assert [link.target for link in await read_links(store, "s0")] == ["other", "hub"]
+        assert await list_targets() == ["other", "hub"]
         assert await find_damage(store) == []
 
 
-async def read_links(store: ServableStore, key: str) -> Sequence[LinkRow]:
-    return (await store.read_linked(NAMESPACE, key, 0, 5)).links
-
-
 async def test_a_change_updates_a_block_behind_each_older_mark(place: StorePlace) -> None:
+    hubs = ("h0", "h1", "h2", "h3")
     async with place.open() as store:
         with bounds(4, 100, 3):
-            for hub in ("h0", "h1", "h2", "h3"):
+            for hub in hubs:
                 await link_to_hub(store, hub, 10)
-            for hub in ("h0", "h1", "h2", "h3"):
+            for hub in hubs:
                 await put(store, hub, memory_score=0.2)
         with bounds(4, 1, 3):
             await put(store, "plain")
 
-    updated = [count_ranks(place, hub).get(100_000, 0) for hub in ("h0", "h1", "h2", "h3")]
+    updated = [count_ranks(place, hub).get(100_000, 0) for hub in hubs]
     assert updated == [3, 3, 3, 0]
 
 

@@ -1,10 +1,9 @@
-"""The recall index of a store follows every change, and recall is exact."""
+"""The recall index of a store follows every change, recall is exact, and damage is repaired."""
 
 import asyncio
 import random
 from collections.abc import Sequence
 from contextlib import suppress
-from pathlib import Path
 from typing import Any
 
 import orjson
@@ -12,7 +11,7 @@ import psycopg
 import pytest
 
 from abilities.declarations.refusals import Refused
-from abilities.helpers.search import postings
+from abilities.helpers.search import postings, selection
 from abilities.helpers.search.recall import Filters, NoteTerms, RecallRequest
 from abilities.helpers.search.terms import (
     Language,
@@ -24,22 +23,29 @@ from abilities.helpers.search.terms import (
 from abilities.helpers.store import recall_index
 from abilities.helpers.store.changes import Change
 from abilities.helpers.store.model import IncomingMemory, StoredMemory
-from abilities.helpers.store.postgres.store import PostgresStore
 from abilities.helpers.store.postgres.transaction import PostgresTransaction
 from abilities.helpers.store.protocol import Recalled, ServableStore
 from abilities.helpers.store.query import Query
 from abilities.helpers.store.recall_index import PART_BLOCKS, RecentChange, rebuild_index
-from abilities.helpers.store.transaction import Statement
 from tests.stores.behaviours import NAMESPACE, put
-from tests.stores.behaviours.steps import plan
+from tests.stores.behaviours.steps import link_to, plan, put_many
 from tests.support.exhaustive_recall import as_answers, rank_exhaustively
 from tests.support.places import DatabasePlace, FilePlace, StorePlace, find_damage, list_cases
+from tests.support.postgres import count_trips
+from tests.support.recall_damage import (
+    BLOCKS,
+    POSTGRES_BLOCKS,
+    POSTGRES_RECENT,
+    RECENT,
+    SQLITE_BLOCKS,
+    SQLITE_RECENT,
+)
 from tests.support.recall_index import PlainMemory, unpack
 from tests.support.tier import size
 
 ROUNDS = size("ABILITIES_RECALL_ROUNDS", quick=4, full=30)
 DATABASE_ROUNDS = size("ABILITIES_RECALL_ROUNDS", quick=1, full=6)
-STEPS = size("ABILITIES_RECALLED", quick=150, full=600)
+STEPS = size("ABILITIES_RECALLED", quick=60, full=300)
 ENGLISH = Language()
 LATER = "2026-02-01T00:00:00.000Z"
 LARGE_ROOM = 1 << 30
@@ -84,16 +90,19 @@ def read_index(place: StorePlace) -> Postings:
 
 def build_index(place: StorePlace) -> Postings:
     """Return what the index of a store must hold, from its memories."""
-    expected: Postings = {}
-    for namespace, archived, key, summary, content, tags, category in place.fetch(
-        "SELECT namespace, archived, key, summary, content, tags, category FROM memories"
-    ):
-        labels = " ".join([*orjson.loads(tags), category])
-        texts = MemoryTexts(key, summary, content, labels)
-        for term, weight in weigh_terms(texts, ENGLISH).items():
-            expected[namespace, archived, term, key] = weight
+    return {
+        (namespace, archived, term, key): weight
+        for namespace, archived, key, summary, content, *labels in place.fetch(
+            "SELECT namespace, archived, key, summary, content, tags, category FROM memories"
+        )
+        for term, weight in weigh_terms(
+            MemoryTexts(key, summary, content, join_labels(*labels)), ENGLISH
+        ).items()
+    }
 
-    return expected
+
+def join_labels(tags: str, category: str) -> str:
+    return " ".join([*orjson.loads(tags), category])
 
 
 async def change_randomly(store: ServableStore, chance: random.Random, count: int) -> None:
@@ -239,44 +248,31 @@ async def test_an_imported_store_ranks_alike(place: StorePlace) -> None:
         assert (await recall(store, request)).rankings == before.rankings
 
 
-async def test_both_stores_give_the_same_rankings(url: str, tmp_path: Path) -> None:
-    chance = random.Random(3)
-    places = DatabasePlace(url, tmp_path), FilePlace(tmp_path / "memory.db")
-    async with places[0].open() as store, places[1].open() as file:
-        await change_randomly(store, chance, STEPS)
-        memories = await read_all(store)
-        await file.import_batch([IncomingMemory(memory) for memory in memories])
-
-        for _ in range(20):
-            request = make_requests(chance)[-1]
-            ours, theirs = await recall(store, request), await recall(file, request)
-
-            assert ours.rankings == theirs.rankings
-            assert ours.memories.keys() == theirs.memories.keys()
-
-
 async def test_recall_reads_recent_memories_and_full_blocks(place: StorePlace) -> None:
     chance = random.Random(1)
     async with place.open() as store:
-        for start in range(0, 1_100, 100):
-            changes = [
-                plan("store", f"k{n:04}", fields={"type": "core", "content": content})
-                for n in range(start, start + 100)
-                for content in [f"{write_words(chance, 8, 8)} number{n}"]
-            ]
-            await store.change_many(NAMESPACE, changes, atomic=True)
+        contents = [f"{write_words(chance, 8, 8)} number{n}" for n in range(1_100)]
+        fields = [{"type": "core", "content": content} for content in contents]
+        changes = [plan("store", f"k{n:04}", fields=fields[n]) for n in range(1_100)]
+        await put_many(store, changes)
         await change_randomly(store, chance, 40)
         for request in make_requests(chance):
             await compare(store, request)
 
         # One of a full block and a recent one, as the random changes have left them.
-        earliest, *_, latest = await list_untouched(store, 1_100)
-        assert earliest < 100 and latest > 1_050
-        question = ask(f"number{earliest} number{latest}")
+        untouched = [
+            memory.row.key
+            for memory in await read_all(store)
+            if not memory.row.archived
+            and memory.row.content.endswith(f" number{memory.row.key[1:].lstrip('0') or 0}")
+        ]
+        earliest, *_, latest = untouched
+        assert earliest < "k0100" and latest > "k1050"
+        question = ask(f"number{int(earliest[1:])} number{int(latest[1:])}")
         recalled = await store.recall(NAMESPACE, RecallRequest((question,), hops=0), 1, [0])
 
         keys = [entry.name for entry in recalled.rankings[0].entries]
-        assert sorted(keys) == [f"k{earliest:04}", f"k{latest:04}"]
+        assert sorted(keys) == [earliest, latest]
 
 
 async def test_blocks_of_several_parts_hold_what_is_stored(
@@ -296,24 +292,12 @@ async def test_blocks_of_several_parts_hold_what_is_stored(
     assert read_index(place) == build_index(place)
 
 
-async def list_untouched(store: ServableStore, count: int) -> list[int]:
-    """Return the numbers of the memories that are as they were stored."""
-    memories = await store.read(NAMESPACE, [f"k{n:04}" for n in range(count)])
-    numbers: list[int] = []
-    for n, memory in enumerate(memories):
-        if not isinstance(memory, StoredMemory) or memory.row.archived:
-            continue
-        if memory.row.content.endswith(f" number{n}"):
-            numbers.append(n)
-
-    return numbers
-
-
 async def test_memories_are_loaded_in_turns_until_there_is_no_room(place: StorePlace) -> None:
     async with place.open() as store:
-        for number in range(100):
-            await put(store, f"a{number:02}", content="river " + "x" * 900)
-            await put(store, f"b{number:02}", content="lamp " + "x" * 900)
+        for letter, word in (("a", "river"), ("b", "lamp")):
+            fields = {"type": "core", "content": f"{word} " + "x" * 900}
+            keys = [f"{letter}{number:02}" for number in range(100)]
+            await put_many(store, [plan("store", key, fields=fields) for key in keys])
         request = RecallRequest((ask("river"), ask("lamp")), hops=0)
 
         every = await store.recall(NAMESPACE, request, 1 << 20, [0, 0])
@@ -330,23 +314,18 @@ async def test_memories_are_loaded_in_turns_until_there_is_no_room(place: StoreP
     assert len(some.memories) < 100
 
 
-async def test_a_damaged_memory_is_told_in_its_place(place: StorePlace) -> None:
-    async with place.open() as store:
-        await put(store, "a", content="river")
-        place.tamper("UPDATE memories SET content = 'river and lamp'")
-
-        recalled = await recall(store, RecallRequest((ask("river"),)))
-
-    assert [entry.name for entry in recalled.rankings[0].entries] == ["a"]
-    error = recalled.memories["a"]
-    assert isinstance(error, Refused)
-    assert error.reason == "checksum_mismatch"
-
-
-async def test_a_change_of_a_damaged_memory_leaves_none_of_its_terms(place: StorePlace) -> None:
+async def test_a_damaged_memory_is_told_in_its_place_and_a_change_leaves_none_of_its_terms(
+    place: StorePlace,
+) -> None:
     async with place.open() as store:
         await put(store, "a", content="river")
         place.tamper("UPDATE memories SET content = 'lamp'")
+
+        recalled = await recall(store, RecallRequest((ask("river"),)))
+
+        assert [entry.name for entry in recalled.rankings[0].entries] == ["a"]
+        error = recalled.memories["a"]
+        assert isinstance(error, Refused) and error.reason == "checksum_mismatch"
 
         await put(store, "a", content="night")
         recalled = await recall(store, RecallRequest((ask("river lamp night"),)))
@@ -369,29 +348,15 @@ async def test_the_language_is_that_of_the_index(place: StorePlace) -> None:
 
 
 async def test_a_question_with_two_hops_takes_five_trips(
-    url: str, monkeypatch: pytest.MonkeyPatch
+    database_place: DatabasePlace, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    store = PostgresStore(url)
-    for number in range(70):
-        content = f"river {'x' * 140}"
-        await put(store, f"m{number}", content=content, links=[(f"m{number + 1}", 0.5)])
-
-    trips: list[str | bytes] = []
-    fetch = PostgresTransaction.fetch
-    fetch_each = PostgresTransaction.fetch_each
-
-    async def note_and_fetch(transaction: PostgresTransaction, text: str, *values: object) -> Any:
-        trips.append(text)
-        return await fetch(transaction, text, *values)
-
-    async def note_and_fetch_each(transaction: PostgresTransaction, *statements: Statement) -> Any:
-        trips.append(statements[0][0])
-        return await fetch_each(transaction, *statements)
-
-    monkeypatch.setattr(PostgresTransaction, "fetch", note_and_fetch)
-    monkeypatch.setattr(PostgresTransaction, "fetch_each", note_and_fetch_each)
-    recalled = await store.recall(NAMESPACE, RecallRequest((ask("river"),)), 8_000, (0,))
-    await store.close()
+    async with database_place.open() as store:
+        fields = {"type": "core", "content": f"river {'x' * 140}"}
+        links = [link_to(f"m{n + 1}") for n in range(70)]
+        changes = [plan("store", f"m{n}", fields=fields, links=links[n]) for n in range(70)]
+        await put_many(store, changes)
+        trips = count_trips(monkeypatch)
+        recalled = await store.recall(NAMESPACE, RecallRequest((ask("river"),)), 8_000, (0,))
 
     assert len(trips) == 5
     assert len(recalled.memories) == 64
@@ -402,17 +367,16 @@ SELECT n_tup_ins + n_tup_upd + n_tup_del FROM pg_stat_xact_user_tables WHERE rel
 """
 
 
-async def test_rebuilding_the_index_counts_no_memory_again(url: str, tmp_path: Path) -> None:
-    place = DatabasePlace(url, tmp_path)
-    async with place.open() as store:
+async def test_rebuilding_the_index_counts_no_memory_again(database_place: DatabasePlace) -> None:
+    async with database_place.open() as store:
         for number in range(12):
             await put(store, f"m{number}", content="river", tags=["a"])
-    place.tamper(
+    database_place.tamper(
         "UPDATE shelf SET doc = doc + 1000000 WHERE doc % 2 = 0",
         "UPDATE shelf SET doc = -1 WHERE doc = 3",
     )
 
-    async with await psycopg.AsyncConnection.connect(url) as connection:
+    async with await psycopg.AsyncConnection.connect(database_place.url) as connection:
         await connection.execute("SET search_path = abilities_data")
         await rebuild_index(PostgresTransaction(connection), NAMESPACE)
         counted = await connection.execute(_CHANGED_ROWS, ("counters",))
@@ -422,3 +386,84 @@ async def test_rebuilding_the_index_counts_no_memory_again(url: str, tmp_path: P
         assert await counted.fetchone() == (0,)
         assert await shelved.fetchone() == (7,)
         assert await numbers.fetchall() == [(number,) for number in range(12)]
+
+
+SMALL_BLOCK = 4
+COUNT = 2 * SMALL_BLOCK + 2
+"""Memories in two full blocks, and in one more."""
+
+
+@pytest.fixture
+def small_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let each change merge those before, so that the last one alone is recent."""
+    for module in (postings, selection):
+        monkeypatch.setattr(module, "BLOCK_DOCS", SMALL_BLOCK)
+    monkeypatch.setattr(recall_index, "MOST_RECENT", 0)
+
+
+async def fill(store: ServableStore) -> None:
+    """Store linked memories, one by one."""
+    for number in range(COUNT):
+        await put(store, f"k{number}", links=[(f"k{number + 1}", 0.5)], tags=["t"])
+
+
+@pytest.mark.usefixtures("small_blocks")
+@pytest.mark.parametrize(
+    ("place", "statement"),
+    list_cases(
+        [*RECENT, *BLOCKS],
+        sqlite=[*SQLITE_RECENT, *SQLITE_BLOCKS],
+        postgres=[*POSTGRES_RECENT, *POSTGRES_BLOCKS],
+        sampled=12,
+    ),
+    indirect=["place"],
+)
+async def test_a_damaged_index_is_used_and_repaired(statement: str, place: StorePlace) -> None:
+    """Whatever is asked and changed before the repair."""
+    async with place.open() as store:
+        await fill(store)
+    place.tamper(statement)
+    old = ask("content")
+
+    async with place.open() as store:
+        assert await find_damage(store) == ["search"]
+        for number in range(COUNT):
+            key = f"k{number}"
+            change = [
+                plan("delete", key),
+                plan("update", key, new_key=f"renamed {number}"),
+                plan("archive", key),
+                plan("update", key, fields={"content": f"content {number}"}),
+            ][min(number % 5, 3)]
+            await store.change(NAMESPACE, change)
+            await recall(store, RecallRequest((old,), Filters(tags=("t",)), hops=2))
+            await recall(store, RecallRequest((old,), Filters(archived=True), hops=1))
+        for number in range(SMALL_BLOCK + 1):
+            await put(store, f"new{number}")
+            await recall(store, RecallRequest((old,), Filters(archived=True), hops=1))
+
+    await place.repair()
+
+    async with place.open() as store:
+        assert await find_damage(store) == []
+        recalled = await recall(store, RecallRequest((old,), Filters(archived=True)))
+        assert recalled.memories.keys() == {memory.row.key for memory in await read_all(store)}
+        await compare(store, RecallRequest((ask("content new"),)))
+
+
+@pytest.mark.usefixtures("small_blocks")
+async def test_a_damaged_memory_of_a_damaged_index_is_mended_by_a_change(
+    file_place: FilePlace,
+) -> None:
+    """What the index has of it is looked up in its whole block."""
+    async with file_place.open() as store:
+        await fill(store)
+    file_place.tamper(
+        "UPDATE memories SET content = 'other' WHERE key = 'k1'",
+        "UPDATE recall_terms SET term = CAST(x'ff' AS TEXT) WHERE term = 'content'",
+    )
+
+    async with file_place.open() as store:
+        changed = await put(store, "k1", kind="update", summary="s")
+
+    assert changed.mended == ()

@@ -3,22 +3,19 @@
 import asyncio
 import os
 import shutil
-import signal
 import sqlite3
-from collections.abc import Callable, Iterator
-from contextlib import ExitStack, closing, contextmanager, suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import pytest
-from click.testing import CliRunner
 
-from abilities.cli.main import main
-from abilities.helpers.store.model import StoredMemory
 from abilities.helpers.store.query import Query
 from abilities.helpers.store.sqlite import log
 from tests.stores.behaviours import NAMESPACE, put
-from tests.stores.test_stores import find_reason, open_store
+from tests.stores.test_stores import list_lost, open_store
 from tests.support.forked import Forked
+from tests.support.places import FilePlace, find_damage, find_reason
 from tests.support.tier import size
 from tests.support.waiting import wait_until
 
@@ -62,33 +59,24 @@ class Servant:
 
     def end(self, how: str) -> None:
         if how == "kill":
-            self.process.send_signal(signal.SIGKILL)
+            self.process.kill()
         self.process.communicate()
 
 
 @contextmanager
-def start_servant(path: Path) -> Iterator[Servant]:
-    servant = Servant(path)
+def start_servants(path: Path, count: int) -> Iterator[list[Servant]]:
+    servants = [Servant(path) for _ in range(count)]
     try:
-        yield servant
+        yield servants
     finally:
-        servant.end("kill")
+        for servant in servants:
+            servant.end("kill")
 
 
 def find_log(path: Path, suffix: str) -> Path:
     return path.with_name(f"{path.name}{suffix}")
 
 
-def remove(path: Path) -> None:
-    path.unlink()
-
-
-def replace(path: Path) -> None:
-    shutil.copy(path, path.with_name("copy"))
-    path.with_name("copy").replace(path)
-
-
-HOWS = pytest.mark.parametrize("how", [remove, replace])
 SUFFIXES = pytest.mark.parametrize("suffix", ["-wal", "-shm"])
 ENDS = pytest.mark.parametrize("end", ["close", "kill"])
 
@@ -96,27 +84,24 @@ ENDS = pytest.mark.parametrize("end", ["close", "kill"])
 async def find_missing(path: Path, keys: list[str]) -> list[str]:
     """Return the keys that a store does not hold, after it was checked as a whole."""
     async with open_store(path) as store:
-        memories = await store.read(NAMESPACE, keys)
-        findings = await store.check(lambda _: None, full=True)
-
-    assert [finding for finding in findings if finding.state == "damaged"] == []
-    return [
-        key
-        for key, memory in zip(keys, memories, strict=True)
-        if not isinstance(memory, StoredMemory)
-    ]
+        assert await find_damage(store) == []
+        return await list_lost(store, keys)
 
 
-@HOWS
+@pytest.mark.parametrize("is_replaced", [False, True])
 @SUFFIXES
 async def test_s17_a_log_that_is_gone_while_open_is_noticed_before_the_next_acknowledgement(
-    how: Callable[[Path], None], suffix: str, tmp_path: Path
+    is_replaced: bool, suffix: str, tmp_path: Path
 ) -> None:
-    path = tmp_path / "m.db"
+    path, copy = tmp_path / "m.db", tmp_path / "copy"
     async with open_store(path) as store:
         await put(store, "k")
         await store.read(NAMESPACE, ["k"])
-        how(find_log(path, suffix))
+        log_file = find_log(path, suffix)
+        shutil.copy(log_file, copy)
+        log_file.unlink()
+        if is_replaced:
+            copy.rename(log_file)
 
         assert await find_reason(put(store, "lost")) == "storage_moved"
         assert await find_reason(store.read_linked(NAMESPACE, "k", 0, 1)) == "storage_moved"
@@ -152,35 +137,35 @@ async def test_s17_a_log_that_goes_during_the_commit_is_noticed_too(tmp_path: Pa
 
 @ENDS
 @SUFFIXES
-@pytest.mark.sampled(2)
-async def test_s17_nothing_acknowledged_is_lost_with_the_log(
-    suffix: str, end: str, tmp_path: Path
+@pytest.mark.parametrize("count", [1, 2])
+@pytest.mark.sampled(3)
+async def test_s17_nothing_acknowledged_is_lost_with_the_log_of_several_processes(
+    count: int, suffix: str, end: str, tmp_path: Path
 ) -> None:
-    path = tmp_path / "m.db"
-    with start_servant(path) as servant:
-        keys = [f"k{n}" for n in range(20)]
-        for key in keys:
-            assert servant.ask("put", key) == "done"
+    path, keys = tmp_path / "m.db", [f"k{n}" for n in range(20)]
+    with start_servants(path, count) as servants:
+        for n, key in enumerate(keys):
+            assert servants[n % count].ask("put", key) == "done"
 
         find_log(path, suffix).unlink()
 
-        assert servant.ask("put", "lost") == "storage_moved"
-
-        servant.end(end)
+        for servant in servants:
+            assert servant.ask("put", "lost") == "storage_moved"
+        for servant in servants:
+            servant.end(end)
 
     assert await find_missing(path, keys) == []
 
 
 @ENDS
 @SUFFIXES
-@pytest.mark.parametrize("first", [0, 1])
+@pytest.mark.parametrize("order", [1, -1])
 @pytest.mark.sampled(2)
 async def test_s17_a_second_process_after_the_removal_does_not_destroy_the_store(
-    first: int, suffix: str, end: str, tmp_path: Path
+    order: int, suffix: str, end: str, tmp_path: Path
 ) -> None:
-    path = tmp_path / "m.db"
-    with start_servant(path) as early, start_servant(path) as late:
-        keys = [f"k{n}" for n in range(20)]
+    path, keys = tmp_path / "m.db", [f"k{n}" for n in range(20)]
+    with start_servants(path, 2) as (early, late):
         for key in keys:
             assert early.ask("put", key) == "done"
 
@@ -190,77 +175,45 @@ async def test_s17_a_second_process_after_the_removal_does_not_destroy_the_store
             assert late.ask("read", "k1") == "storage_moved"
             assert late.ask("put", f"late{n}") == "storage_moved"
             assert early.ask("put", f"early{n}") == "storage_moved"
-
-        servants = [early, late]
-        servants.pop(first).end(end)
-        servants.pop().end(end)
+        for servant in (early, late)[::order]:
+            servant.end(end)
 
     assert await find_missing(path, keys) == []
 
 
 @SUFFIXES
 def test_s17_nothing_that_looks_at_the_store_begins_another_log(
-    suffix: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    suffix: str, file_place: FilePlace, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(log, "IN_USE_SECONDS", 0.2)
-    path = tmp_path / "m.db"
-    for folder in ("agent", "workspace"):
-        (tmp_path / folder).mkdir()
-        monkeypatch.setenv(f"ABILITIES_{folder.upper()}_DIR", str(tmp_path / folder))
-    monkeypatch.setenv("ABILITIES_STORE_URL", f"sqlite:///{path}")
-
-    with start_servant(path) as servant:
+    with start_servants(file_place.path, 1) as (servant,):
         assert servant.ask("put", "k") == "done"
 
-        find_log(path, suffix).unlink()
+        find_log(file_place.path, suffix).unlink()
 
-        doctor = CliRunner().invoke(main, ["doctor"])
-        assert "The store was moved or deleted" in doctor.output
-        for command in (["check"], ["backup", str(tmp_path / "b.db")], ["export"]):
-            assert CliRunner().invoke(main, command).exit_code == 1, command
+        assert "The store was moved or deleted" in file_place.run("doctor").output
+        for command in (["check"], ["backup", file_place.folder / "b.db"], ["export"]):
+            assert file_place.run(*command).exit_code == 1, command
 
-        assert not find_log(path, suffix).exists()
+        assert not find_log(file_place.path, suffix).exists()
         assert servant.ask("put", "lost") == "storage_moved"
 
 
-@SUFFIXES
-async def test_s17_processes_that_share_a_log_notice_its_removal_both(
-    suffix: str, tmp_path: Path
-) -> None:
-    path = tmp_path / "m.db"
-    with ExitStack() as stack:
-        servants = [stack.enter_context(start_servant(path)) for _ in range(2)]
-        keys = [f"k{n}" for n in range(20)]
-        for n, key in enumerate(keys):
-            assert servants[n % 2].ask("put", key) == "done"
-
-        find_log(path, suffix).unlink()
-
-        assert [servant.ask("put", "lost") for servant in servants] == ["storage_moved"] * 2
-
-        for servant in servants:
-            servant.end("kill")
-
-    assert await find_missing(path, keys) == []
-
-
 async def test_s17_an_idle_process_saves_what_a_removed_log_held(tmp_path: Path) -> None:
-    path = tmp_path / "m.db"
-    with start_servant(path) as servant:
+    path, copy = tmp_path / "m.db", FilePlace(tmp_path / "copy.db")
+
+    def is_saved() -> bool:
+        """Return whether the database alone, without its log, holds the memory."""
+        shutil.copy(path, copy.path)
+        with suppress(sqlite3.DatabaseError):  # it was just being written
+            return copy.fetch("SELECT count(*) FROM memories") == [(1,)]
+        return False
+
+    with start_servants(path, 1) as (servant,):
         assert servant.ask("put", "k") == "done"
 
         find_log(path, "-wal").unlink()
-        await wait_until(lambda: count_rows(path, tmp_path / "copy.db") == 1)
-
-
-def count_rows(path: Path, copy: Path) -> int:
-    """Count the memories in the database alone, without its log."""
-    shutil.copy(path, copy)
-    with closing(sqlite3.connect(copy)) as connection, suppress(sqlite3.DatabaseError):
-        (number,) = connection.execute("SELECT count(*) FROM memories").fetchone()
-        return int(number)
-
-    return 0  # it was just being written
+        await wait_until(is_saved)
 
 
 async def test_a_store_without_a_log_that_nobody_has_open_is_opened(tmp_path: Path) -> None:
@@ -277,12 +230,10 @@ async def test_a_store_without_a_log_that_nobody_has_open_is_opened(tmp_path: Pa
 async def test_processes_that_open_a_store_at_once_do_not_refuse_each_other(
     tmp_path: Path,
 ) -> None:
-    path = tmp_path / "m.db"
     for round_ in range(ROUNDS):
-        with ExitStack() as stack:
-            servants = [stack.enter_context(start_servant(path)) for _ in range(4)]
+        with start_servants(tmp_path / "m.db", 4) as servants:
             answers = await asyncio.gather(
-                *(asyncio.to_thread(s.ask, "put", f"k{round_}") for s in servants)
+                *(asyncio.to_thread(servant.ask, "put", f"k{round_}") for servant in servants)
             )
             assert answers == ["done"] * 4
             for servant in servants:
@@ -290,17 +241,16 @@ async def test_processes_that_open_a_store_at_once_do_not_refuse_each_other(
 
 
 async def test_a_log_that_grew_behind_a_long_read_shrinks_once_the_store_rests(
-    tmp_path: Path,
+    file_place: FilePlace,
 ) -> None:
-    path = tmp_path / "m.db"
-    wal = find_log(path, "-wal")
-    async with open_store(path) as store:
+    wal = find_log(file_place.path, "-wal")
+    async with file_place.open() as store:
         await put(store, "k")
-        with closing(sqlite3.connect(path, isolation_level=None)) as reader:
+        with file_place.connect() as reader:
             reader.execute("BEGIN")
             reader.execute("SELECT count(*) FROM memories").fetchone()
             for n in range(1_000):
-                await put(store, f"k{n % 100}", content=random_text())
+                await put(store, f"k{n % 100}", content=os.urandom(40_000).hex())
                 if wal.stat().st_size > 2 * log.KEPT_BYTES:
                     break
 
@@ -310,8 +260,4 @@ async def test_a_log_that_grew_behind_a_long_read_shrinks_once_the_store_rests(
 
         assert await find_reason(put(store, "after")) == "done"
 
-    assert await find_missing(path, ["k", "k0", "after"]) == []
-
-
-def random_text() -> str:
-    return os.urandom(40_000).hex()
+    assert await find_missing(file_place.path, ["k", "k0", "after"]) == []

@@ -19,6 +19,7 @@ from typing import Any
 import pytest
 
 from abilities.helpers.store import sqlite
+from abilities.helpers.store.changes import Change
 from abilities.helpers.store.sqlite import schema
 from abilities.helpers.store.sqlite.file import StoreFile
 from abilities.helpers.store.sqlite.log import StoreConnection
@@ -26,7 +27,7 @@ from abilities.helpers.store.sqlite.repair import repair
 from abilities.helpers.store.sqlite.store import SqliteStore
 from abilities.helpers.store.sqlite.threads import connect
 from tests.stores import behaviours
-from tests.stores.behaviours.steps import TIME, plan
+from tests.stores.behaviours.steps import TIME, link_to, plan
 
 NAMES = (
     "id", "key", "source", "target", "memory", "rowid", "doc", "segment", "part", "term", "tag"
@@ -121,13 +122,12 @@ async def fill(path: Path, namespaces: int) -> None:
     """Make a store whose memories, changed twice, are spread over some namespaces."""
     store = SqliteStore(path)
     for number in range(namespaces):
-        changes = []
+        changes: list[Change] = []
         for key in range(MEMORIES // namespaces):
             fields = {"type": "core", "content": f"{number} {key}", "tags": [f"t{key % 7}"]}
-            links = [{"key": f"k{key + 1}", "link_weight": 0.5, "type": "association", "term": ""}]
-            changes += [plan("store", f"k{key}", fields=fields, links=links)] * 2
-            changes.append(plan("delete", f"k{key}"))
-            changes.append(plan("store", f"k{key}", fields=fields, links=links))
+            links = link_to(f"k{key + 1}")
+            first, second = (plan("store", f"k{key}", fields=fields, links=links) for _ in "12")
+            changes += [first, first, plan("delete", f"k{key}"), second]
         await store.change_many(f"n{number}", changes, atomic=False)
 
     await store.close()
@@ -174,7 +174,7 @@ def list_triggered(connection: sqlite3.Connection) -> Iterator[str]:
             yield re.sub(r"\b(new|old)\.\w+", "?", statement)
 
 
-@pytest.mark.parametrize("namespaces", [0, 1, MEMORIES])
+@pytest.mark.parametrize("namespaces", [0, pytest.param(1, marks=pytest.mark.thorough), MEMORIES])
 def test_what_a_statement_names_is_found_by_an_index(
     namespaces: int, tmp_path: Path, offenses: dict[str, list[str]]
 ) -> None:

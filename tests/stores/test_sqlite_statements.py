@@ -5,9 +5,8 @@ Python's cyclic garbage collector would close it some day, so that it is off in 
 
 import gc
 import sqlite3
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Iterator
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -16,8 +15,8 @@ from abilities import Abilities, AbilityError, Settings
 from abilities.declarations.refusals import Refused
 from abilities.helpers.memory import helper
 from abilities.helpers.store.history import MemoryName
-from abilities.helpers.store.sqlite.store import SqliteStore
 from tests.stores.behaviours import NAMESPACE, put
+from tests.support.places import FilePlace
 from tests.support.stores import tamper
 
 UNKNOWN = "00000000-0000-4000-8000-000000000000"
@@ -46,17 +45,15 @@ def without_collector() -> Iterator[None]:
 
 @pytest.fixture
 async def app(roots: Settings) -> AsyncIterator[Abilities]:
-    async with Abilities.open(roots.model_copy(update={"allow_purge": True})) as abilities:
-        operations: list[dict[str, Any]] = []
+    async with Abilities.open(roots) as abilities:
         for number in range(4):
-            operations.append({"op": "store", "type": "core", "key": "k", "content": f"v{number}"})
-            operations.append({"op": "store", "type": "core", "key": "o", "content": f"w{number}"})
-        await abilities.call("remember", {"operations": operations})
+            await store(abilities, "k", f"v{number}")
+            await store(abilities, "o", f"w{number}")
         yield abilities
 
 
-async def store(app: Abilities, key: str) -> None:
-    await app.call("store_memory", {"type": "core", "key": key, "content": "Tea."})
+async def store(app: Abilities, key: str, content: str = "Tea.") -> None:
+    await app.call("store_memory", {"type": "core", "key": key, "content": content})
 
 
 async def expect_in_step(app: Abilities) -> None:
@@ -64,9 +61,9 @@ async def expect_in_step(app: Abilities) -> None:
     async with Abilities.open(app.settings) as other:
         await store(other, "from another")
 
-    assert (await app.call("memory_get", {"key": "from another"}))["data"]["content"] == "Tea."
     await store(app, "own")
-    assert (await app.call("memory_get", {"key": "own"}))["data"]["content"] == "Tea."
+    for key in ("from another", "own"):
+        assert (await app.call("memory_get", {"key": key}))["data"]["content"] == "Tea."
 
 
 async def call(app: Abilities, name: str, arguments: dict[str, Any]) -> AbilityError | None:
@@ -83,15 +80,14 @@ async def call(app: Abilities, name: str, arguments: dict[str, Any]) -> AbilityE
 async def test_who_is_refused_holds_up_nobody(
     app: Abilities, case: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    name, arguments = REFUSED[case]
     if case == "a clock that was wrong":
         with monkeypatch.context() as patch:
             patch.setattr(helper, "utc_now", lambda: "2036-01-01T00:00:00.000Z")
             await store(app, "k")
         for content in ("Cup.", "Pot.", "Jar."):
-            await app.call("store_memory", {"type": "core", "key": "k", "content": content})
+            await store(app, "k", content)
 
-    error = await call(app, name, arguments)
+    error = await call(app, *REFUSED[case])
 
     assert error is not None
     await expect_in_step(app)
@@ -112,37 +108,30 @@ async def test_a_damaged_history_holds_up_nobody(app: Abilities, place: str) -> 
     await expect_in_step(app)
 
 
-def leave_open(connection: sqlite3.Connection) -> None:
-    """Fail in the middle of a statement, which the traceback keeps."""
-    cursor = connection.execute("SELECT key FROM memories")
-    assert cursor.fetchone() is not None
-    raise Refused("memory_not_found")
-
-
-def leave_open_and_break(connection: sqlite3.Connection) -> None:
-    """Fail as the whole transaction does."""
-    cursor = connection.execute("SELECT key FROM memories")
-    assert cursor.fetchone() is not None
-    connection.execute("SELECT * FROM nothing")
-
-
-@pytest.mark.parametrize("work", [leave_open, leave_open_and_break])
+@pytest.mark.parametrize("breaks_the_transaction", [False, True])
 async def test_no_statement_outlives_its_transaction(
-    tmp_path: Path, work: Callable[[sqlite3.Connection], None]
+    file_place: FilePlace, breaks_the_transaction: bool
 ) -> None:
+    """It fails in the middle of a statement, which the traceback keeps."""
+
+    def leave_open(connection: sqlite3.Connection) -> None:
+        cursor = connection.execute("SELECT key FROM memories")
+        assert cursor.fetchone() is not None
+        if breaks_the_transaction:
+            connection.execute("SELECT * FROM nothing")
+        raise Refused("memory_not_found")
+
     errors: list[Refused] = []
-    first, second = SqliteStore(tmp_path / "m.db"), SqliteStore(tmp_path / "m.db")
-    await put(first, "a")
-    await put(first, "b")
+    async with file_place.open() as first, file_place.open() as second:
+        await put(first, "a")
+        await put(first, "b")
 
-    for run in (partial(first.engine.reader.run, seconds=5.0), first.engine.writer.run):
-        with pytest.raises(Refused) as refused:
-            await run(NAMESPACE, work)
-        errors.append(refused.value)
-    await put(second, "c")
+        for run in (partial(first.engine.reader.run, seconds=5.0), first.engine.writer.run):
+            with pytest.raises(Refused) as refused:
+                await run(NAMESPACE, leave_open)
+            errors.append(refused.value)
+        await put(second, "c")
 
-    await put(first, "d")
-    assert (await first.read_history(NAMESPACE, MemoryName(key="c"), None, 1)).row is not None
-    await first.close()
-    await second.close()
-    assert len(errors) == 2
+        await put(first, "d")
+        history = await first.read_history(NAMESPACE, MemoryName(key="c"), None, 1)
+        assert history.row is not None and len(errors) == 2

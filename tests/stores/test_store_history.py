@@ -1,40 +1,42 @@
 """The history of stores: under several processes and kills, damaged, trimmed, and purged."""
 
 import asyncio
-import os
 import random
 import signal
-import sqlite3
-import sys
 import time
-from collections.abc import Awaitable, Callable, Iterable, Sequence
-from contextlib import closing
+from collections.abc import Iterable, Sequence
 from functools import partial
 from pathlib import Path
-from uuid import uuid4
 
-import psycopg
 import pytest
 
-from abilities.helpers.search.recall import RecallRequest
-from abilities.helpers.search.terms import Language, split_question
 from abilities.helpers.store import changing
-from abilities.helpers.store.changes import Change
-from abilities.helpers.store.history import HistoryLimits, MemoryName
-from abilities.helpers.store.model import StoredMemory
+from abilities.helpers.store.changes import Change, create_row, merge_change
+from abilities.helpers.store.history import (
+    Entry,
+    HistoryLimits,
+    MemoryName,
+    State,
+    name_action,
+    restore_links,
+)
+from abilities.helpers.store.model import LinkRow, StoredMemory
 from abilities.helpers.store.past import StoreRules
 from abilities.helpers.store.postgres.store import CLEANED_TABLES
 from abilities.helpers.store.protocol import ServableStore, WriteResult
-from abilities.helpers.store.query import Query
 from abilities.helpers.store.sqlite.store import SqliteStore
 from abilities.helpers.store.transaction import Transaction
-from abilities.helpers.walk import WalkLimits
-from tests.stores.behaviours.steps import NAMESPACE, expect_stored, plan, put
-from tests.stores.test_postgres import open_store as open_database
-from tests.stores.test_stores import open_store
+from tests.stores.behaviours.steps import NAMESPACE, expect_stored, plan, put, put_many
 from tests.support.forked import Forked
-from tests.support.permissions import let_others_enter
-from tests.support.places import StorePlace, find_damage, find_reason, list_cases
+from tests.support.permissions import as_root, let_others_enter
+from tests.support.places import (
+    DatabasePlace,
+    FilePlace,
+    StorePlace,
+    find_damage,
+    find_reason,
+    list_cases,
+)
 from tests.support.tier import size
 from tests.support.waiting import GIVE_UP_SECONDS
 from tests.support.writers import BATCH, count_up, start, store_and_delete, store_batches
@@ -59,7 +61,7 @@ PAST = "2020-01-01T00:00:00.000Z"
 
 async def run_all(processes: Iterable[Forked]) -> list[bytes]:
     """Wait for processes; return what they said."""
-    outputs: list[bytes] = []
+    outputs = []
     for process in processes:
         output, _ = await asyncio.to_thread(process.communicate, GIVE_UP_SECONDS * 10)
         assert process.returncode == 0
@@ -68,14 +70,28 @@ async def run_all(processes: Iterable[Forked]) -> list[bytes]:
     return outputs
 
 
+async def read_memory(store: ServableStore, key: str) -> StoredMemory:
+    (memory,) = await store.read(NAMESPACE, [key])
+    assert isinstance(memory, StoredMemory)
+    return memory
+
+
+async def read_entries(store: ServableStore, key: str) -> Sequence[Entry]:
+    """Return the history of a memory, the newest change first."""
+    return (await store.read_history(NAMESPACE, MemoryName(key=key), None, 10_000)).entries
+
+
 async def read_content(store: ServableStore, key: str, moment: int | str) -> str:
     memory = await store.read_version(NAMESPACE, MemoryName(key=key), moment)
     return memory.row.content
 
 
 async def list_versions(store: ServableStore, key: str) -> list[int]:
-    history = await store.read_history(NAMESPACE, MemoryName(key=key), None, 10_000)
-    return [entry.version for entry in history.entries]
+    return [entry.version for entry in await read_entries(store, key)]
+
+
+async def list_actions(store: ServableStore, key: str) -> list[str]:
+    return [entry.action for entry in await read_entries(store, key)]
 
 
 async def store_versions(store: ServableStore) -> None:
@@ -96,13 +112,12 @@ async def test_no_conditional_update_of_several_processes_is_lost(place: StorePl
     conflicts = sum(int(line) for output in outputs for line in output.split())
     assert conflicts > 0, "the processes met each other"
     async with place.open() as store:
-        (memory,) = await store.read(NAMESPACE, ["shared"])
-        assert isinstance(memory, StoredMemory)
-        assert memory.row.content == str(each * PROCESSES)
-        assert memory.row.version == each * PROCESSES + 1, "a refused update takes no version"
+        row = (await read_memory(store, "shared")).row
+        assert row.content == str(each * PROCESSES)
+        assert row.version == each * PROCESSES + 1, "a refused update takes no version"
 
         # Each version has the content that its update wrote: none was written over.
-        for version in random.Random(1).sample(range(1, memory.row.version + 1), 50):
+        for version in random.Random(1).sample(range(1, row.version + 1), 50):
             assert await read_content(store, "shared", version) == str(version - 1)
 
 
@@ -135,25 +150,6 @@ async def test_a_batch_that_is_killed_is_there_or_not_at_all(place: StorePlace) 
         assert len(page.changes) == len(lines), "each has its entry"
 
 
-async def test_changes_of_one_call_share_a_transaction(url: str) -> None:
-    """However many calls wait, none is divided among transactions."""
-    async with open_database(url) as store:
-        batches = [[plan("store", f"{b}/{n}") for n in range(50)] for b in range(4)]
-        sent = [store.change_many(NAMESPACE, batch, atomic=True) for batch in batches]
-
-        outcomes = await asyncio.gather(*sent)
-
-        with psycopg.connect(url) as connection:
-            rows = connection.execute(
-                "SELECT count(DISTINCT xmin::text) FROM abilities_data.memories"
-                " GROUP BY split_part(key, '/', 1)"
-            ).fetchall()
-        assert [len(outcome) for outcome in outcomes] == [50] * 4
-        versions = [_get_version(outcome) for batch in outcomes for outcome in batch]
-        assert versions == list(range(1, 201))
-        assert len(rows) == 4
-
-
 @pytest.mark.parametrize(
     "before", ['\'{"row":{"content":"drei"}}\'', "replace(before, 'text 3', 'drei')"]
 )
@@ -169,9 +165,9 @@ async def test_a_damaged_entry_hides_what_was_before_it_and_no_more(
         assert [entry.version for entry in history.entries] == [6, 5]
         assert (history.has_more, history.earliest) == (False, 4)
         assert await read_content(store, "a", 4) == "text 4"
-        assert await find_reason(store.read_version(NAMESPACE, A, 3)) == "checksum_mismatch"
         restoring = store.change(NAMESPACE, Change("restore", PAST, key="a", to_version=2))
-        assert await find_reason(restoring) == "checksum_mismatch"
+        for work in (store.read_version(NAMESPACE, A, 3), restoring):
+            assert await find_reason(work) == "checksum_mismatch"
 
         assert await find_damage(store) == ["history"]
         assert await find_reason(store.read_changes(NAMESPACE, 0, 10)) == "done"
@@ -180,8 +176,7 @@ async def test_a_damaged_entry_hides_what_was_before_it_and_no_more(
 
     report = await place.repair()
 
-    assert report.originals is not None
-    assert b"drei" in report.originals.read_bytes()
+    assert report.originals is not None and b"drei" in report.originals.read_bytes()
     async with place.open() as store:
         assert await find_damage(store) == []
         assert await read_content(store, "a", 4) == "text 4"
@@ -254,51 +249,42 @@ async def test_damage_to_the_history_is_found_and_mended(
 
     async with place.open() as store:
         assert await find_damage(store) == ["history"]
+        await place.repair()
+        assert await find_damage(store) == []
+        assert (await read_memory(store, "a")).row.content == "two"
+
+
+async def test_what_mended_a_damaged_memory_is_told_by_its_history(place: StorePlace) -> None:
+    """Be it a repair or a change."""
+    async with place.open() as store:
+        for key in ("changed", "repaired"):
+            await put(store, key, content="one")
+        await put(store, "gone")
+        await put(store, "gone", kind="purge")
+    place.tamper("UPDATE memories SET content = 'damaged'")
+
+    async with place.open() as store:
+        await put(store, "changed", content="two")
+        assert await list_actions(store, "changed") == ["changed", "mended", "created"]
+        version = (await read_memory(store, "changed")).row.version
+        assert await read_content(store, "changed", version - 1) == "damaged", "it was readable"
+
     await place.repair()
 
     async with place.open() as store:
         assert await find_damage(store) == []
-        (memory,) = await store.read(NAMESPACE, ["a"])
-        assert isinstance(memory, StoredMemory)
-        assert memory.row.content == "two"
-
-
-async def test_a_repair_of_a_memory_is_told_by_its_history(place: StorePlace) -> None:
-    async with place.open() as store:
-        await put(store, "a", content="one")
-        await put(store, "a", content="two")
-        await put(store, "b")
-        await put(store, "b", kind="purge")
-    place.tamper("UPDATE memories SET content = 'damaged' WHERE key = 'a'")
-
-    await place.repair()
-
-    async with place.open() as store:
-        history = await store.read_history(NAMESPACE, A, None, 10)
-        assert [entry.action for entry in history.entries] == ["mended", "changed", "created"]
+        name = MemoryName(key="repaired")
+        history = await store.read_history(NAMESPACE, name, None, 10)
+        assert [entry.action for entry in history.entries] == ["mended", "created"]
         assert history.earliest == history.entries[0].version
-        reading = store.read_version(NAMESPACE, A, 2)
+        reading = store.read_version(NAMESPACE, name, 2)
         assert await find_reason(reading) == "version_not_found", "what was damaged is unknown"
-        assert await find_damage(store) == []
         changes = (await store.read_changes(NAMESPACE, 0, 9)).changes
         assert "purged" in [change.action for change in changes]
 
 
-async def test_a_change_to_a_damaged_memory_is_told_by_its_history(place: StorePlace) -> None:
-    async with place.open() as store:
-        await put(store, "a", content="one")
-    place.tamper("UPDATE memories SET content = 'damaged' WHERE key = 'a'")
-
-    async with place.open() as store:
-        await put(store, "a", content="two")
-        history = await store.read_history(NAMESPACE, A, None, 10)
-        assert [entry.action for entry in history.entries] == ["changed", "mended", "created"]
-        assert await read_content(store, "a", 2) == "damaged", "what was readable is kept"
-        assert await find_damage(store) == []
-
-
-async def test_nothing_of_a_purged_memory_is_left_in_any_file(tmp_path: Path) -> None:
-    path = tmp_path / "m.db"
+async def test_nothing_of_a_purged_memory_is_left_in_any_file(file_place: FilePlace) -> None:
+    folder = file_place.folder
     words = ["Zyqwertine", "Xylokarpose", "Vqpmelung"]
     # Three characters that nobody else has are a term of the search index, as they are.
     long_text = "\u02ac\u02ad\u02ae \U0001d7ce\U0001d7cf " + " ".join(
@@ -307,8 +293,7 @@ async def test_nothing_of_a_purged_memory_is_left_in_any_file(tmp_path: Path) ->
     texts = [*words, words[2].casefold(), "tagqjx", "keyqjx", "catqjx", "metaqjx", "termqjx"]
     # A pair of characters is a hexadecimal word with an x, which no id of a neighbor holds.
     texts += ["\u02ac\u02ad\u02ae", "x1d7cf", "\u0250\u0251\u0252", "xe0151"]
-    store = SqliteStore(path)
-    try:
+    async with file_place.open() as store:
         for number in range(NEIGHBORS):
             content = f"{number} " + "common words of neighbors " * (number % 40)
             await put(store, f"n{number}", content=content, tags=["t"])
@@ -317,17 +302,19 @@ async def test_nothing_of_a_purged_memory_is_left_in_any_file(tmp_path: Path) ->
         await put(
             store, "keyqjx", content=f"{words[2]} at last \u0250\u0251\u0252 \U000e0150\U000e0151"
         )
-        assert [text for text in texts if not find_files_with(tmp_path, text)] == []
+        assert list_found(folder, texts) == texts
         texts.append(words[0].casefold())  # SQLite may have written over this one before
 
         await put(store, "keyqjx", kind="purge")
 
-        await expect_gone(store, tmp_path, texts)
+        assert list_found(folder, texts) == []
+        for table in ("history", "recall_recent", "shelf", "tags"):
+            rows = str(file_place.fetch(f"SELECT * FROM {table}"))
+            assert not any(text in rows for text in texts)
+        assert await find_reason(store.read_linked(NAMESPACE, "keyqjx", 0, 1)) == "memory_not_found"
         assert await find_damage(store) == []
-    finally:
-        await store.close()
 
-    assert [text for text in texts if find_files_with(tmp_path, text)] == []
+    assert list_found(folder, texts) == []
 
 
 async def store_secrets(store: SqliteStore, words: Sequence[str], long_text: str) -> None:
@@ -335,12 +322,12 @@ async def store_secrets(store: SqliteStore, words: Sequence[str], long_text: str
     now = DAY.format(2)
     link = {"key": "n1", "link_weight": 0.5, "type": "association", "term": "termqjx"}
     fields = {"content": long_text, "metadata": {"metaqjx": 1}, "category": "catqjx"}
-    await put(store, "first", summary=words[1], tags=["tagqjx"])
+    version = (await put(store, "first", summary=words[1], tags=["tagqjx"])).version
     for change in (
         Change("update", now, key="first", new_key="keyqjx", fields=fields, links=[link]),
         Change("update", now, key="keyqjx", fields={"content": "short"}),
         Change("delete", now, key="keyqjx"),
-        Change("restore", now, key="keyqjx", to_version=(await last_version(store)) + 1),
+        Change("restore", now, key="keyqjx", to_version=version + 1),
         Change("append", now, key="keyqjx", fields={"content": words[2]}),
         Change("update", now, key="keyqjx", fields={"tags": ["t"], "summary": ""}),
         Change("update", now, key="keyqjx", remove_links=[{"key": "n1", "type": None}]),
@@ -348,27 +335,14 @@ async def store_secrets(store: SqliteStore, words: Sequence[str], long_text: str
         await store.change(NAMESPACE, change)
 
 
-async def last_version(store: SqliteStore) -> int:
-    return (await store.read_changes(NAMESPACE, 0, 1_000_000)).next
+def list_found(folder: Path, texts: Sequence[str]) -> list[str]:
+    """Return which of the texts are in any file of a folder."""
+    files = [path.read_bytes() for path in folder.iterdir()]
+    return [text for text in texts if any(text.encode() in file for file in files)]
 
 
-def find_files_with(folder: Path, text: str) -> list[str]:
-    """Return the files in a folder that hold a text."""
-    return [path.name for path in folder.iterdir() if text.encode() in path.read_bytes()]
-
-
-async def expect_gone(store: SqliteStore, folder: Path, texts: Sequence[str]) -> None:
-    assert [text for text in texts if find_files_with(folder, text)] == []
-    with closing(sqlite3.connect(folder / "m.db")) as connection:
-        for table in ("history", "recall_recent", "shelf", "tags"):
-            rows = str(connection.execute(f"SELECT * FROM {table}").fetchall())
-            assert not any(text in rows for text in texts)
-
-    assert await find_reason(store.read_linked(NAMESPACE, "keyqjx", 0, 1)) == "memory_not_found"
-
-
-async def test_a_purge_is_finished_even_if_its_caller_gives_up(tmp_path: Path) -> None:
-    async with open_store(tmp_path / "m.db") as store:
+async def test_a_purge_is_finished_even_if_its_caller_gives_up(file_place: FilePlace) -> None:
+    async with file_place.open() as store:
         await put(store, "a", content="Zyqwertine")
         await put(store, "b")
         purge = asyncio.create_task(put(store, "a", kind="purge"))
@@ -377,49 +351,44 @@ async def test_a_purge_is_finished_even_if_its_caller_gives_up(tmp_path: Path) -
         with pytest.raises(asyncio.CancelledError):
             await purge
 
-    assert find_files_with(tmp_path, "Zyqwertine") == []
+    assert list_found(file_place.folder, ["Zyqwertine"]) == []
 
 
-async def test_nothing_that_a_query_reads_holds_what_was_purged(url: str) -> None:
+async def test_nothing_that_a_query_reads_holds_what_was_purged(
+    database_place: DatabasePlace,
+) -> None:
     """Neither tables nor statistics; and tables were cleaned of dead rows."""
     secrets = ("xylophonist", "quetzalcoatl", "zephyranthes", "jabberwocky", "wunderkammer")
     first, second, summary, tag, key = secrets
-    async with open_database(url) as store:
+    async with database_place.open() as store:
         for number in range(20):
             await put(store, f"k{number}", content="common", links=[("k1", 0.5)], tags=["t"])
         await put(store, key, content=first, summary=summary, tags=[tag], links=[("k2", 0.5)])
         await put(store, key, content=second)
-        with psycopg.connect(url, autocommit=True) as connection:
+        with database_place.connect() as connection:
             connection.execute("ANALYZE")
-        assert find_texts(url, secrets)
+        assert find_texts(database_place, secrets)
 
         await store.change(NAMESPACE, plan("purge", key))
 
-    assert find_texts(url, secrets) == []
-    with psycopg.connect(url) as connection:
-        rows = connection.execute(
-            "SELECT relname FROM pg_stat_user_tables WHERE vacuum_count > 0"
-        ).fetchall()
-    assert {table for (table,) in rows} >= set(CLEANED_TABLES)
+    assert find_texts(database_place, secrets) == []
+    cleaned = database_place.fetch("SELECT relname FROM pg_stat_user_tables WHERE vacuum_count > 0")
+    assert {table for (table,) in cleaned} >= set(CLEANED_TABLES)
 
 
-def find_texts(url: str, texts: Sequence[str]) -> list[tuple[str, str]]:
+def find_texts(place: DatabasePlace, texts: Sequence[str]) -> list[tuple[str, str]]:
     """Return which tables and statistics hold which texts, or words that search has of them."""
-    found: list[tuple[str, str]] = []
-    with psycopg.connect(url) as connection:
-        rows = connection.execute(
-            "SELECT format('%I.%I', table_schema, table_name) FROM information_schema.tables"
-            " WHERE table_schema LIKE 'abilities%' OR table_name = 'pg_stats'"
-        ).fetchall()
-        for (table,) in rows:
-            for text in texts:
-                pattern = f"%{text[:6]}%"
-                query = f"SELECT count(*) FROM {table} AS t WHERE t::text ILIKE %s"
-                counted = connection.execute(query.encode(), (pattern,)).fetchone()
-                if counted != (0,):
-                    found.append((table, text))
-
-    return found
+    tables = place.fetch(
+        "SELECT format('%I.%I', table_schema, table_name) FROM information_schema.tables"
+        " WHERE table_schema LIKE 'abilities%' OR table_name = 'pg_stats'"
+    )
+    count = "SELECT count(*) FROM {} AS t WHERE t::text ILIKE '%{}%'"
+    return [
+        (table, text)
+        for (table,) in tables
+        for text in texts
+        if place.fetch(count.format(table, text[:6])) != [(0,)]
+    ]
 
 
 async def test_what_is_too_old_is_forgotten_along_with_the_writes(place: StorePlace) -> None:
@@ -427,8 +396,8 @@ async def test_what_is_too_old_is_forgotten_along_with_the_writes(place: StorePl
     async with place.open(history=HistoryLimits(days=3)) as store:
         for day in range(1, 11):
             await put(store, "a", now=DAY.format(day), content=str(day))
-        for number in range(245):
-            await put(store, f"n{number}", now=DAY.format(10))
+        others = [plan("store", f"n{number}", now=DAY.format(10)) for number in range(245)]
+        await put_many(store, others)
         assert len(await list_versions(store, "a")) == 10
 
         await put(store, "last", now=DAY.format(10))
@@ -444,12 +413,12 @@ async def test_what_is_too_old_is_forgotten_along_with_the_writes(place: StorePl
 async def test_the_history_stays_as_small_as_allowed(place: StorePlace) -> None:
     """It is trimmed in every 256th version, and its newest part is whole."""
     most = 100_000
+    contents = [f"{number} " + "x" * 2_000 for number in range(300)]
+    changes = [plan("store", "a", fields={"type": "core", "content": text}) for text in contents]
     async with place.open(history=HistoryLimits(max_bytes=most)) as store:
-        for number in range(256):
-            await put(store, "a", content=f"{number} " + "x" * 2_000)
+        await put_many(store, changes[:256])
         assert most - 5_000 < await check_size(place, store) <= most
-        for number in range(256, 300):
-            await put(store, "a", content=f"{number} " + "x" * 2_000)
+        await put_many(store, changes[256:])
         assert await check_size(place, store) < most + 50 * 2_500
 
         await store.compact(DAY.format(2))
@@ -545,9 +514,9 @@ async def test_who_follows_the_changes_misses_none_of_several_writers(place: Sto
         assert len(present) == 1 + PROCESSES * (FOLLOWED - FOLLOWED // 5)
 
 
-async def test_a_follower_misses_no_change_that_commits_late(url: str) -> None:
+async def test_a_follower_misses_no_change_that_commits_late(database_place: DatabasePlace) -> None:
     """A transaction that has its version and stays open holds up all later versions."""
-    async with open_database(url) as store, open_database(url) as later:
+    async with database_place.open() as store, database_place.open() as later:
         await put(store, "first")
         gate, has_changed = asyncio.Event(), asyncio.Event()
 
@@ -558,8 +527,7 @@ async def test_a_follower_misses_no_change_that_commits_late(url: str) -> None:
             await gate.wait()
             return result
 
-        loop = store.engine.loop
-        server = store.engine.server
+        loop, server = store.engine.loop, store.engine.server
         slow = asyncio.create_task(loop.run(partial(server.write, NAMESPACE, change_slowly)))
         await loop.run(has_changed.wait)
         quick = asyncio.create_task(put(later, "quick"))
@@ -575,41 +543,6 @@ async def test_a_follower_misses_no_change_that_commits_late(url: str) -> None:
         assert [change.key for change in page.changes] == ["late", "quick"]
 
 
-async def recall_names(store: ServableStore, request: RecallRequest) -> list[str]:
-    recalled = await store.recall(NAMESPACE, request, 1_000, (0,))
-    return [entry.name for ranking in recalled.rankings for entry in ranking.entries]
-
-
-async def test_every_read_sees_what_expired_as_archived(place: StorePlace) -> None:
-    """Each read is the first after the end; a damaged memory that expired stays damaged."""
-    question = RecallRequest((split_question("rose", Language()),))
-    reads: dict[str, Callable[[ServableStore], Awaitable[object]]] = {
-        "read": lambda store: store.read(NAMESPACE, ["a"]),
-        "read_linked": lambda store: store.read_linked(NAMESPACE, "a", 0, 9),
-        "walk": lambda store: store.walk(NAMESPACE, "b", WalkLimits(1, 9, 9)),
-        "query": lambda store: store.query(NAMESPACE, Query()),
-        "recall": lambda store: recall_names(store, question),
-        "read_stats": lambda store: store.read_stats(NAMESPACE),
-        "list": lambda store: store.list_memories(NAMESPACE, "", "", 9, archived=False),
-        "read_history": lambda store: store.read_history(NAMESPACE, A, None, 1),
-        "read_changes": lambda store: store.read_changes(NAMESPACE, 0, 9),
-    }
-    async with place.open() as store:
-        await put(store, "b", links=[("a", 0.5)])
-        await put(store, "d", content="damaged", expires_at=SOON)
-        place.tamper("UPDATE memories SET summary = 'x' WHERE key = 'd'")
-
-        for name, read in reads.items():
-            await put(store, "a", content="rose", expires_at=SOON, archived=False)
-            before = await read(store)
-            rows = place.fetch("SELECT archived FROM memories ORDER BY key")
-
-            assert rows == [(1,), (0,), (0,)], name
-            assert repr(await read(store)) == repr(before), name
-
-        assert await find_reason(store.read_linked(NAMESPACE, "d", 0, 9)) == "checksum_mismatch"
-
-
 async def test_many_memories_expire_in_several_transactions(
     place: StorePlace, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -618,121 +551,88 @@ async def test_many_memories_expire_in_several_transactions(
     fields = {"type": "core", "content": "x", "expires_at": SOON}
     async with place.open() as store:
         await put(store, "stays")
-        changes = [plan("store", f"k{number}", fields=fields) for number in range(23)]
-        await store.change_many(NAMESPACE, changes, atomic=True)
+        await put_many(store, [plan("store", f"k{n}", fields=fields) for n in range(23)])
         place.tamper("UPDATE memories SET content = 'other' WHERE key = 'k3'")
 
         stats = await store.read_stats(NAMESPACE)
 
         assert (stats.total, stats.archived) == (2, 22)
         page = await store.read_changes(NAMESPACE, 24, 99)
-        assert {(change.action, change.caller) for change in page.changes} == {
-            ("expired", "expiry")
-        }
+        told = {(change.action, change.caller) for change in page.changes}
+        assert told == {("expired", "expiry")}
         assert await find_reason(store.read_linked(NAMESPACE, "k3", 0, 1)) == "checksum_mismatch"
 
     if place.engine == "postgres":
         counts = place.fetch("SELECT count(*) FROM memories WHERE archived > 0 GROUP BY xmin::text")
         # Random ids decide which of the six transactions meets the damaged one.
         assert sum(number for (number,) in counts) == 22
-        assert len(counts) == 6
-        assert max(counts) == (4,)
+        assert len(counts) == 6 and max(counts) == (4,)
 
 
-async def test_reads_go_on_where_what_expired_cannot_be_archived(url: str) -> None:
-    async with open_database(url) as store:
-        await put(store, "a", content="rose", expires_at=SOON)
-    with psycopg.connect(url, autocommit=True) as connection:
-        connection.execute(
-            "DO $$ BEGIN EXECUTE format('ALTER DATABASE %I SET default_transaction_read_only"
-            " = on', current_database()); END $$"
-        )
-
-    async with open_database(url) as store:
-        memories = [(await store.read(NAMESPACE, ["a"]))[0] for _ in range(2)]
-
-        assert [_get_archived(memory) for memory in memories] == [0, 0]
+READ_ONLY = """
+DO $$ BEGIN EXECUTE
+    format('ALTER DATABASE %I SET default_transaction_read_only = on', current_database());
+END $$
+"""
 
 
-async def test_a_store_that_cannot_be_written_is_read_though_memories_expired(
-    tmp_path: Path, unprivileged: None
+async def test_reads_go_on_where_what_expired_cannot_be_archived(
+    place: StorePlace, unprivileged: None
 ) -> None:
-    user, path = os.geteuid(), tmp_path / "m.db"
-    if os.getuid() == 0:
-        os.seteuid(0)
-    let_others_enter(tmp_path)
-    tmp_path.chmod(0o777)
-    async with open_store(path) as store:
-        await put(store, "a", expires_at=SOON)
-    path.chmod(0o444)
-    Path(f"{path}-lock").chmod(0o444)
-    os.seteuid(user)
+    with as_root():
+        let_others_enter(place.folder)
+        place.folder.chmod(0o777)
+        async with place.open() as store:
+            await put(store, "a", expires_at=SOON)
+        if isinstance(place, FilePlace):
+            for path in (place.path, Path(f"{place.path}-lock")):
+                path.chmod(0o444)
+        else:
+            with place.connect() as connection:
+                connection.execute(READ_ONLY)
 
-    async with open_store(path) as store:
-        memory = await store.read_linked(NAMESPACE, "a", 0, 1)
-        assert memory.row.expires_at == SOON
-
-
-async def test_memories_of_a_prefix_are_listed_by_code_points(place: StorePlace) -> None:
-    """Whatever the prefix ends with."""
-    last = chr(sys.maxunicode)
-    keys = ["a", "a\ud7ff", "a\ud7ffx", "a\ue000", f"a{last}", f"a{last}b", "b", f"{last}z"]
     async with place.open() as store:
-        await store.change_many(NAMESPACE, [plan("store", key) for key in keys], atomic=True)
-        list_keys = partial(store.list_memories, NAMESPACE, archived=False)
-
-        for prefix in ("", "a", "a\ud7ff", f"a{last}", last, last * 2, "zz"):
-            lines = await list_keys(prefix=prefix, after="", limit=100)
-            assert [line.key for line in lines] == [
-                key for key in sorted(keys) if key.startswith(prefix)
-            ]
+        for _ in range(2):
+            row = (await read_memory(store, "a")).row
+            assert (row.archived, row.expires_at) == (0, SOON)
 
 
-async def test_memories_of_a_prefix_are_a_range_of_the_index(url: str) -> None:
-    async with open_database(url) as store:
+async def test_memories_of_a_prefix_are_a_range_of_the_index(database_place: DatabasePlace) -> None:
+    async with database_place.open() as store:
         await put(store, "a")
-    with psycopg.connect(url) as connection:
+    with database_place.connect() as connection:
         connection.execute("SET enable_seqscan = off")
         connection.execute("SET enable_bitmapscan = off")
         plan_lines = connection.execute(
-            "EXPLAIN SELECT key FROM abilities_data.memories WHERE namespace = 'n'"
-            " AND archived <= 0 AND key >= 'a' AND key > '' AND key < 'b' ORDER BY key LIMIT 9"
+            "EXPLAIN SELECT key FROM memories WHERE namespace = 'n' AND archived <= 0"
+            " AND key >= 'a' AND key > '' AND key < 'b' ORDER BY key LIMIT 9"
         ).fetchall()
-    text = "\n".join(line for (line,) in plan_lines)
+    text = str(plan_lines)
     assert "memories_pkey" in text and "Sort" not in text
 
 
-async def test_what_a_batch_did_to_the_search_index_is_right_whatever_was_refused(
-    place: StorePlace,
+@pytest.mark.parametrize("weights", [(0.5, 0.1), (0.1, 0.5), (0.5, 0.5)])
+@pytest.mark.parametrize("order", [1, -1])
+def test_links_that_become_one_in_a_restored_memory_do_so_as_in_a_rename(
+    weights: tuple[float, float], order: int
 ) -> None:
-    """Texts of a batch are indexed together, unless a change in it depends on them."""
-    now, chance = DAY.format(2), random.Random(5)
-    async with place.open() as store:
-        for round_ in range(size("ABILITIES_BATCHES", quick=25, full=250)):
-            changes: list[Change] = []
-            for number in range(8):
-                key = f"k{chance.randrange(6)}"
-                fields = {"type": "core", "content": f"content {round_} {number}"}
-                condition = chance.choice([None, None, 1])
-                change = chance.choice(
-                    [
-                        Change("store", now, key=key, new_id=str(uuid4()), fields=fields),
-                        Change("update", now, key=key, fields=fields, if_version=condition),
-                        Change("delete", now, key=key, if_version=condition),
-                        Change("update", now, key=key, new_key=f"k{chance.randrange(6)}"),
-                    ]
-                )
-                changes.append(change)
+    """Whatever the order of the links, the heavier one stays, or the first by its target."""
+    to_new = LinkRow("old", "new", "association", weights[0], "to new")
+    to_itself = LinkRow("old", "old", "association", weights[1], "to itself")
+    row = create_row(Change("store", "t", key="new", new_id="i"), "n")
+    links = {(link.target, link.type): link for link in (to_new, to_itself)[::order]}
 
-            await store.change_many(NAMESPACE, changes, atomic=chance.random() < 0.3)
-            assert await find_damage(store) == []
+    restored = restore_links(Change("restore", "t"), row, State(row._replace(key="old"), links))
+
+    heavier = to_itself if weights[1] > weights[0] else to_new
+    assert restored == {("new", "association"): heavier._replace(source="new", target="new")}
 
 
-def _get_version(outcome: WriteResult | Exception) -> int:
-    assert isinstance(outcome, WriteResult)
-    return outcome.version
+def test_a_change_that_renames_is_found_by_the_former_key() -> None:
+    """Whatever else it does: the index of former keys holds what was deleted or renamed."""
+    change = Change("update", "t", key="k", new_key="l", fields={"archived": True})
+    row = create_row(Change("store", "t", key="k", new_id="i"), "n")
+    after = merge_change(change, row, {}).row
 
-
-def _get_archived(memory: StoredMemory | Exception) -> int:
-    assert isinstance(memory, StoredMemory)
-    return memory.row.archived
+    assert (after.key, after.archived) == ("l", 1)
+    assert name_action(change, row, after) == "renamed"

@@ -28,17 +28,7 @@ from abilities.helpers.store.protocol import (
     ServableStore,
     TransferableStore,
 )
-from tests.stores.behaviours import (
-    changes,
-    core,
-    forgetting,
-    history,
-    links,
-    powers,
-    recall,
-    renames,
-    search,
-)
+from tests.stores.behaviours import core, history, links, powers, recall
 from tests.stores.behaviours.steps import NAMESPACE, put
 
 __all__ = [
@@ -60,16 +50,15 @@ Open = Callable[[], AbstractAsyncContextManager[Store]]
 Behaviour = Callable[[Store], Awaitable[None]]
 
 SEARCH_BEHAVIOURS: tuple[Behaviour[MemoryStore], ...] = (
-    search.a_search_looks_into_every_text,
-    search.a_phrase_in_quotes_is_found_as_it_stands,
-    search.a_search_follows_every_change,
+    core.a_search_looks_into_every_text,
+    core.a_phrase_in_quotes_is_found_as_it_stands,
+    core.a_search_follows_every_change,
 )
 """What the search of every `MemoryStore` must do."""
 
 RECALL_BEHAVIOURS: tuple[Behaviour[MemoryStore], ...] = (
     recall.a_memory_is_recalled_as_soon_as_it_is_stored,
     recall.a_recall_follows_every_change,
-    recall.archived_memories_are_recalled_if_asked,
     recall.a_recall_follows_links_of_any_weight,
     recall.a_recall_passes_what_its_filters_pass,
     recall.a_recall_follows_links,
@@ -92,21 +81,20 @@ MEMORY_BEHAVIOURS: tuple[Behaviour[MemoryStore], ...] = (
     links.a_walk_visits_each_memory_once_on_its_shortest_way,
     links.a_walk_follows_links_backwards,
     links.a_walk_in_both_directions_takes_the_best_links,
-    renames.a_renamed_memory_keeps_what_it_has,
-    renames.a_renamed_memory_takes_the_links_to_its_new_key,
-    renames.renaming_merges_links_that_become_one,
-    renames.a_rename_may_change_more,
-    renames.a_key_in_use_is_not_given_again,
-    changes.changes_are_made_together_in_their_order,
-    changes.a_store_says_which_version_it_replaced,
-    changes.a_refused_change_leaves_the_others_alone,
-    changes.atomic_changes_are_all_made_or_none,
-    changes.a_change_is_made_only_to_the_version_it_names,
-    changes.an_addition_goes_to_the_end_of_a_content,
-    changes.a_memory_is_renamed_by_its_key,
-    changes.memories_are_listed_by_key_in_pages,
-    changes.a_memory_past_its_end_reads_as_archived,
-    changes.what_is_revived_after_its_end_stays,
+    core.a_renamed_memory_keeps_what_it_has,
+    core.a_renamed_memory_takes_the_links_to_its_new_key,
+    core.renaming_merges_links_that_become_one,
+    core.a_rename_may_change_more,
+    core.a_key_in_use_is_not_given_again,
+    core.changes_are_made_together_in_their_order,
+    core.a_store_says_which_version_it_replaced,
+    core.a_refused_change_leaves_the_others_alone,
+    core.atomic_changes_are_all_made_or_none,
+    core.a_change_is_made_only_to_the_version_it_names,
+    core.an_addition_goes_to_the_end_of_a_content,
+    core.memories_are_listed_by_key_in_pages,
+    core.a_memory_past_its_end_reads_as_archived,
+    core.what_is_revived_after_its_end_stays,
     core.queries_filter_sort_search_and_page,
     *SEARCH_BEHAVIOURS,
     *RECALL_BEHAVIOURS,
@@ -136,11 +124,11 @@ HISTORY_BEHAVIOURS: tuple[Behaviour[HistoryStore], ...] = (
     history.changes_are_followed_by_their_versions,
     history.the_latest_changes_come_first,
     history.an_end_that_passes_is_a_change,
-    forgetting.what_is_purged_is_gone_for_good,
-    forgetting.a_deleted_memory_can_be_purged,
-    forgetting.what_is_too_old_is_forgotten,
-    forgetting.entries_are_read_in_pages,
-    forgetting.what_had_the_key_before_is_purged_too,
+    history.what_is_purged_is_gone_for_good,
+    history.a_deleted_memory_can_be_purged,
+    history.what_is_too_old_is_forgotten,
+    history.entries_are_read_in_pages,
+    history.what_had_the_key_before_is_purged_too,
 )
 """What a `HistoryStore` must do besides."""
 
@@ -156,12 +144,10 @@ BEHAVIOURS: tuple[Behaviour[ServableStore], ...] = (
     *HISTORY_BEHAVIOURS,
     *CHECK_BEHAVIOURS,
     *MARK_BEHAVIOURS,
-    powers.an_imported_store_is_sound,
-    powers.a_marked_store_is_sound,
-    forgetting.no_import_brings_back_what_was_purged,
-    forgetting.a_past_is_imported,
-    forgetting.a_past_of_links_alone_is_imported,
-    forgetting.an_import_can_be_undone,
+    history.no_import_brings_back_what_was_purged,
+    history.a_past_is_imported,
+    history.a_past_of_links_alone_is_imported,
+    history.an_import_can_be_undone,
 )
 """What a `ServableStore`, which has all powers, must do."""
 

@@ -1,38 +1,55 @@
-"""The contract of `MemoryStore`, as behaviors that every store must show."""
+"""Behaviors of memories: how they are stored, changed, renamed, found and counted."""
 
 import asyncio
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import replace
 
+from abilities.declarations.limits import MAX_LONG_CONTENT_CHARS
+from abilities.declarations.refusals import Refused
+from abilities.helpers.search.recall import RecallRequest
+from abilities.helpers.search.terms import split_question
 from abilities.helpers.store.changes import Change
-from abilities.helpers.store.protocol import MemoryStore
-from abilities.helpers.store.query import Query
+from abilities.helpers.store.model import LinkRow
+from abilities.helpers.store.protocol import MemoryStore, WriteResult
+from abilities.helpers.store.query import MemoryLine, Query, split_search
 from tests.stores.behaviours.steps import (
+    ALL_LINKS,
+    LATER,
     NAMESPACE,
     OTHER_NAMESPACE,
     TIME,
+    add,
+    end,
     expect,
     expect_refused,
     expect_stored,
+    find_keys,
     list_keys,
+    list_targets,
+    plan,
     put,
     read_one,
+    read_sources,
+    read_targets,
+    read_totals,
+    read_versions,
+    rename,
 )
 
 UNKNOWN_ID = "00000000-0000-4000-8000-000000000000"
+PAST = "2026-01-01T12:00:00.000Z"
+"""Between the first change of a behavior and the next day's, and long before today."""
+
+FUTURE = "9999-01-01T00:00:00.000Z"
 
 
 async def a_memory_is_read_as_it_was_written(store: MemoryStore) -> None:
     """Every field comes back unchanged, in any script; tags and metadata come as JSON."""
     text = "äß 世界 \U0001f642 \x01\n\t\"'\\%_"
+    metadata = {"b": 1, "a": [None]}
 
     await put(
-        store,
-        "k/:é",
-        content=text,
-        summary="s",
-        category="c",
-        tags=["t", "u"],
-        metadata={"b": 1, "a": [None]},
+        store, "k/:é", content=text, summary="s", category="c", tags=["t", "u"], metadata=metadata
     )
 
     memory = await read_one(store, "k/:é")
@@ -40,9 +57,7 @@ async def a_memory_is_read_as_it_was_written(store: MemoryStore) -> None:
     expect((row.content, row.summary, row.category), (text, "s", "c"), "texts are kept as they are")
     expect(row.tags, '["t","u"]', "tags are kept in their order, as JSON")
     expect(row.metadata, '{"a":[null],"b":1}', "metadata is kept as JSON with sorted keys")
-    expect(
-        (row.created_at, row.updated_at), (TIME, TIME), "a new memory has the time of its change"
-    )
+    expect((row.created_at, row.updated_at), (TIME, TIME), "it has the time of its change")
     expect(memory.access_count, 0, "a new memory has not been accessed")
 
 
@@ -51,119 +66,341 @@ async def reads_keep_order_and_duplicates(store: MemoryStore) -> None:
     await put(store, "a")
     await put(store, "b")
 
-    memories = await store.read(NAMESPACE, ["b", "none", "a", "b"])
+    keys = list_keys(await store.read(NAMESPACE, ["b", "none", "a", "b"]))
 
-    expect(
-        list_keys(memories),
-        ["b", "memory_not_found", "a", "b"],
-        "a read returns one item per key, in that order",
-    )
+    expect(keys, ["b", "memory_not_found", "a", "b"], "a read returns one item per key, in order")
 
 
 async def storing_again_merges(store: MemoryStore) -> None:
     """Storing over a key keeps the id and the fields that are not given."""
     first = await put(store, "k", summary="kept")
-    second = await put(store, "k", content="new", now="2026-01-02T00:00:00.000Z")
+    second = await put(store, "k", content="new", now=LATER)
     third = await put(store, "k", content="new", now="2026-01-03T00:00:00.000Z")
 
-    expect(first.created, True, "the first change creates the memory")
-    expect(second.created, False, "a change of an existing memory does not create it")
-
-    before = expect_stored(first)
-    after = expect_stored(second)
-    expect(after.row.id, before.row.id, "a memory keeps its id")
-    expect(after.row.summary, "kept", "a field that is not given stays")
-
-    expect(third.stored, after, "the same change again leaves the memory as it is")
-    expect(third.created, False, "the same change again creates nothing")
+    created = (first.created, second.created, third.created)
+    expect(created, (True, False, False), "the first change creates the memory")
+    before, after = expect_stored(first).row, expect_stored(second).row
+    expect((after.id, after.summary), (before.id, "kept"), "what is not given stays")
+    expect(third.stored, second.stored, "the same change again leaves the memory as it is")
     expect(third.updated, (), "the same change again updates no field")
 
 
 async def every_change_gives_the_next_version(store: MemoryStore) -> None:
     """Versions count the changes of a namespace; one that changes nothing gives none."""
-    first = expect_stored(await put(store, "a"))
-    second = expect_stored(await put(store, "b", links=[("a", 0.5)]))
+    first = await add(store, "a")
+    second = await add(store, "b", links=[("a", 0.5)])
     expect((first.row.version, second.row.version), (1, 2), "versions count from 1")
+    expect((await put(store, "a")).version, 1, "a change that alters nothing gives no version")
 
-    same = expect_stored(await put(store, "a"))
-    expect(same.row.version, 1, "a change that alters nothing gives no version")
+    changed = await put(store, "a", links=[("b", 0.5)])
+    expect(changed.version, 3, "the next change takes the next version, without a gap")
+    expect(await read_versions(store, "b"), [2], "other memories keep their versions")
+    expect((await end(store, "archive", "b")).version, 4, "archiving is a change")
+    await end(store, "delete", "b")
+    expect((await put(store, "c")).version > 4, True, "a version is never given again")
 
-    changed = expect_stored(await put(store, "a", links=[("b", 0.5)]))
-    expect(changed.row.version, 3, "the next change takes the next version, without a gap")
-    expect((await read_one(store, "b")).row.version, 2, "other memories keep their versions")
-
-    archived = expect_stored(await put(store, "", kind="archive", id=second.row.id))
-    expect(archived.row.version, 4, "archiving is a change")
-
-    await put(store, "", kind="delete", id=second.row.id)
-    later = expect_stored(await put(store, "c"))
-    later_version = later.row.version
-    expect(later_version > 4, True, f"a version is never given again; {later_version} after 4")
-
-    elsewhere = Change(
-        "store", TIME, key="k", new_id=UNKNOWN_ID, fields={"type": "core", "content": "x"}
-    )
-    written = expect_stored(await store.change(OTHER_NAMESPACE, elsewhere))
-    expect(written.row.version, 1, "every namespace counts for itself")
+    elsewhere = await store.change(OTHER_NAMESPACE, plan("store", "k"))
+    expect(elsewhere.version, 1, "every namespace counts for itself")
 
 
 async def an_id_names_one_memory(store: MemoryStore) -> None:
     """Unknown ids, and an id and key of two memories, are refused, and nothing changes."""
-    memory = expect_stored(await put(store, "a"))
+    memory_id = (await add(store, "a")).row.id
     await put(store, "b")
 
-    both_named = Change(
-        "store",
-        TIME,
-        id=memory.row.id,
-        key="b",
-        new_id=UNKNOWN_ID,
-        fields={"type": "core", "content": "x"},
-    )
-    await expect_refused(
-        store.change(NAMESPACE, both_named), "key_taken", "an id and a key name the same memory"
-    )
-    await expect_refused(
-        put(store, "", kind="update", id=UNKNOWN_ID, content="x"),
-        "id_not_found",
-        "an unknown id is refused",
-    )
-    await expect_refused(
-        store.change(OTHER_NAMESPACE, Change("delete", TIME, memory.row.id)),
-        "id_not_found",
-        "an id is known only in its namespace",
+    for kind in ("store", "update"):
+        for key in ("b", "c") if kind == "store" else ("b",):
+            both = plan(kind, key, id=memory_id, fields={"type": "core", "content": "x"})
+            await expect_refused(store.change(NAMESPACE, both), "key_taken", "one memory is named")
+    unknown = put(store, "", kind="update", id=UNKNOWN_ID, content="x")
+    await expect_refused(unknown, "id_not_found", "an unknown id is refused")
+    elsewhere = store.change(OTHER_NAMESPACE, plan("delete", id=memory_id))
+    await expect_refused(elsewhere, "id_not_found", "an id is known only in its namespace")
+
+    expect(await read_versions(store, "a", "b", "c"), [1, 2, "memory_not_found"], "nothing changes")
+
+
+async def namespaces_are_isolated(store: MemoryStore) -> None:
+    """Nothing of one namespace is seen from another."""
+    await put(store, "k", tags=["t"])
+
+    memories = await store.read(OTHER_NAMESPACE, ["k"])
+    page = await store.query(OTHER_NAMESPACE, Query(archived=True))
+    found = await store.query(OTHER_NAMESPACE, Query(search=("k",)))
+    stats = await store.read_stats(OTHER_NAMESPACE)
+
+    expect(list_keys(memories), ["memory_not_found"], "a key is known only in its namespace")
+    expect((page.total, found.total), (0, 0), "queries stay in their namespace")
+    expect(stats.total, 0, "statistics stay in their namespace")
+
+
+async def concurrent_changes_are_all_made(store: MemoryStore) -> None:
+    """Changes of one memory at the same time are made one after another; none is lost."""
+    await put(store, "k", content="[40]")
+    additions = [plan("append", "k", fields={"content": f"[{n:02}]"}) for n in range(40)]
+    adding = [store.change(NAMESPACE, addition) for addition in additions]
+    linking = [put(store, "k", kind="update", links=[(f"t{n}", 0.5)]) for n in range(40)]
+
+    await asyncio.gather(*adding, *linking)
+
+    memory = await store.read_linked(NAMESPACE, "k", 0, 100)
+    expect(memory.links_total, 40, "every one of 40 links is there")
+    pieces = sorted(memory.row.content.split("]"))
+    expect(pieces, ["", *(f"[{n:02}" for n in range(41))], "and every one of 40 additions")
+
+
+async def changes_are_made_together_in_their_order(store: MemoryStore) -> None:
+    """Each change of a batch sees those before it, and gets the next version."""
+    for start, atomic in ((1, False), (7, True)):
+        key = f"k{start}"
+        outcomes = await _change_many(
+            store,
+            plan("store", key),
+            plan("append", key, fields={"content": "!"}),
+            plan("update", key, new_key=f"{key}2"),
+            plan("archive", f"{key}2"),
+            plan("delete", f"{key}2"),
+            plan("store", key),
+            atomic=atomic,
+        )
+
+        versions = [*range(start, start + 6)]
+        expect(outcomes, versions, "each change gets a version")
+        expect(await read_versions(store, key), versions[-1:], "what a batch made is there")
+
+    expect(await _change_many(store, atomic=True), [], "no change at all is a batch too")
+
+
+async def a_refused_change_leaves_the_others_alone(store: MemoryStore) -> None:
+    """In a batch that is not atomic, an outcome says why one was not made; the others are."""
+    await put(store, "taken")
+
+    outcomes = await _change_many(
+        store,
+        plan("store", "a"),
+        plan("update", "none", fields={"content": "x"}),
+        plan("update", "a", new_key="taken", fields={"content": "x"}),
+        plan("store", "b"),
+        plan("store", "a", if_version=0),
+        atomic=False,
     )
 
-    for key in ("a", "b"):
-        unchanged = await read_one(store, key)
-        expect(unchanged.row.content, f"content of {key}", "a refused change changes nothing")
+    expected = [2, "memory_not_found", "key_taken", 3, "version_conflict"]
+    expect(outcomes, expected, "each change has its own outcome")
+    expect(await read_versions(store, "a", "b"), [2, 3], "what is not refused is made")
+    expect((await read_one(store, "a")).row.content, "content of a", "what is refused is not")
+
+
+async def atomic_changes_are_all_made_or_none(store: MemoryStore) -> None:
+    """A change that cannot be made undoes those before and after it, links and searches too."""
+    await put(store, "a", content="rose", links=[("b", 0.5)])
+    before = await read_one(store, "a")
+
+    outcomes = await _change_many(
+        store,
+        plan("update", "a", new_key="c", fields={"content": "tulip"}),
+        plan("store", "d", links=[{"key": "a", "link_weight": 0.5, "type": "association"}]),
+        plan("delete", "none"),
+        plan("store", "e"),
+        atomic=True,
+    )
+
+    expected = ["rolled_back", "rolled_back", "memory_not_found", "rolled_back"]
+    expect(outcomes, expected, "one outcome says what was refused")
+    expect(await read_one(store, "a"), before, "a memory is as it was")
+    missing = ["memory_not_found"] * 3
+    expect(await read_versions(store, "c", "d", "e"), missing, "nothing was created")
+    expect(await read_sources(store, "a"), ([], 0), "no link is left")
+    expect(await find_keys(store, Query(search=("rose",))), ["a"], "it is found as before")
+    written = await put(store, "e")
+    expect(await read_versions(store, "e"), [written.version], "the store goes on")
+
+
+async def a_change_is_made_only_to_the_version_it_names(store: MemoryStore) -> None:
+    """With another version it is refused, and the refusal tells the present one; 0 is none."""
+    created = await store.change(NAMESPACE, plan("store", "a", if_version=0))
+    expect(created.created, True, "version 0 is that of a memory that is not there")
+    memory_id, version = expect_stored(created).row.id, created.version
+
+    for kind in ("store", "update", "append", "archive", "delete"):
+        for name in ({"key": "a"}, {"id": memory_id}):
+            fields = {"content": "x"}
+            change = plan(kind, fields=fields, if_version=version + 1, **name)
+            await _expect_conflict(store, change, version)
+    await _expect_conflict(store, plan("store", "a", if_version=0), version)
+    await _expect_conflict(store, plan("store", "none", if_version=7), 0)
+
+    same = plan("update", "a", fields={"content": "content of a"}, if_version=version)
+    expect((await store.change(NAMESPACE, same)).version, version, "nothing changes, nor does it")
+    addition = plan("append", "a", fields={"content": "!"}, if_version=version)
+    changed = await store.change(NAMESPACE, addition)
+    expect(changed.version, version + 1, "a change gives the next one")
+    deleted = await store.change(NAMESPACE, plan("delete", "a", if_version=changed.version))
+    expect((deleted.version, deleted.id), (version + 2, memory_id), "and so does a deletion")
+    expect(await read_versions(store, "a"), ["memory_not_found"], "and it is made")
+
+
+async def an_addition_goes_to_the_end_of_a_content(store: MemoryStore) -> None:
+    """What would be too long, and what is added to no memory, is refused."""
+    await put(store, "a", content="ß", summary="s")
+
+    written = await store.change(NAMESPACE, plan("append", "a", fields={"content": "\n😀"}))
+
+    expect(written.updated, ("content",), "an addition changes the content")
+    row = (await read_one(store, "a")).row
+    expect((row.content, row.summary), ("ß\n😀", "s"), "and nothing else")
+    full = plan("append", "a", fields={"content": "x" * (MAX_LONG_CONTENT_CHARS - 3)})
+    await store.change(NAMESPACE, full)
+    for addition in (plan("append", "a", fields={"content": "x"}), full):
+        await expect_refused(store.change(NAMESPACE, addition), "too_long", "it has a length")
+    to_none = store.change(NAMESPACE, plan("append", "none", fields={"content": "x"}))
+    await expect_refused(to_none, "memory_not_found", "an addition creates no memory")
+
+
+async def a_store_says_which_version_it_replaced(store: MemoryStore) -> None:
+    """Only a store that gives a memory other content replaces a version."""
+    await put(store, "other")
+    created = await put(store, "a", content="one")
+    same = await put(store, "a", content="one", summary="s")
+    replacing = await put(store, "a", content="two")
+    updated = await put(store, "a", kind="update", content="three")
+    archived = await end(store, "archive", "a")
+    again = plan("store", "a", fields={"type": "core", "content": "four"})
+    (reviving,) = await store.change_many(NAMESPACE, [again], atomic=True)
+
+    results = (created, same, replacing, updated, archived, reviving)
+    versions = [result.replaced for result in results if isinstance(result, WriteResult)]
+    expect(versions, [0, 0, same.version, 0, 0, archived.version], "the version is the former one")
+
+    restoring = plan("restore", "a", to_version=same.version)
+    restored = expect_stored(await store.change(NAMESPACE, restoring))
+    expect(restored.row.content, "one", "and it can be restored")
+
+
+async def a_renamed_memory_keeps_what_it_has(store: MemoryStore) -> None:
+    """Only its key and the time of its change differ; its links and those to it follow."""
+    before = await add(store, "old", content="rose", tags=["x"], links=[("old", 0.5), ("t", 0.4)])
+    source = await add(store, "s", links=[("old", 0.9), ("t", 0.2)])
+    await put(store, "archived", content="rose")
+    await end(store, "archive", "archived")
+
+    renamed = await rename(store, "old", "new")
+
+    after = expect_stored(renamed)
+    expect((renamed.created, renamed.updated), (False, ("key",)), "a rename changes the key alone")
+    expected = before.row._replace(key="new", updated_at=LATER, version=after.row.version)
+    expect(after.row, expected, "a renamed memory keeps its id and fields")
+    expect(await read_targets(store, "new"), ["new", "t"], "a link to itself still is one")
+    expect(await read_targets(store, "s"), ["new", "t"], "links that lead to it follow")
+    expect(await read_totals(store, "new"), (2, 2), "the totals follow")
+    expect((await read_one(store, "s")).row, source.row, "their sources are not changed")
+    expect((await read_sources(store, "old"))[1], 0, "no link leads to the old key any more")
+    expect(await read_versions(store, "old"), ["memory_not_found"], "it has its new key alone")
+    for query in (Query(tags=("x",)), Query(search=("rose",))):
+        expect(await find_keys(store, query), ["new"], "it is found by its new key")
+    expect((await put(store, "old")).created, True, "the old key is free")
+
+
+async def a_renamed_memory_takes_the_links_to_its_new_key(store: MemoryStore) -> None:
+    """A link that led to the new key before any memory had it now finds the memory."""
+    await put(store, "s", links=[("new", 0.9), ("x", 0.5)])
+    await put(store, "x")
+    expect(await read_targets(store, "s"), ["x", "new"], "a link to a missing memory ranks last")
+
+    await put(store, "old")
+    await rename(store, "old", "new")
+
+    expect(await read_targets(store, "s"), ["new", "x"], "now it ranks by the memory's score")
+
+
+async def renaming_merges_links_that_become_one(store: MemoryStore) -> None:
+    """Of two links that become one, the heavier stays; links to itself stay such."""
+    await put(store, "old", links=[("old", 0.2), ("new", 0.7), ("none", 0.1)], term="heavy")
+    for key, to_old, to_new in (("light", 0.3, 0.4), ("equal", 0.5, 0.5)):
+        await put(store, key, links=[("old", to_old)], term="o")
+        await put(store, key, links=[("new", to_new)], term="n")
+
+    renamed = expect_stored(await rename(store, "old", "new"))
+
+    kept = [("new", 0.7), ("none", 0.1)]
+    links = tuple(LinkRow("new", key, "association", weight, "heavy") for key, weight in kept)
+    expect(renamed.links, links, "links to its old and its new key become one, the heavier")
+    expect((await read_sources(store, "new"))[0], ["new", "equal", "light"], "each has one link")
+    for key in ("light", "equal"):
+        (link,) = (await store.read_linked(NAMESPACE, key, 0, 5)).links
+        expect(link.term, "n", f"the link of {key} that led to the new key stays")
+    expect(await read_totals(store, "new"), (2, 3), "merged links are counted once")
+
+
+async def a_rename_may_change_more(store: MemoryStore) -> None:
+    """Fields and links of the same update apply to the renamed memory."""
+    memory_id = (await add(store, "old", links=[("a", 0.5), ("b", 0.5)])).row.id
+    await put(store, "s", links=[("old", 0.5)])
+
+    renamed = await put(
+        store,
+        "new",
+        kind="update",
+        id=memory_id,
+        links=[("c", 0.5), ("b", 0.1)],
+        remove=[{"key": "a", "type": None}],
+        memory_score=1.0,
+    )
+
+    changed = {"key", "memory_score", "links"}
+    expect(set(renamed.updated), changed, "all that changed is named")
+    links = list_targets(expect_stored(renamed).links)
+    expect(links, ["c", "b"], "links are added, changed and removed")
+    expect(await read_totals(store, "new"), (2, 1), "and counted")
+    await rename(store, "new", "old")
+    expect(await read_targets(store, "s"), ["old"], "a memory can be given its old key again")
+
+
+async def a_key_in_use_is_not_given_again(store: MemoryStore) -> None:
+    """Renaming to another memory's key is refused, by key and by id."""
+    memory = await add(store, "a")
+    await put(store, "b")
+
+    await expect_refused(rename(store, "a", "b"), "key_taken", "keys are unique")
+    by_id = put(store, "b", kind="update", id=memory.row.id)
+    await expect_refused(by_id, "key_taken", "keys are unique")
+    same = await rename(store, "a", "a")
+    expect((same.updated, same.stored), ((), memory), "a memory's own key changes nothing")
 
 
 async def queries_filter_sort_search_and_page(store: MemoryStore) -> None:
     """Filters can be combined, totals are exact, and archived memories come only if asked for."""
-    await _store_nine(store)
+    for number in range(9):
+        await put(
+            store,
+            f"k{number}",
+            now=f"2026-01-0{number + 1}T00:00:00.000Z",
+            content=f"Zahl {number} größer",
+            tags=[("even", "odd")[number % 2]],
+            importance=("low", "medium", "high")[number % 3],
+        )
+    await end(store, "archive", "k8")
 
-    evens = Query(tags=("even",), sort_by="created_at", descending=False)
-    await _expect_found(store, evens, ["k0", "k2", "k4", "k6"])
-    await _expect_found(store, Query(importance="high", sort_by="created_at"), ["k5", "k2"])
-
-    all_high = Query(importance="high", sort_by="created_at", archived=True)
-    await _expect_found(store, all_high, ["k8", "k5", "k2"])
-
-    await _expect_found(store, Query(search=("3 größer".casefold(),)), ["k3"])
-    await _expect_found(store, Query(search=("7",)), ["k7"])
-    await _expect_found(store, Query(search=("zahl 9",)), [])
+    high = Query(importance="high", sort_by="created_at")
+    for query, keys in (
+        (Query(tags=("even",), sort_by="created_at", descending=False), ["k0", "k2", "k4", "k6"]),
+        (high, ["k5", "k2"]),
+        (replace(high, archived=True), ["k8", "k5", "k2"]),
+        (Query(search=("3 größer".casefold(),)), ["k3"]),
+        (Query(search=("7",)), ["k7"]),
+        (Query(search=("zahl 9",)), []),
+    ):
+        expect(await find_keys(store, query), keys, f"{query} finds what matches, in order")
 
     last_page = await store.query(NAMESPACE, Query(limit=3, offset=6, sort_by="created_at"))
     expect(list_keys(last_page.memories), ["k1", "k0"], "the last page may be short")
-    expect(last_page.total, 8, "the total does not depend on the page")
-    expect(last_page.has_more, False, "nothing follows the last page")
+    told = (last_page.total, last_page.has_more)
+    expect(told, (8, False), "the total does not depend on the page")
 
     for sort_by in ("created_at", "updated_at", "accessed_at", "importance", "access_count"):
         for descending in (True, False):
             query = Query(archived=True, sort_by=sort_by, descending=descending)
             await _expect_same_in_pages(store, query)
-
     for query in (Query(), Query(tags=("even",)), Query(type="core", search=("zahl",))):
         await _expect_same_in_pages(store, query)
 
@@ -174,82 +411,189 @@ async def _expect_same_in_pages(store: MemoryStore, query: Query) -> None:
     expect(len(whole.positions), len(whole.memories), "each memory of a page has its position")
 
     keys: list[str] = []
-    pages = replace(query, limit=4)
-    has_more = True
+    pages, has_more = replace(query, limit=4), True
     while has_more:
         page = await store.query(NAMESPACE, pages)
         keys += list_keys(page.memories)
-        pages = replace(pages, after=page.positions[-1])
-        has_more = page.has_more
+        pages, has_more = replace(pages, after=page.positions[-1]), page.has_more
 
     expect(keys, list_keys(whole.memories), f"{query} gives the same in pages of four")
 
 
-async def _store_nine(store: MemoryStore) -> None:
-    """Store k0 to k8, a day apart, with two tags and three importances in turn; archive k8."""
-    ids: list[str] = []
-    for number in range(9):
-        written = await put(
-            store,
-            f"k{number}",
-            now=f"2026-01-0{number + 1}T00:00:00.000Z",
-            content=f"Zahl {number} größer",
-            tags=[("even", "odd")[number % 2]],
-            importance=("low", "medium", "high")[number % 3],
-        )
-        ids.append(expect_stored(written).row.id)
+async def memories_are_listed_by_key_in_pages(store: MemoryStore) -> None:
+    """Keys come in the order of their code points; a prefix is taken as it stands."""
+    keys = ["A", "Z", "a", "a%", "a%b", "a_", "a_b", "ab", "a\ud7ff", "a\ud7ffx", "a\ue000"]
+    keys += ["a\U0010ffff", "a\U0010ffffb", "é", "\uffff", "\U00010000", "\U0010ffffz"]
+    for key in reversed(keys):
+        await put(store, key, summary=f"s {key}", content="ß" * len(key))
+    await end(store, "archive", "a_b")
+    keys.remove("a_b")
 
-    *_, last_id = ids
-    await put(store, "", kind="archive", id=last_id)
+    async def list_page(prefix: str, after: str = "", limit: int = 20) -> Sequence[str]:
+        lines = await store.list_memories(NAMESPACE, prefix, after, limit, archived=False)
+        return [line.key for line in lines]
 
+    last = "\U0010ffff"
+    prefixes = ("", "a", "a%", "a_", "\uffff", "a%c", "\\", "a\ud7ff", f"a{last}", last, last * 2)
+    for prefix in prefixes:
+        expected = [key for key in keys if key.startswith(prefix)]
+        expect(await list_page(prefix), expected, f"keys begin with {prefix!r}, in order")
+    expect(await list_page("a", "a%b", 2), ["a_", "ab"], "a page comes after a key")
+    expect(await list_page("a", "Z", 1), ["a"], "the key need not have the prefix")
+    expect(await store.list_memories(OTHER_NAMESPACE, "", "", 9, archived=True), [], "by namespace")
 
-async def _expect_found(store: MemoryStore, query: Query, keys: list[str]) -> None:
-    page = await store.query(NAMESPACE, query)
-
-    found = list_keys(page.memories)
-    expect(found, keys, f"{query} finds the memories that match, in order")
-    expect(page.total, len(keys), f"{query} counts the memories that match")
+    (line,) = await store.list_memories(NAMESPACE, "a_b", "", 20, archived=True)
+    row = (await read_one(store, "a_b")).row
+    expected_line = MemoryLine("a_b", "s a_b", "core", 6, row.version, row.updated_at, True)
+    expect(line, expected_line, "a line tells all but the content")
 
 
 async def statistics_follow_every_change(store: MemoryStore) -> None:
     """After any changes, statistics count what is left; archived memories only count as such."""
-    ids: list[str] = []
     for number in range(4):
-        written = await put(store, f"k{number}", tags=["t"], content="x" * 10)
-        ids.append(expect_stored(written).row.id)
-
-    archived_id, deleted_id, _, _ = ids
-    await put(store, "", kind="archive", id=archived_id)
-    await put(store, "", kind="delete", id=deleted_id)
+        await put(store, f"k{number}", tags=["t"], content="x" * 10)
+    await end(store, "archive", "k0")
+    await end(store, "delete", "k1")
     await put(store, "k2", type="task", importance="high", tags=["t", "u"])
 
     stats = await store.read_stats(NAMESPACE)
-    expect(stats.total, 2, "the total leaves out archived and deleted memories")
-    expect(stats.archived, 1, "archived memories are counted apart")
+    expect((stats.total, stats.archived), (2, 1), "archived memories are counted apart")
     expect(stats.by_type, {"core": 1, "learning": 0, "task": 1}, "every type has its number")
     expect(stats.top_tags, (("t", 2), ("u", 1)), "the most used tags come first")
 
 
-async def namespaces_are_isolated(store: MemoryStore) -> None:
-    """Nothing of one namespace is seen from another."""
-    await put(store, "k", tags=["t"])
+async def a_search_looks_into_every_text(store: MemoryStore) -> None:
+    """Key, summary, content, category and tags are searched, whatever the case of their letters."""
+    await put(store, "people/Ada Lovelace", content="She wrote the first program.")
+    await put(store, "k1", content="see ADR-007", summary="Über die Wahl", category="Decision")
+    await put(store, "k2", content="100%_sure \\", tags=["Größe", "x y"])
 
-    memories = await store.read(OTHER_NAMESPACE, ["k"])
-    page = await store.query(OTHER_NAMESPACE, Query(archived=True))
-    stats = await store.read_stats(OTHER_NAMESPACE)
+    for search, keys in {
+        "ada lovelace": ["people/Ada Lovelace"],
+        "FIRST PROGRAM": ["people/Ada Lovelace"],
+        "Lovelace wrote": ["people/Ada Lovelace"],
+        "adr-007": ["k1"],
+        "über decision ADR": ["k1"],
+        "GRÖSSE sure k2": ["k2"],
+        "100% _s \\": ["k2"],
+        "k": ["k1", "k2"],
+        "K1 K2": [],
+        "e w": ["k1", "people/Ada Lovelace"],
+        "lovelace adr-007": [],
+        "k1see": [],
+    }.items():
+        await _expect_search(store, search, keys)
 
-    expect(list_keys(memories), ["memory_not_found"], "a key is known only in its namespace")
-    expect(page.total, 0, "queries stay in their namespace")
-    expect(stats.total, 0, "statistics stay in their namespace")
+
+async def a_phrase_in_quotes_is_found_as_it_stands(store: MemoryStore) -> None:
+    """A phrase is one term, which no other order and no two fields make up."""
+    await put(store, "k1", content='Ada Lovelace said: a 5" pipe', tags=["red", "blue sky"])
+    await put(store, "k2", content="Lovelace, Ada", summary="blue", tags=["sky"])
+
+    for search, keys in {
+        '"Ada Lovelace"': ["k1"],
+        '"ada lovelace" "BLUE SKY"': ["k1"],
+        "ada lovelace": ["k1", "k2"],
+        "blue sky": ["k1", "k2"],
+        '"blue sky"': ["k1"],
+        '5"': ["k1"],
+        '"lovelace': [],
+        '"a "': ["k1"],
+    }.items():
+        await _expect_search(store, search, keys)
 
 
-async def concurrent_changes_are_all_made(store: MemoryStore) -> None:
-    """Changes of one memory at the same time are made one after another; none is lost."""
+async def a_search_follows_every_change(store: MemoryStore) -> None:
+    """What a memory had before a change is not found any more, and what it has now is."""
+    await put(store, "old name", content="rose", summary="one", tags=["t1"])
+    await rename(store, "old name", "new name")
+    await _expect_search(store, "old", [])
+    await _expect_search(store, "new rose", ["new name"])
 
-    async def add_link(number: int) -> None:
-        await put(store, "k", links=[(f"t{number}", 0.5)])
+    await put(store, "new name", summary="two", category="fruit", tags=["t2"])
+    for search in ("one", "t1"):
+        await _expect_search(store, search, [])
+    await _expect_search(store, "two fruit t2", ["new name"])
 
-    await asyncio.gather(*map(add_link, range(40)))
+    await end(store, "archive", "new name")
+    await _expect_search(store, "fruit", [])
+    archived = Query(search=("fruit", "t2"), archived=True)
+    expect(await find_keys(store, archived), ["new name"], "it is archived")
+    await put(store, "new name")
+    await _expect_search(store, "fruit", ["new name"])
+    await end(store, "delete", "new name")
+    await _expect_search(store, "new", [])
 
-    memory = await store.read_linked(NAMESPACE, "k", 0, 100)
-    expect(memory.links_total, 40, "every one of 40 changes at the same time is made")
+
+async def _expect_search(store: MemoryStore, search: str, keys: list[str]) -> None:
+    """Check which memories have all terms of a search; ``keys`` are sorted."""
+    found = await find_keys(store, Query(search=split_search(search), limit=20))
+    expect(sorted(found), keys, f"a search for {search} finds what has all its terms")
+
+
+async def a_memory_past_its_end_reads_as_archived(store: MemoryStore) -> None:
+    """Whichever read or change is the first after its end, which is a change of its own."""
+    question = RecallRequest((split_question("rose", await store.read_language()),))
+
+    async def recall_keys(_: str) -> object:
+        return list((await store.recall(NAMESPACE, question, 1 << 20, [0])).memories)
+
+    reads: dict[str, Callable[[str], Awaitable[object]]] = {
+        "read": lambda key: store.read(NAMESPACE, [key]),
+        "read_linked": lambda key: store.read_linked(NAMESPACE, key, 0, 9),
+        "walk": lambda _: store.walk(NAMESPACE, "hub", ALL_LINKS, "in"),
+        "query": lambda _: store.query(NAMESPACE, Query()),
+        "recall": recall_keys,
+        "list": lambda _: store.list_memories(NAMESPACE, "", "", 9, archived=False),
+        "stats": lambda _: store.read_stats(NAMESPACE),
+    }
+    await put(store, "hub", expires_at=FUTURE)
+    for key, read in reads.items():
+        written = await put(store, key, content="rose", tags=["t"], links=[("hub", 0.5)])
+        present = repr(await read(key))
+        await put(store, key, kind="update", expires_at=PAST)
+
+        first, second = repr(await read(key)), repr(await read(key))
+
+        expect(first, second, f"{key} reads the same, however soon after its end")
+        expect(first != present, True, f"{key} reads something else after its end")
+        row = (await read_one(store, key)).row
+        expect(row.archived, 1, "it is archived")
+        expect(row.version > written.version + 1, True, "with a version of its own")
+        expect((await read_one(store, "hub")).row.archived, 0, "another end is yet to come")
+
+    await put(store, "a", expires_at=PAST)
+    written = await put(store, "other", now=LATER)
+    archived = await read_one(store, "a")
+    expect(archived.row.version < written.version, True, "a change comes after the end")
+
+
+async def what_is_revived_after_its_end_stays(store: MemoryStore) -> None:
+    """Storing it again takes the end away, unless it names another one."""
+    await put(store, "a", expires_at=PAST)
+    expect((await read_one(store, "a")).row.archived, 1, "its end is past")
+
+    await put(store, "a", now=LATER)
+    row = (await read_one(store, "a")).row
+    expect((row.archived, row.expires_at), (0, ""), "it is present and has no end")
+    await put(store, "a", now=LATER, expires_at=FUTURE)
+    row = (await read_one(store, "a")).row
+    expect((row.archived, row.expires_at), (0, FUTURE), "it may get another one")
+
+
+async def _change_many(store: MemoryStore, *changes: Change, atomic: bool) -> list[int | str]:
+    """Return the version that each change gave, or why it was refused."""
+    outcomes = await store.change_many(NAMESPACE, changes, atomic=atomic)
+    return [one.version if isinstance(one, WriteResult) else str(one) for one in outcomes]
+
+
+async def _expect_conflict(store: MemoryStore, change: Change, version: int) -> None:
+    rule = f"a change of kind {change.kind} is refused for another version"
+    try:
+        result = await store.change(NAMESPACE, change)
+    except Refused as error:
+        expect(error.reason, "version_conflict", rule)
+        expect(error.expected, {"version": version}, "the refusal tells the present version")
+        return
+
+    raise AssertionError(f"{rule}: got {result!r}")

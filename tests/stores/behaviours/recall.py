@@ -2,18 +2,18 @@
 
 from collections.abc import Sequence
 
-from abilities.helpers.search.ranking import RankedEntry, Ranking
+from abilities.helpers.search.ranking import Ranking
 from abilities.helpers.search.recall import Filters, RecallRequest
 from abilities.helpers.search.terms import split_question
-from abilities.helpers.store.changes import Change
 from abilities.helpers.store.protocol import MemoryStore, Recalled
 from tests.stores.behaviours.steps import (
     LATER,
     NAMESPACE,
     OTHER_NAMESPACE,
     TIME,
+    end,
     expect,
-    expect_stored,
+    plan,
     put,
     rename,
 )
@@ -39,54 +39,33 @@ async def a_memory_is_recalled_as_soon_as_it_is_stored(store: MemoryStore) -> No
     ranking = await _recall_one(store, "ada nowhere")
     expect(_list_names(ranking), ["people/Ada"], "one word of a question is enough")
     expect(ranking.unknown_words, ("nowhere",), "words that no memory holds are told")
-
     recalled = await _recall(store, ["ada"])
     expect(list(recalled.memories), ["people/Ada"], "what is found is loaded")
 
 
 async def a_recall_follows_every_change(store: MemoryStore) -> None:
     """What a memory had before a change leads to it no more, and what it has now does."""
-    stored = expect_stored(await put(store, "heron", content="rose"))
-    memory_id = stored.row.id
-
+    await put(store, "heron", content="rose")
     await put(store, "heron", content="tulip")
     await _expect_recall(store, "rose", [])
     await _expect_recall(store, "tulip", ["heron"])
 
-    await rename(store, memory_id, "falcon")
+    await rename(store, "heron", "falcon")
     await _expect_recall(store, "heron", [])
-    await _expect_recall(store, "falcon", ["falcon"])
+    for question in ("falcon", "tulip"):
+        await _expect_recall(store, question, ["falcon"])
+
+    await end(store, "archive", "falcon")
+    await _expect_recall(store, "tulip", [])
+    await _expect_recall(store, "tulip", ["falcon"], Filters(archived=True))
+    await put(store, "falcon", content="tulip")
     await _expect_recall(store, "tulip", ["falcon"])
 
-    await put(store, "", kind="delete", id=memory_id)
+    await end(store, "delete", "falcon")
     await _expect_recall(store, "falcon tulip", [])
-
     await put(store, "falcon", content="lily")
     await _expect_recall(store, "tulip", [])
     await _expect_recall(store, "lily", ["falcon"])
-
-
-async def archived_memories_are_recalled_if_asked(store: MemoryStore) -> None:
-    """An archived memory is found with the filter alone, until it is stored again."""
-    stored = expect_stored(await put(store, "a", content="tulip"))
-    await put(store, "b", content="tulip")
-    await put(store, "", kind="archive", id=stored.row.id)
-
-    await _expect_recall(store, "tulip", ["b"])
-    await _expect_recall(store, "tulip", ["a", "b"], Filters(archived=True))
-
-    await put(store, "a", content="tulip")
-    await _expect_recall(store, "tulip", ["a", "b"])
-
-
-async def a_recall_follows_links_of_any_weight(store: MemoryStore) -> None:
-    """The least weight times the least score is no float any more; such a link gives nothing."""
-    least = 5e-324
-    await put(store, "b", content="lily", memory_score=least)
-    await put(store, "a", content="tulip", links=[("b", least)])
-
-    for filters in (Filters(), Filters(archived=True)):
-        await _expect_recall(store, "tulip", ["a"], filters)
 
 
 async def a_recall_passes_what_its_filters_pass(store: MemoryStore) -> None:
@@ -108,8 +87,10 @@ async def a_recall_passes_what_its_filters_pass(store: MemoryStore) -> None:
     ):
         await _expect_recall(store, "tulip", keys, filters)
 
-    every = _get_own_scores(await _recall_one(store, "tulip"))
-    some = _get_own_scores(await _recall_one(store, "tulip", Filters(type="task")))
+    every, some = [
+        {entry.name: entry.own for entry in (await _recall_one(store, "tulip", filters)).entries}
+        for filters in (Filters(), Filters(type="task"))
+    ]
     expect(some["b"], every["b"], "a filter changes no score")
 
 
@@ -130,8 +111,19 @@ async def a_recall_follows_links(store: MemoryStore) -> None:
         expect(sorted(_list_names(ranking)), keys, f"links lead {hops} steps from a hit")
         expect(_list_names(ranking)[0], "hit", "a hit stands before what only links lead to")
 
-    linked = _find(await _recall_one(store, "tulip", hops=1), "one")
-    expect((linked.own, linked.via, linked.words), (0, "hit", ()), "the hit is told")
+    ranking = await _recall_one(store, "tulip", hops=1)
+    told = [(one.own, one.via, one.words) for one in ranking.entries if one.name == "one"]
+    expect(told, [(0, "hit", ())], "the hit is told")
+
+
+async def a_recall_follows_links_of_any_weight(store: MemoryStore) -> None:
+    """The least weight times the least score is no float any more; such a link gives nothing."""
+    least = 5e-324
+    await put(store, "b", content="lily", memory_score=least)
+    await put(store, "a", content="tulip", links=[("b", least)])
+
+    for filters in (Filters(), Filters(archived=True)):
+        await _expect_recall(store, "tulip", ["a"], filters)
 
 
 async def another_namespace_changes_no_recall(store: MemoryStore) -> None:
@@ -140,9 +132,10 @@ async def another_namespace_changes_no_recall(store: MemoryStore) -> None:
     await put(store, "b", content="rose")
     before = await _recall(store, ["tulip rose"])
 
-    for number in range(5):
-        await _put_elsewhere(store, f"k{number}", "tulip rose lily")
-    await _put_elsewhere(store, "a", "tulip tulip tulip")
+    contents = {f"k{number}": "tulip rose lily" for number in range(5)}
+    for key, content in {**contents, "a": "tulip tulip tulip"}.items():
+        change = plan("store", key, fields={"type": "core", "content": content})
+        await store.change(OTHER_NAMESPACE, change)
 
     after = await _recall(store, ["tulip rose"])
     expect(after, before, "a recall is the same whatever other namespaces hold")
@@ -165,17 +158,15 @@ async def _recall(
     store: MemoryStore, questions: Sequence[str], filters: Filters | None = None, hops: int = 2
 ) -> Recalled:
     language = await store.read_language()
-    terms = [split_question(question, language) for question in questions]
-    request = RecallRequest(tuple(terms), filters or Filters(), hops)
-
+    terms = tuple(split_question(question, language) for question in questions)
+    request = RecallRequest(terms, filters or Filters(), hops)
     return await store.recall(NAMESPACE, request, _ROOM, [0] * len(questions))
 
 
 async def _recall_one(
     store: MemoryStore, question: str, filters: Filters | None = None, hops: int = 2
 ) -> Ranking:
-    recalled = await _recall(store, [question], filters, hops)
-    (ranking,) = recalled.rankings
+    (ranking,) = (await _recall(store, [question], filters, hops)).rankings
     return ranking
 
 
@@ -187,25 +178,5 @@ async def _expect_recall(
     expect(sorted(_list_names(ranking)), keys, f"{question} finds what has its words")
 
 
-async def _put_elsewhere(store: MemoryStore, key: str, content: str) -> None:
-    """Store a memory in another namespace."""
-    fields = {"type": "core", "content": content}
-    change = Change("store", TIME, key=key, new_id=f"id of {key}", fields=fields)
-    await store.change(OTHER_NAMESPACE, change)
-
-
-def _find(ranking: Ranking, name: str) -> RankedEntry:
-    """Return the entry of a memory; fail if the ranking has none."""
-    for entry in ranking.entries:
-        if entry.name == name:
-            return entry
-
-    raise AssertionError(f"a ranking holds {name!r}: got {ranking!r}")
-
-
 def _list_names(ranking: Ranking) -> list[str]:
     return [entry.name for entry in ranking.entries]
-
-
-def _get_own_scores(ranking: Ranking) -> dict[str, int]:
-    return {entry.name: entry.own for entry in ranking.entries}

@@ -10,6 +10,7 @@ from abilities.declarations.values import JsonObject
 from abilities.helpers.store.changes import Change, Kind
 from abilities.helpers.store.model import LinkRow, StoredMemory
 from abilities.helpers.store.protocol import MemoryStore, WriteResult
+from abilities.helpers.store.query import Query
 from abilities.helpers.walk import WalkLimits
 
 NAMESPACE = "conformance"
@@ -75,12 +76,36 @@ def plan(kind: Kind, key: str | None = None, **values: Any) -> Change:
     return Change(kind, key=key, **values)
 
 
+async def put_many(store: MemoryStore, changes: Sequence[Change]) -> None:
+    """Make changes, each of which must be made; fifty at once, as a slow machine may be busy."""
+    for start in range(0, len(changes), 50):
+        portion = changes[start : start + 50]
+        for outcome in await store.change_many(NAMESPACE, portion, atomic=True):
+            if not isinstance(outcome, WriteResult):
+                raise outcome
+
+
+def link_to(*keys: str, weight: float = 0.5) -> list[JsonObject]:
+    """Return links as a change has them."""
+    return [{"key": key, "link_weight": weight, "type": "association"} for key in keys]
+
+
 def expect_stored(result: WriteResult) -> StoredMemory:
     """Return the memory of a change that does not delete; fail if the store returned none."""
     if result.stored is None:
         raise AssertionError("a change returns the memory as it is now; got None")
 
     return result.stored
+
+
+async def add(store: MemoryStore, key: str, **values: Any) -> StoredMemory:
+    """Store a memory as `put` does, and return it."""
+    return expect_stored(await put(store, key, **values))
+
+
+async def end(store: MemoryStore, kind: Kind, key: str) -> WriteResult:
+    """Archive, delete or purge a memory."""
+    return await store.change(NAMESPACE, plan(kind, key))
 
 
 async def read_one(store: MemoryStore, key: str) -> StoredMemory:
@@ -94,18 +119,9 @@ async def read_one(store: MemoryStore, key: str) -> StoredMemory:
     return memory
 
 
-async def rename(store: MemoryStore, memory_id: str, key: str) -> WriteResult:
+async def rename(store: MemoryStore, key: str, new_key: str) -> WriteResult:
     """Give a memory another key, a day after `TIME`."""
-    return await put(store, key, kind="update", now=LATER, id=memory_id)
-
-
-async def read_versions(store: MemoryStore, *keys: str) -> list[str | int]:
-    """Return the version of each memory, or why it cannot be read."""
-    versions: list[str | int] = []
-    for memory in await store.read(NAMESPACE, keys):
-        versions.append(memory.row.version if isinstance(memory, StoredMemory) else str(memory))
-
-    return versions
+    return await store.change(NAMESPACE, plan("update", key, new_key=new_key, now=LATER))
 
 
 async def read_targets(store: MemoryStore, key: str) -> list[str]:
@@ -114,10 +130,12 @@ async def read_targets(store: MemoryStore, key: str) -> list[str]:
     return list_targets(memory.links)
 
 
-async def read_sources(store: MemoryStore, key: str) -> list[str]:
-    """Return the sources of the links that lead to a key, best first."""
-    page = await store.read_backlinks(NAMESPACE, key, 0, 20)
-    return list_sources(page.links)
+async def read_sources(
+    store: MemoryStore, key: str, skip: int = 0, limit: int = 20
+) -> tuple[list[str], int]:
+    """Return the sources of a page of links that lead to a key, best first, and their number."""
+    page = await store.read_backlinks(NAMESPACE, key, skip, limit)
+    return [link.source for link in page.links], page.total
 
 
 async def read_totals(store: MemoryStore, key: str) -> tuple[int, int]:
@@ -138,17 +156,10 @@ async def read_walk(
 ) -> list[tuple[str, str]]:
     """Return the keys of a walk, each with the direction of the link on which it was reached."""
     result = await store.walk(NAMESPACE, key, limits, direction)
-
-    steps: list[tuple[str, str]] = []
-    for step in result.outcome.steps:
-        link_direction = ""
-        if step.link is not None:
-            link_direction = "out"
-            if step.link.incoming:
-                link_direction = "in"
-        steps.append((step.key, link_direction))
-
-    return steps
+    return [
+        (step.key, ("in" if step.link.incoming else "out") if step.link is not None else "")
+        for step in result.outcome.steps
+    ]
 
 
 def list_targets(links: Iterable[LinkRow]) -> list[str]:
@@ -156,18 +167,22 @@ def list_targets(links: Iterable[LinkRow]) -> list[str]:
     return [link.target for link in links]
 
 
-def list_sources(links: Iterable[LinkRow]) -> list[str]:
-    """Return the source of each link."""
-    return [link.source for link in links]
-
-
 def list_keys(memories: Iterable[object]) -> list[str]:
     """Return the key of each memory, and the text of whatever stands in the place of one."""
-    keys: list[str] = []
-    for memory in memories:
-        keys.append(memory.row.key if isinstance(memory, StoredMemory) else str(memory))
+    return [m.row.key if isinstance(m, StoredMemory) else str(m) for m in memories]
 
-    return keys
+
+async def find_keys(store: MemoryStore, query: Query) -> list[str]:
+    """Return the keys of what a query finds; fail if its total is another number."""
+    page = await store.query(NAMESPACE, query)
+    expect(page.total, len(page.memories), f"{query} counts what it finds")
+    return list_keys(page.memories)
+
+
+async def read_versions(store: MemoryStore, *keys: str) -> list[str | int]:
+    """Return the version of each memory, or why it cannot be read."""
+    memories = await store.read(NAMESPACE, keys)
+    return [m.row.version if isinstance(m, StoredMemory) else str(m) for m in memories]
 
 
 def expect(actual: object, expected: object, rule: str) -> None:
@@ -176,7 +191,7 @@ def expect(actual: object, expected: object, rule: str) -> None:
         raise AssertionError(f"{rule}: expected {expected!r}, got {actual!r}")
 
 
-async def expect_refused(work: Awaitable[object], reason: Reason, rule: str) -> None:
+async def expect_refused(work: Awaitable[object], reason: Reason, rule: str = "") -> None:
     """Fail with the rule unless the work raises Refused for that reason."""
     try:
         result = await work
