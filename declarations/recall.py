@@ -184,6 +184,15 @@ ArchivedWords = Annotated[
 ]
 
 
+DidYouMean = Annotated[
+    dict[str, int] | None,
+    Field(
+        description="The argument for the time that the question names; memory_changes lists all "
+        "changes since then."
+    ),
+]
+
+
 class OverviewRecord(Model):
     """A memory or a note of an overview."""
 
@@ -214,6 +223,7 @@ class RecallData(Model):
     unknown_words: UnknownWords = None
     archived_words: ArchivedWords = None
     also: Also = None
+    did_you_mean: DidYouMean = None
     overview: Overview = None
     left_out: list[LeftOut] | None = Field(
         default=None, description="The best that did not fit, 10 at most."
@@ -230,6 +240,7 @@ class ConciseRecall(Model):
     unknown_words: UnknownWords = None
     archived_words: ArchivedWords = None
     also: Also = None
+    did_you_mean: DidYouMean = None
     overview: Overview = None
 
 

@@ -25,7 +25,7 @@ from abilities.helpers.search.passages import (
     split_sections,
     split_sentences,
 )
-from abilities.helpers.search.ranking import SCORE_ONE, RankedEntry, Ranking
+from abilities.helpers.search.ranking import RankedEntry, Ranking, round_score
 from abilities.helpers.search.terms import Language, QuestionWord, split_question, weigh_text
 from abilities.helpers.store.model import StoredMemory
 from abilities.helpers.text.pieces import Piece, back_off
@@ -303,6 +303,9 @@ class _Draft:
 
         if ranking.also:
             data["also"] = list(ranking.also[:MAX_ALSO])
+        days = self._result.within_days[question : question + 1]
+        if days and days[0] is not None:
+            data["did_you_mean"] = {"within_days": days[0]}
         if self._result.overview and not question:
             data["overview"] = list(self._result.overview)
 
@@ -498,9 +501,5 @@ def explain_entry(entry: RankedEntry, is_full: bool) -> JsonObject:
 
 
 def format_score(score: int) -> float:
-    """Return a score with two decimals, rounded half up.
-
-    >>> format_score(SCORE_ONE // 4)
-    0.25
-    """
-    return (200 * score + SCORE_ONE) // (2 * SCORE_ONE) / 100
+    """Return a score with two decimals, rounded half up."""
+    return round_score(score) / 100

@@ -1,5 +1,6 @@
 """The request of a recall to a store, and the cursors that continue its rankings."""
 
+import re
 from base64 import urlsafe_b64encode
 from collections.abc import Mapping, Sequence
 from datetime import date, timedelta
@@ -8,6 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 import orjson
 
+from abilities.declarations.limits import MAX_WITHIN_DAYS
 from abilities.declarations.refusals import Refused
 from abilities.declarations.values import JsonObject
 from abilities.helpers.files.reader import FileReader
@@ -25,6 +27,15 @@ if TYPE_CHECKING:
 
 _DIGEST_BYTES = 6
 
+_WEEKDAYS = ("monday", "tuesday", "wednesday", "thursday", "friday", "saturday", "sunday")
+_UNIT_DAYS = {"day": 1, "week": 7, "month": 30}
+_TIME = re.compile(
+    rf"\bsince (?:last )?({'|'.join(_WEEKDAYS)})\b"
+    r"|\b(?:last|past) ([0-9]{1,3}) (day|week|month)s?\b"
+    r"|\b(today|yesterday|(?:this|last) (?:week|month))\b"
+)
+"""Words of a question that name a time: since a weekday, a number of days, or a usual name."""
+
 
 class RecallResult(NamedTuple):
     """The answers to the questions of a call: one ranking for each.
@@ -32,6 +43,7 @@ class RecallResult(NamedTuple):
     ``memories`` are the loaded ones by their keys, or the errors of unreadable ones; ``parts`` are
     the parts of notes by their names, and ``language`` is that of the words. ``names_something`` is
     whether any question has a word to search for; if none has, ``overview`` is its answer.
+    ``within_days`` are the days that the questions name but the call did not limit.
     """
 
     rankings: Sequence[Ranking]
@@ -40,6 +52,7 @@ class RecallResult(NamedTuple):
     language: Language = Language()
     names_something: bool = True
     overview: Sequence[JsonObject] = ()
+    within_days: Sequence[int | None] = ()
 
 
 class SecondRanking(Protocol):
@@ -107,7 +120,42 @@ class Recalling:
             )
 
         by_name = {part.name: part for part in parts}
-        return RecallResult(*recalled, by_name, language, any(request.questions))
+        days: list[int | None] = []
+        if since is None and language.name == "english":
+            days = [find_within_days(query, today) for query in arguments.queries]
+
+        is_search = any(request.questions)
+        return RecallResult(*recalled, by_name, language, is_search, (), days)
+
+
+def find_within_days(question: str, today: date) -> int | None:
+    """Return the days back to the time that a question in English names, if it names one.
+
+    >>> find_within_days("What changed since Monday?", date(2026, 11, 26))
+    3
+    >>> find_within_days("What did Ada write in the last 2 weeks?", date(2026, 11, 26))
+    14
+    """
+    match = _TIME.search(question.casefold())
+    if match is None:
+        return None
+
+    weekday, count, unit, name = match.groups()
+    if weekday:
+        return (today.weekday() - _WEEKDAYS.index(weekday)) % 7 or 7
+    if count:
+        return min(int(count) * _UNIT_DAYS[unit], MAX_WITHIN_DAYS) or 1
+
+    last_month = today.replace(day=1) - timedelta(days=1)
+    days = {
+        "today": 1,
+        "yesterday": 1,
+        "this week": today.weekday(),
+        "last week": today.weekday() + 7,
+        "this month": today.day - 1,
+        "last month": (today - last_month.replace(day=1)).days,
+    }
+    return max(days[name], 1)
 
 
 def has_filters(arguments: "RecallInput") -> bool:

@@ -101,6 +101,15 @@ def judge(idfs: Sequence[int], matched: Collection[int], scores: Sequence[int]) 
     return "strong" if strength >= total * total and is_clear else "weak"
 
 
+def round_score(score: int) -> int:
+    """Return a score in hundredths, rounded half up, as it is shown.
+
+    >>> round_score(SCORE_ONE // 4)
+    25
+    """
+    return (200 * score + SCORE_ONE) // (2 * SCORE_ONE)
+
+
 def count_above(scores: Sequence[int], at_least: int) -> int:
     """Return how many of the falling scores reach ``at_least`` thousandths of the first.
 

@@ -9,6 +9,7 @@ from array import array
 from collections import defaultdict
 from collections.abc import Collection, Generator, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import pairwise
 from operator import itemgetter
 from typing import Any, NamedTuple, TypeVar
 
@@ -30,6 +31,7 @@ from abilities.helpers.search.ranking import (
     judge,
     keep_once,
     lift,
+    round_score,
     spread,
 )
 from abilities.helpers.search.selection import MOST_SELECTED, BlockPostings, Selected, select_best
@@ -37,6 +39,9 @@ from abilities.helpers.search.terms import QuestionWord, list_names
 
 Postings = Mapping[str, Mapping[int, bytes]]
 """The postings of terms, by their blocks."""
+
+MOST_DATED = 64
+"""The number of best entries of which, of equal scores as they are shown, the newer come first."""
 
 FEW_MATCHING = 16_384
 """If no more memories than this pass the filters, only these are scored."""
@@ -217,6 +222,12 @@ class FetchKeys(NamedTuple):
     docs: tuple[int, ...]
 
 
+class FetchDates(NamedTuple):
+    """A request for the last changes of these memories; answered with RFC 3339 times by key."""
+
+    keys: tuple[str, ...]
+
+
 class FetchLinks(NamedTuple):
     """A request for the links of these memories; answered with a mapping from key to `Links`.
 
@@ -229,7 +240,7 @@ class FetchLinks(NamedTuple):
     keys: tuple[str, ...]
 
 
-Fetch = FetchBlocks | FetchMatching | FetchPassing | FetchKeys | FetchLinks
+Fetch = FetchBlocks | FetchMatching | FetchPassing | FetchKeys | FetchLinks | FetchDates
 
 
 class IndexBlocks(NamedTuple):
@@ -295,11 +306,19 @@ def rank(request: RecallRequest) -> Conversation[tuple[Ranking, ...]]:
         hidden: IndexBlocks = yield FetchBlocks(tuple(absent), archived=True)
         in_archive = hidden.archived_blocks
 
+    sorted_entries: list[list[Columns]] = []
+    for search, hit, given in zip(searches, own, gifts, strict=True):
+        named = {entry.name for entry in hit if search.is_named(numbers[entry.name])}
+        merged = _merge(hit, given, named) + _score_notes(search, request.notes)
+        sorted_entries.append(_sort(merged))
+
+    dates: Mapping[str, str] = {}
+    if dated := _list_tied(sorted_entries):
+        dates = yield FetchDates(dated)
+
     note_terms = {note.name: note.terms for note in request.notes}
     rankings: list[Ranking] = []
-    for search, entries, given, absent_words in zip(searches, own, gifts, unknown, strict=True):
-        named = {entry.name for entry in entries if search.is_named(numbers[entry.name])}
-        ranked = _sort(_merge(entries, given, named) + _score_notes(search, request.notes))
+    for search, ranked, absent_words in zip(searches, sorted_entries, unknown, strict=True):
         scores = [columns[_SCORE] for columns in ranked]
         places: list[int] = []
         if ranked:
@@ -310,14 +329,16 @@ def rank(request: RecallRequest) -> Conversation[tuple[Ranking, ...]]:
                 places = search.find_places(numbers[name])
 
         confidence = judge(search.idfs, places, scores)
-        if request.at_least is None:
-            ranked = [] if confidence == "none" else ranked
-        else:
-            ranked = ranked[: count_above(scores, request.at_least)]
+        count = len(ranked)
+        if request.at_least is not None:
+            count = count_above(scores, request.at_least)
+        elif confidence == "none":
+            count = 0
 
+        shown = Entries(_put_newer_first(ranked[:count], dates))
         archived = _name_words(word for word in absent_words if in_archive.get(word.term))
         absent_names = _name_words(word for word in absent_words if word.word not in archived)
-        rankings.append(Ranking(Entries(ranked), absent_names, (), confidence, archived))
+        rankings.append(Ranking(shown, absent_names, (), confidence, archived))
 
     return keep_once(rankings)
 
@@ -405,6 +426,25 @@ def _merge(entries: Sequence[RankedEntry], gifts: Gifts, named: Collection[str])
             merged.append((key, False, score, 0, gifts.givers[key], ()))
 
     return merged
+
+
+def _list_tied(rankings: Iterable[Sequence[Columns]]) -> tuple[str, ...]:
+    """Return the keys of memories among the best that tie with a neighbor as they are shown."""
+    tied: dict[str, None] = {}
+    for ranked in rankings:
+        for first, second in pairwise(ranked[:MOST_DATED]):
+            if round_score(first[_SCORE]) == round_score(second[_SCORE]):
+                tied |= {one[_NAME]: None for one in (first, second) if not one[_IS_NOTE]}
+
+    return tuple(tied)
+
+
+def _put_newer_first(ranked: list[Columns], dates: Mapping[str, str]) -> list[Columns]:
+    """Return a ranking in which, of equal scores as they are shown, the newer ones come first."""
+    best = ranked[:MOST_DATED]
+    best.sort(key=lambda one: "" if one[_IS_NOTE] else dates.get(one[_NAME], ""), reverse=True)
+    best.sort(key=lambda one: round_score(one[_SCORE]), reverse=True)
+    return best + ranked[MOST_DATED:]
 
 
 def _sort(entries: Iterable[ColumnsT]) -> list[ColumnsT]:

@@ -17,6 +17,7 @@ from abilities.helpers.search.recall import (
     Conversation,
     Fetch,
     FetchBlocks,
+    FetchDates,
     FetchKeys,
     FetchLinks,
     FetchMatching,
@@ -70,6 +71,9 @@ _PASSING_KEYS = """
 SELECT m.key FROM memories AS m CROSS JOIN shelf AS s
 WHERE m.namespace = ? AND m.key = ANY (?) AND m.score BETWEEN 0 AND 1
     AND s.namespace = m.namespace AND s.id = m.id AND {}
+"""
+_DATES = """
+SELECT key, updated_at FROM memories WHERE namespace = ? AND key = ANY (?)
 """
 _SCORES = """
 SELECT key, score FROM memories
@@ -162,6 +166,11 @@ async def _answer(transaction: Transaction, namespace: str, fetch: Fetch) -> obj
             for doc, key in await transaction.fetch(_KEYS, namespace, list(docs)):
                 keys_by_doc[doc] = key
             return keys_by_doc
+        case FetchDates(keys):
+            dates: dict[str, str] = {}
+            for key, updated_at in await transaction.fetch(_DATES, namespace, list(keys)):
+                dates[key] = updated_at
+            return dates
         case FetchLinks(filters, keys):
             return await _LinkReader(transaction, namespace, filters).read(keys)
 

@@ -15,6 +15,7 @@ from abilities.cli.printing import print_answer
 from abilities.cli.records import AnsweredCall
 from abilities.helpers.files.reader import FileReader
 from abilities.helpers.memory import notes
+from abilities.helpers.memory.recalling import find_within_days
 from abilities.helpers.search.passages import MAX_PART_CHARS, split_sections
 from abilities.server.telemetry import CallMetrics
 from tests.support.detail_cases import check_schema
@@ -157,6 +158,35 @@ async def test_a_question_about_something_else_is_answered_by_silence(app: Abili
     shown = await app.call("recall", {"queries": [question], "at_least": 0})
     assert shown["results"][0]["confidence"] == "none"
     assert {"ada", "kettle"} <= set(names(shown["results"][0]["memories"]))
+
+
+async def test_a_question_that_names_a_time_is_told_the_argument_for_it(app: Abilities) -> None:
+    question = "What did Ada write about compilers in the last 2 weeks?"
+
+    (record,) = (await app.call("recall", {"queries": [question]}))["results"]
+    (limited,) = (await app.call("recall", {"queries": [question], "within_days": 14}))["results"]
+
+    assert record["did_you_mean"] == {"within_days": 14}
+    assert "did_you_mean" not in limited
+    assert names(limited["memories"])[0] == "ada"
+
+
+@pytest.mark.parametrize(
+    ("question", "days"),
+    [
+        ("What changed since Monday?", 3),
+        ("since last Thursday", 7),
+        ("What did we do today?", 1),
+        ("last week's decisions", 10),
+        ("this month", 25),
+        ("last month", 56),
+        ("in the past 3 months", 90),
+        ("On Monday we met", None),
+        ("the last stand", None),
+    ],
+)
+def test_the_days_back_to_a_time_that_a_question_names(question: str, days: int | None) -> None:
+    assert find_within_days(question, date(2026, 11, 26)) == days
 
 
 async def test_words_of_archived_memories_are_told_from_unknown_ones(app: Abilities) -> None:

@@ -33,6 +33,7 @@ memories = st.lists(
         type=st.sampled_from(("core", "learning")),
         tags=st.sampled_from(((), ("a",), ("a", "b"))),
         score=st.sampled_from((0.3, 0.6, 0.9)),
+        updated_at=st.sampled_from(("2026-01-01T00:00:00.000Z", "2026-02-01T00:00:00.000Z")),
         archived=st.sampled_from((False, False, False, True)),
         links=st.lists(st.tuples(st.sampled_from((*KEYS, "gone")), weights), max_size=4),
     ),
@@ -268,6 +269,18 @@ def test_a_question_without_words_finds_nothing() -> None:
     (ranking,) = RecallIndex([PlainMemory("1", "lamp")]).rank(ask("who are you?"))
 
     assert ranking == Ranking((), ())
+
+
+def test_of_memories_with_equal_scores_the_newer_come_first() -> None:
+    days = {"a": "2026-01-02", "b": "2026-03-01", "c": "2026-01-01", "d": "2026-03-01"}
+    stored = [
+        PlainMemory(key, "lamp", updated_at=f"{day}T00:00:00.000Z") for key, day in days.items()
+    ]
+    stored.append(PlainMemory("best", "lamp lamp", updated_at="2020-01-01T00:00:00.000Z"))
+
+    (ranking,) = RecallIndex(stored).rank(ask("lamp"))
+
+    assert [entry.name for entry in ranking.entries] == ["best", "b", "d", "a", "c"]
 
 
 def test_ties_are_settled_by_key_among_all_that_tie() -> None:

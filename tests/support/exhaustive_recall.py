@@ -214,9 +214,24 @@ def rank_one(
 
     if request.at_least is not None:
         least = Fraction(request.at_least, 1000) * best.score
-        return [entry for entry in ranked if entry.score >= least], confidence
+        ranked = [entry for entry in ranked if entry.score >= least]
+    elif confidence == "none":
+        ranked = []
 
-    return [] if confidence == "none" else ranked, confidence
+    return put_newer_first(ranked, memories), confidence
+
+
+def put_newer_first(ranked: list[Expected], memories: Sequence[PlainMemory]) -> list[Expected]:
+    """Of the first 64 whose scores are equal as shown, the newer come first; notes have no date."""
+    dates = {memory.key: memory.updated_at for memory in memories}
+    groups: dict[int, list[Expected]] = {}
+    for entry in ranked[:64]:
+        shown = math.floor(Fraction(100 * entry.score, 63 * 1024) + Fraction(1, 2))
+        groups.setdefault(shown, []).append(entry)
+    for group in groups.values():
+        group.sort(key=lambda e: "" if e.is_note else dates[e.name], reverse=True)
+
+    return [e for value in sorted(groups, reverse=True) for e in groups[value]] + ranked[64:]
 
 
 def list_steps(

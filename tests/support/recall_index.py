@@ -10,6 +10,7 @@ from abilities.helpers.search.ranking import MOST_INCOMING, MOST_OUTGOING, Links
 from abilities.helpers.search.recall import (
     Conversation,
     FetchBlocks,
+    FetchDates,
     FetchKeys,
     FetchLinks,
     FetchMatching,
@@ -132,6 +133,8 @@ class RecallIndex:
                 return self._find_passing(filters, docs)
             case FetchKeys(docs):
                 return {doc: self._keys[doc] for doc in docs}
+            case FetchDates(keys):
+                return {key: self.memories[key].updated_at for key in keys}
             case FetchLinks(filters, keys):
                 return {key: self._find_links(key, filters) for key in keys}
 
