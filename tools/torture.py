@@ -149,7 +149,6 @@ FIGURES = {
             "tests/files/test_recovery.py",
             "tests/files/test_hung_mounts.py",
             "tests/files/test_circuit_breaker.py",
-            "tests/files/test_circuit_breaker_orders.py",
             "tests/files/test_workers.py",
         ],
         full={"EXAMPLES": 20_000},

@@ -14,6 +14,7 @@ from abilities import Settings
 from abilities.helpers.tokens import TokenFile
 from tests.support.fuse import HungFolder, mounted
 from tests.support.measurements import reached
+from tests.support.reading import write_files
 from tests.support.serving import Server, serving
 from tests.support.waiting import GIVE_UP_SECONDS, POLL_SECONDS
 
@@ -31,10 +32,8 @@ class Reader:
     def __init__(self, client: httpx.AsyncClient) -> None:
         self._client = client
 
-    async def call(self, ability: str, arguments: dict[str, Any]) -> dict[str, Any]:
-        response = await self._client.post(f"/api/abilities/{ability}", json=arguments)
-        payload: dict[str, Any] = response.json()
-        return payload
+    async def call(self, ability: str, arguments: dict[str, Any]) -> Any:
+        return (await self._client.post(f"/api/abilities/{ability}", json=arguments)).json()
 
     async def count_answered(self, paths: list[str]) -> int:
         """Return of how many files the beginning is read."""
@@ -51,10 +50,7 @@ class Reader:
 
 @pytest.fixture
 def files(tmp_path: Path) -> Settings:
-    for name in (*DEAD, *HEALTHY):
-        path = tmp_path / "workspace" / name
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text("healthy\n" * 2_000)
+    write_files(tmp_path / "workspace", dict.fromkeys((*DEAD, *HEALTHY), "healthy\n" * 2_000))
     for namespace in NAMESPACES:
         (tmp_path / "agents" / namespace).mkdir(parents=True)
 
@@ -69,6 +65,7 @@ def files(tmp_path: Path) -> Settings:
 @asynccontextmanager
 async def open_readers(server: Server, tokens: list[str]) -> AsyncIterator[list[Reader]]:
     """Let a caller per namespace call the server."""
+    limits = httpx.Limits(max_connections=CALLS)
     async with AsyncExitStack() as closing:
         readers: list[Reader] = []
         for token in tokens:
@@ -76,7 +73,7 @@ async def open_readers(server: Server, tokens: list[str]) -> AsyncIterator[list[
                 base_url=server.address,
                 headers={"Authorization": f"Bearer {token}"},
                 timeout=GIVE_UP_SECONDS,
-                limits=httpx.Limits(max_connections=CALLS),
+                limits=limits,
             )
             readers.append(Reader(await closing.enter_async_context(client)))
 

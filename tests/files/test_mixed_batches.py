@@ -1,12 +1,12 @@
 """Mixed batches of files: every kind of failure between successes, and nothing lost."""
 
 import random
-from typing import Any
 
 import pytest
 
 from abilities import Abilities, Settings
 from tests.support.mixed_batches import Expected, check_answer, mix, read_one_at_a_time
+from tests.support.reading import follow, write_files
 from tests.support.surfaces import SURFACES
 
 SUCCESSES = [
@@ -76,41 +76,37 @@ async def test_an_item_gets_in_a_mixed_batch_what_it_gets_alone(
 async def test_a_mixed_batch_over_the_budget_loses_nothing(roots: Settings) -> None:
     """Failures are told once; what did not fit comes with the next requests, each byte once."""
     settings = roots.model_copy(update={"max_response_bytes": 40_000})
-    texts = {f"{n:02}.txt": f"{n:02} äöü\n" * random.Random(n).randint(1, 2_000) for n in range(13)}
-    for name, text in texts.items():
-        (roots.workspace_dir / name).write_text(text)
-    request: dict[str, Any] = {"paths": [], "max_chars_per_file": 100_000}
-    for name in texts:
-        request["paths"] += [name, f"missing-{name}"]
-    request["paths"].pop()
-
+    texts = {f"{n:02}.txt": f"{n:02} äöü\n" * random.Random(n).randint(1, 2_000) for n in range(12)}
+    write_files(roots.workspace_dir, texts)
+    paths = [path for name in texts for path in (name, f"missing-{name}")]
+    request = {"paths": paths, "max_chars_per_file": 100_000}
     pieces = dict.fromkeys(texts, "")
-    failures: list[tuple[str, str]] = []
-    answers = 0
+    failures: list[str] = []
+
     async with Abilities.open(settings) as abilities:
-        while request:
-            answer = await abilities.call("file_read_bulk", request)
-            answers += 1
-            for record in answer["results"]:
-                if record["success"]:
-                    pieces[record["data"]["path"]] += record["data"]["content"]
-                elif record["error"]["reason"] != "response_budget":
-                    failures.append((record["input"], record["error"]["reason"]))
-            request = answer.get("next_request", {})
+        answers = [answer async for answer in follow(abilities, "file_read_bulk", request)]
+
+    for record in (record for answer in answers for record in answer["results"]):
+        if record["success"]:
+            pieces[record["data"]["path"]] += record["data"]["content"]
+        elif record["error"]["reason"] != "response_budget":
+            failures.append(f"{record['input']}: {record['error']['reason']}")
 
     assert pieces == texts
-    assert failures == [(f"missing-{name}", "not_found") for name in list(texts)[:-1]]
-    assert answers > 2
+    assert failures == [f"missing-{name}: not_found" for name in texts]
+    assert len(answers) > 2
 
 
 @pytest.mark.requirement("R5.6.3", "R5.7.4")
-@pytest.mark.parametrize("seed", range(10))
-async def test_order_is_the_callers_whatever_it_is(seed: int, roots: Settings) -> None:
-    for n in range(30):
-        (roots.workspace_dir / f"{n:02}.txt").write_text(f"file {n}")
-    paths = random.Random(seed).choices([*(f"{n:02}.txt" for n in range(30)), "none", "../x"], k=25)
-    async with Abilities.open(roots) as abilities:
-        first, again = [await abilities.call("file_read_bulk", {"paths": paths}) for _ in range(2)]
+async def test_order_is_the_callers_whatever_it_is(roots: Settings) -> None:
+    files = [f"{n:02}.txt" for n in range(30)]
+    write_files(roots.workspace_dir, files)
 
-    assert [record["input"] for record in first["results"]] == paths
-    assert first == again
+    async with Abilities.open(roots) as abilities:
+        for seed in range(10):
+            paths = random.Random(seed).choices([*files, "none", "../x"], k=25)
+            request = {"paths": paths}
+            first, again = [await abilities.call("file_read_bulk", request) for _ in range(2)]
+
+            assert [record["input"] for record in first["results"]] == paths
+            assert first == again

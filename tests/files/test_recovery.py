@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import AsyncIterator
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -9,7 +10,8 @@ import pytest
 
 from abilities import Abilities, AbilityError, Settings
 from abilities.helpers.threads.circuit_breaker import PAUSE_SECONDS, STUCK_CALLS
-from tests.support.stalls import NEVER, SOON, Clock, Stall, SystemCall, item_seconds, stalling
+from tests.support.reading import write_files
+from tests.support.stalls import NEVER, SOON, Clock, SystemCall, item_seconds, stalling
 from tests.support.stalls import clock as clock
 from tests.support.waiting import GIVE_UP_SECONDS, POLL_SECONDS
 
@@ -27,19 +29,14 @@ class Case(NamedTuple):
     arguments: dict[str, object]
 
 
+READ = "file_read_bulk"
 CASES = {
-    "opening the agent directory": Case(
-        "open", "agents/ada", "file_read_bulk", {"paths": ["notes.txt"]}
-    ),
-    "opening the workspace": Case(
-        "open", "workspace", "file_read_bulk", {"paths": ["README.md", "src/main.py"]}
-    ),
-    "opening a folder": Case("open", "workspace/mnt", "file_read_bulk", {"paths": PATHS[3:]}),
-    "opening a file": Case("open", "workspace/README.md", "file_read_bulk", {"paths": PATHS}),
-    "reading a folder's files": Case("read", "workspace/mnt", "file_read_bulk", {"paths": PATHS}),
-    "reading a file of the root": Case(
-        "read", "workspace/README.md", "file_read_bulk", {"paths": ["README.md"]}
-    ),
+    "opening the agent directory": Case("open", "agents/ada", READ, {"paths": ["notes.txt"]}),
+    "opening the workspace": Case("open", "workspace", READ, {"paths": PATHS[1:3]}),
+    "opening a folder": Case("open", "workspace/mnt", READ, {"paths": PATHS[3:]}),
+    "opening a file": Case("open", "workspace/README.md", READ, {"paths": PATHS}),
+    "reading a folder's files": Case("read", "workspace/mnt", READ, {"paths": PATHS}),
+    "reading a file of the root": Case("read", "workspace/README.md", READ, {"paths": PATHS[1:2]}),
     "listing the workspace": Case("scandir", "workspace", "file_list", {}),
     "listing a folder": Case("scandir", "workspace/mnt/data", "file_list", {}),
     "entering a folder": Case("open", "workspace/mnt", "file_list", {"pattern": "mnt/**"}),
@@ -51,10 +48,8 @@ CASES = {
 
 @pytest.fixture
 async def abilities(tmp_path: Path, clock: Clock) -> AsyncIterator[Abilities]:
-    for name in PATHS[1:]:
-        write_file(tmp_path / "workspace" / name)
-    for namespace in ("ada", "bob"):
-        write_file(tmp_path / "agents" / namespace / PATHS[0])
+    write_files(tmp_path / "workspace", PATHS[1:])
+    write_files(tmp_path / "agents", [f"{namespace}/{PATHS[0]}" for namespace in ("ada", "bob")])
 
     settings = Settings(
         agent_dir=tmp_path / "agents" / "{namespace}",
@@ -66,13 +61,7 @@ async def abilities(tmp_path: Path, clock: Clock) -> AsyncIterator[Abilities]:
         yield abilities
 
 
-def write_file(path: Path) -> None:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(path.name)
-
-
 async def ask(abilities: Abilities, ability: str, arguments: dict[str, object]) -> dict[str, Any]:
-    """Return the payload of a call, or TIMEOUT if it failed for that reason."""
     try:
         return await abilities.call(ability, arguments)
     except AbilityError as error:
@@ -110,7 +99,6 @@ async def test_files_answer_again_once_threads_come_back(
     case = CASES[name]
     with stalling(monkeypatch, case.call, tmp_path / case.path) as stall:
         await stall_calls(abilities, case, monkeypatch)
-
         assert stall.hanging >= 1, "it stalls"
 
         stall.release()
@@ -128,11 +116,9 @@ async def test_files_answer_again_after_a_pause_if_threads_never_come_back(
         await stall_calls(abilities, case, monkeypatch)
         away = stall.hanging
         stall.end()
-        pauses = await count_pauses(abilities, monkeypatch, clock)
 
+        assert await count_pauses(abilities, monkeypatch, clock) * PAUSE_SECONDS <= BOUND_SECONDS
         assert stall.hanging == away >= 1, "the threads are still away"
-
-    assert pauses * PAUSE_SECONDS <= BOUND_SECONDS
 
 
 async def count_pauses(abilities: Abilities, patch: pytest.MonkeyPatch, clock: Clock) -> int:
@@ -166,18 +152,14 @@ async def test_stall_after_stall_leaves_nothing_refused(
     abilities: Abilities, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, clock: Clock
 ) -> None:
     """The threads of five stalls never come back, but all files do."""
-    stalls: list[Stall] = []
     case = CASES["opening a folder"]
-    with monkeypatch.context() as patch:
-        try:
-            for _ in range(5):
-                stall = Stall(case.call, (tmp_path / case.path).resolve())
-                stalls.append(stall)
-                stall.install(patch)
-                await stall_calls(abilities, case, patch)
-                stall.end()
+    with ExitStack() as stack:
+        for _ in range(5):
+            path = tmp_path / case.path
+            stall = stack.enter_context(stalling(monkeypatch, case.call, path))
+            await stall_calls(abilities, case, monkeypatch)
+            stall.end()
 
-                assert await count_pauses(abilities, patch, clock) * PAUSE_SECONDS <= BOUND_SECONDS
-        finally:
-            for stall in stalls:
-                stall.release()
+            assert (
+                await count_pauses(abilities, monkeypatch, clock) * PAUSE_SECONDS <= BOUND_SECONDS
+            )

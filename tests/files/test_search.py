@@ -3,6 +3,7 @@
 import os
 import re
 import time
+from collections.abc import AsyncIterator
 from pathlib import Path
 from random import Random
 
@@ -15,6 +16,7 @@ from abilities.helpers.files.globs import Glob
 from abilities.helpers.files.searcher import SearchRequest, SearchResult
 from abilities.helpers.tokens import TokenFile
 from tests.files.test_confinement import SECRET, file_becomes_link, swap_names
+from tests.support.reading import count_descriptors, write_files
 from tests.support.secret_samples import WORD, draw
 from tests.support.tier import size
 from tests.support.waiting import wait_until
@@ -23,18 +25,13 @@ RACES = size("ABILITIES_SEARCH_RACES", quick=50, full=1_000)
 MOST_RACES = RACES + 100_000
 
 WRONG = [
-    ("", False, "too_short", "search needs at least 1 character."),
-    ("x" * 1_001, False, "too_long", "search takes at most 1000 characters."),
-    ("a\nb", False, "invalid_format", "search must have this form: text within one line."),
-    ("a\r", True, "invalid_format", "search must have this form: text within one line."),
-    ("\ud800", False, "invalid_format", "search must have this form: Unicode text."),
+    ("", False, "too_short"),
+    ("x" * 1_001, False, "too_long"),
+    ("a\nb", False, "invalid_format"),
+    ("a\r", True, "invalid_format"),
+    ("\ud800", False, "invalid_format"),
     *[
-        (
-            pattern,
-            True,
-            "invalid_pattern",
-            "The pattern must be RE2 syntax and not too large: no look-around, no back-references.",
-        )
+        (pattern, True, "invalid_pattern")
         for pattern in (r"(?=a)", r"(a)\1", "(", "a)(b", "[", "*", r"\pL{900}", "(.{900}){900}")
     ],
 ]
@@ -69,20 +66,35 @@ async def search(
         return await abilities.context.searcher.search(request)
 
 
+async def search_in_calls(
+    settings: Settings, text: str, *, is_regex: bool = True, limit: int = 100
+) -> AsyncIterator[SearchResult]:
+    after: tuple[str, int] | None = ("", 0)
+
+    while after is not None:
+        result = await search(settings, text, is_regex=is_regex, after=after, limit=limit)
+        assert result.after is None or result.after > after
+        yield result
+        after = result.after
+
+
+def list_lines(result: SearchResult) -> list[int]:
+    return [line for hit in result.hits for line in hit.lines]
+
+
 def write(root: Path, **contents: str) -> None:
-    for name, content in contents.items():
-        (root / f"{name}.txt").write_text(content)
+    write_files(root, {f"{name}.txt": content for name, content in contents.items()})
 
 
-@pytest.mark.parametrize(("text", "is_regex", "reason", "message"), WRONG)
+@pytest.mark.parametrize(("text", "is_regex", "reason"), WRONG)
 async def test_what_cannot_be_searched_for_is_refused(
-    text: str, is_regex: bool, reason: str, message: str, roots: Settings
+    text: str, is_regex: bool, reason: str, roots: Settings
 ) -> None:
     with pytest.raises(Refused) as caught:
         await search(roots, text, is_regex=is_regex)
 
     assert (caught.value.reason, caught.value.field) == (reason, "search")
-    assert caught.value.message == message
+    assert caught.value.message
 
 
 async def test_a_hit_is_a_block_that_reads_as_it_is_shown(roots: Settings) -> None:
@@ -116,23 +128,16 @@ async def test_a_search_for_whole_words_finds_them_alone(
     pattern = text if is_regex else re.escape(text)
     wanted = re.compile(rf"(?<!\w)(?:{pattern})(?!\w)")
 
-    result = await search(
-        roots.model_copy(update={"redact": redact}),
-        text,
-        is_regex=is_regex,
-        is_whole=True,
-        limit=1_000,
-    )
+    settings = roots.model_copy(update={"redact": redact})
+    result = await search(settings, text, is_regex=is_regex, is_whole=True, limit=1_000)
 
     expected = [n for n, line in enumerate(raw.split("\n"), 1) if wanted.search(line)]
-    assert [line for hit in result.hits for line in hit.lines] == expected
+    assert list_lines(result) == expected
     assert bool(expected) == (text != "tee" and (is_regex or text != "(?i:TEA)"))
 
 
 async def test_a_search_enters_skipped_folders_only_by_their_names(roots: Settings) -> None:
-    (roots.workspace_dir / "node_modules").mkdir()
-    write(roots.workspace_dir, a="tea")
-    write(roots.workspace_dir / "node_modules", b="tea")
+    write_files(roots.workspace_dir, {"a.txt": "tea", "node_modules/b.txt": "tea"})
 
     found = await search(roots, "tea")
     named = await search(roots, "tea", glob="node_modules/*")
@@ -146,8 +151,7 @@ async def test_a_line_matches_without_its_line_end(roots: Settings) -> None:
     (roots.workspace_dir / "a.txt").write_bytes(b"one\r\ntwo\r\n\r\nthree\nfour")
 
     async def find(pattern: str) -> list[int]:
-        result = await search(roots, pattern, is_regex=True)
-        return [line for hit in result.hits for line in hit.lines]
+        return list_lines(await search(roots, pattern, is_regex=True))
 
     assert await find("e$") == [1, 4, 1]
     assert await find("^$") == [3]
@@ -178,17 +182,13 @@ async def test_the_agents_file_hides_that_of_the_workspace(roots: Settings) -> N
 
 async def test_what_is_not_shared_is_never_found(roots: Settings) -> None:
     root, outside = roots.workspace_dir, roots.workspace_dir.parent / "outside"
-    outside.mkdir()
-    for folder in (root / ".git", root / ".ssh", outside):
-        folder.mkdir(exist_ok=True)
-        (folder / "config").write_text("tea")
-    for name in (".env", "id_rsa", "x.pem"):
-        (root / name).write_text("tea")
+    secrets = (".git/config", ".ssh/config", ".env", "id_rsa", "x.pem", "fine.txt")
+    write_files(root, dict.fromkeys(secrets, "tea"))
+    write_files(outside, {"config": "tea"})
     (root / "link").symlink_to(outside / "config")
     (root / "folder").symlink_to(outside)
     (root / "deny").symlink_to(".env")
     os.mkfifo(root / "fifo")
-    write(root, fine="tea")
     (root / "inside").symlink_to("fine.txt")
 
     for pattern in ("**/*", "**/.*", "**/.*/**", ".env"):
@@ -199,18 +199,14 @@ async def test_what_is_not_shared_is_never_found(roots: Settings) -> None:
 
 
 async def test_own_files_are_never_found(roots: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
-    folder = roots.workspace_dir / "state"
-    folder.mkdir()
-    (folder / "settings.toml").write_text("deny = []\n")
-    monkeypatch.setenv("ABILITIES_CONFIG", str(folder / "settings.toml"))
-    own = Settings(
-        agent_dir=roots.agent_dir,
-        workspace_dir=roots.workspace_dir,
-        store_url=f"sqlite:///{folder}/memory.db",
-        tokens_file=folder / "tokens.json",
+    state = roots.workspace_dir / "state"
+    write_files(state, {"settings.toml": "deny = []\n"})
+    monkeypatch.setenv("ABILITIES_CONFIG", str(state / "settings.toml"))
+    own = roots.model_copy(
+        update={"store_url": f"sqlite:///{state}/memory.db", "tokens_file": state / "tokens.json"}
     )
     TokenFile(own.tokens_file).add("default", "read")
-    os.link(folder / "tokens.json", roots.workspace_dir / "copy.txt")
+    os.link(state / "tokens.json", roots.workspace_dir / "copy.txt")
     write(roots.workspace_dir, a="token default deny")
 
     for text in ("deny", "default", "token"):
@@ -250,7 +246,7 @@ async def test_a_block_that_would_be_too_long_is_several(roots: Settings) -> Non
     result = await search(roots, "line", context=3)
 
     assert "".join(hit.text for hit in result.hits) == "".join(lines)
-    assert [line for hit in result.hits for line in hit.lines] == list(range(1, 1_001))
+    assert list_lines(result) == list(range(1, 1_001))
     assert not any(hit.is_cut for hit in result.hits)
     assert len(result.hits) == 5
 
@@ -259,9 +255,8 @@ async def test_what_cannot_be_searched_is_counted(
     roots: Settings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(searcher, "MAX_FILE_BYTES", 100)
-    root = roots.workspace_dir
-    write(root, fine="tea", large="tea" * 50)
-    (root / "binary").write_bytes(b"tea\0")
+    files = {"fine.txt": "tea", "large.txt": "tea" * 50, "binary": b"tea\0"}
+    write_files(roots.workspace_dir, files)
 
     result = await search(roots, "tea")
 
@@ -269,31 +264,21 @@ async def test_what_cannot_be_searched_is_counted(
     assert (result.searched, result.skipped, result.after) == (1, 2, None)
 
 
+@pytest.mark.parametrize("is_regex", [True, False])
 @pytest.mark.parametrize("limit", ["SECONDS", "MAX_BYTES"])
 async def test_a_search_that_takes_too_much_goes_on_in_the_next_call(
-    limit: str, roots: Settings, monkeypatch: pytest.MonkeyPatch
+    limit: str, is_regex: bool, roots: Settings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(searcher, limit, 0)
-    for folder in ("", "x/", "x/y/"):
-        (roots.workspace_dir / folder).mkdir(exist_ok=True)
-        for name in ("a", "b", "z"):
-            (roots.workspace_dir / f"{folder}{name}").write_text("tea\n" * 2)
-    found: list[str] = []
-    after: tuple[str, int] | None = ("", 0)
-    calls = 0
-
-    while after is not None:
-        result = await search(roots, "tea", is_regex=calls % 2 == 0, after=after)
-        assert result.is_over_time == (result.after is not None)
-        assert result.after is None or result.after > after
-        assert result.searched <= 1
-        found += [hit.path for hit in result.hits]
-        after = result.after
-        calls += 1
-
     files = ("a", "b", "x/a", "x/b", "x/y/a", "x/y/b", "x/y/z", "x/z", "z")
-    assert found == [f"{path}#L1-L2" for path in files]
-    assert calls >= len(files)
+    write_files(roots.workspace_dir, dict.fromkeys(files, "tea\n" * 2))
+
+    results = [r async for r in search_in_calls(roots, "tea", is_regex=is_regex)]
+
+    assert [hit.path for result in results for hit in result.hits] == [f"{p}#L1-L2" for p in files]
+    assert all(result.searched <= 1 for result in results)
+    assert [result.is_over_time for result in results] == [True] * (len(results) - 1) + [False]
+    assert len(results) >= len(files)
 
 
 async def test_time_that_ends_within_a_file_loses_no_hit(
@@ -302,20 +287,14 @@ async def test_time_that_ends_within_a_file_loses_no_hit(
     write(roots.workspace_dir, a="tea\n" * 5_000, b="tea\n")
     monkeypatch.setattr(searcher, "SECONDS", 0)
     monkeypatch.setattr(searcher, "time", Clock())
-    calls = 0
-    lines: list[tuple[str, int]] = []
-    after: tuple[str, int] | None = ("", 0)
 
-    while after is not None:
-        result = await search(roots, "^tea", is_regex=True, after=after, limit=10_000)
-        lines += [(hit.position, line) for hit in result.hits for line in hit.lines]
-        assert result.skipped == 0
-        assert result.after is None or result.after > after
-        after = result.after
-        calls += 1
+    results = [result async for result in search_in_calls(roots, "^tea", limit=10_000)]
 
-    assert calls > 3
+    hits = [hit for result in results for hit in result.hits]
+    lines = [(hit.position, line) for hit in hits for line in hit.lines]
     assert lines == [*(("a.txt", n) for n in range(1, 5_001)), ("b.txt", 1)]
+    assert not any(result.skipped for result in results)
+    assert len(results) > 3
 
 
 async def test_a_file_that_alone_takes_too_long_is_skipped(
@@ -346,9 +325,8 @@ async def test_a_search_goes_on_although_its_file_is_gone(roots: Settings) -> No
 
 @pytest.mark.parametrize("pattern", SLOW_PATTERNS)
 async def test_patterns_made_to_be_slow_are_not(pattern: str, roots: Settings) -> None:
-    write(
-        roots.workspace_dir, a="a" * 200_000, b="ab" * 100_000 + "\n", c=("a" * 30 + "!\n") * 9_000
-    )
+    lines = ("a" * 30 + "!\n") * 9_000
+    write(roots.workspace_dir, a="a" * 200_000, b="ab" * 100_000 + "\n", c=lines)
     began = time.process_time()
 
     result = await search(roots, pattern, is_regex=True, glob="*.txt")
@@ -365,8 +343,7 @@ async def test_a_long_line_is_searched_as_far_as_a_pattern_is_cheap(
 
     result = await search(roots, "t[e]a", is_regex=True)
 
-    lines = [line for hit in result.hits for line in hit.lines]
-    assert lines == [1, *range(3, 63)]
+    assert list_lines(result) == [1, *range(3, 63)]
 
 
 async def test_a_root_that_is_gone_is_unavailable(roots: Settings) -> None:
@@ -382,21 +359,18 @@ async def test_a_root_that_is_gone_is_unavailable(roots: Settings) -> None:
 
 
 async def test_searching_leaves_no_descriptor_behind(roots: Settings) -> None:
-    for folder in "abc":
-        (roots.workspace_dir / folder).mkdir()
-        (roots.workspace_dir / folder / "f").write_text("tea\n")
-    before = len(os.listdir("/proc/self/fd"))
+    write_files(roots.workspace_dir, dict.fromkeys(("a/f", "b/f", "c/f"), "tea\n"))
+    before = count_descriptors()
 
     for limit in (1, 2, 100):
         await search(roots, "tea", limit=limit)
 
-    await wait_until(lambda: len(os.listdir("/proc/self/fd")) <= before)
+    await wait_until(lambda: count_descriptors() <= before)
 
 
 async def test_no_race_ever_finds_what_is_outside(roots: Settings) -> None:
     root, outside = roots.workspace_dir, roots.workspace_dir.parent / "outside"
-    outside.mkdir()
-    (outside / "secret.txt").write_text(SECRET)
+    write_files(outside, {"secret.txt": SECRET})
     race = file_becomes_link(root, outside)
     request = SearchRequest("i", False, Glob("**/*"), 0, 10)
     counts = {"inside": 0, "nothing": 0}

@@ -8,6 +8,7 @@ from pathlib import Path
 from random import Random
 from typing import NamedTuple
 
+import pytest
 from hypothesis import given
 from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
@@ -28,6 +29,7 @@ from abilities.helpers.files.searcher import (
 )
 from abilities.helpers.text.codec import decode, detect_encoding, replace_markers
 from abilities.helpers.threads.workers import WorkerPool
+from tests.support.reading import write_files
 from tests.support.secret_samples import HEX, WORD, draw, draw_block
 from tests.support.tier import size
 
@@ -41,17 +43,8 @@ KEY = draw_block(CHANCE, "RSA ", 3)
 LOGIN = f"https://ada:{draw(CHANCE, HEX, 16)}@example.org/"
 
 PARTS = [
-    "\n",
-    "\r\n",
-    "alpha beta",
-    "beta[",
-    "]gamma",
-    "käse 世界",
-    "\ufffd",
-    "[secret: GitHub token]",
-    "a" * 40 + "b",
-    f"x{TOKEN}" + "y",
-    f" {TOKEN} ",
+    *("\n", "\r\n", "alpha beta", "beta[", "]gamma", "käse 世界", "\ufffd", "a" * 40 + "b"),
+    *("[secret: GitHub token]", f"x{TOKEN}" + "y", f" {TOKEN} "),
     f"beta['{TOKEN}']gamma",
     f"before {KEY} behind",
     LOGIN,
@@ -73,42 +66,15 @@ trees = st.dictionaries(
     st.tuples(st.sampled_from(("agent", "workspace")), st.sampled_from(NAMES)), raws, max_size=6
 )
 literals = st.one_of(
-    st.sampled_from(
-        [
-            "beta",
-            "a",
-            "[",
-            "]",
-            "beta[",
-            "]gamma",
-            "['[",
-            "secret",
-            "[secret: private key]",
-            "\ufffd",
-        ]
-    ),
-    st.sampled_from(["世", "x[secret", "token]y", ":", "]'", "zzz", " b", "]["]),
+    st.sampled_from(["beta", "a", "[", "]", "beta[", "]gamma", "['[", "secret", "\ufffd", "世"]),
+    st.sampled_from(["[secret: private key]", "x[secret", "token]y", ":", "]'", "zzz", " b", "]["]),
     st.tuples(st.sampled_from(PARTS), st.integers(0, 30), st.integers(1, 12)).map(
         lambda cut: cut[0][cut[1] : cut[1] + cut[2]].replace("\r", "x").replace("\n", "x") or "x"
     ),
 )
 PATTERNS = [
-    "beta$",
-    "^beta",
-    "^$",
-    r"\w+\[secret",
-    r"\s",
-    "[^b]*b",
-    "a.*gamma",
-    r"key\] behind$",
-    "(a+)+$",
-    "(?i)ALPHA|世",
-    "x*",
-    r"\bb",
-    r"\Ba",
-    "^.{5,30}$",
-    r"a\C*b",
-    "line(?-s:.)*$",
+    *("beta$", "^beta", "^$", r"\w+\[secret", r"\s", "[^b]*b", "a.*gamma", r"key\] behind$"),
+    *("(a+)+$", "(?i)ALPHA|世", "x*", r"\bb", r"\Ba", "^.{5,30}$", r"a\C*b", "line(?-s:.)*$"),
 ]
 searches = st.one_of(
     st.tuples(literals, st.just(False)), st.tuples(st.sampled_from(PATTERNS), st.just(True))
@@ -130,11 +96,7 @@ class Tree:
         self._base = Path(base)
         for name in ("agent", "workspace"):
             (self._base / name).mkdir()
-        for (root, name), raw in files.items():
-            path = self._base / root / name
-            path.parent.mkdir(parents=True, exist_ok=True)
-            path.write_bytes(raw)
-
+        write_files(self._base, {f"{root}/{name}": raw for (root, name), raw in files.items()})
         settings = Settings(agent_dir=self._base / "agent", workspace_dir=self._base / "workspace")
         roots = [Root(place.name, place.path) for place in settings.roots]
         self.searcher = FileSearcher(roots, settings.policy, WORKERS)
@@ -207,15 +169,10 @@ def find_naively(lines: list[Line], wanted: str, is_regex: bool, context: int) -
 
     for first, last, *matching in blocks:
         text = "".join(line.text for line in lines[first : last + 1])
-        yield Hit(
-            f"#L{lines[first].first}-L{lines[last].last}",
-            "",
-            "",
-            lines[last].last,
-            tuple(lines[n].first for n in matching),
-            text,
-            len(text) > MAX_BLOCK,
-        )
+        end = lines[last].last
+        matches = tuple(lines[n].first for n in matching)
+        path = f"#L{lines[first].first}-L{end}"
+        yield Hit(path, "", "", end, matches, text, len(text) > MAX_BLOCK)
 
 
 async def search_naively(tree: Tree, wanted: str, is_regex: bool, context: int) -> list[Hit]:
@@ -310,10 +267,16 @@ def test_no_part_of_a_mark_counts_as_certain_to_be_in_a_file(
         assert find_needle(literal, redacts=True).decode() in hidden
 
 
-def test_the_needle_is_all_of_most_literals() -> None:
-    assert find_needle("def main(", redacts=True) == b"def main("
-    assert find_needle("items[0]", redacts=True) == b"items[0]"
-    assert find_needle("] = items[", redacts=True) == b" = items"
-    assert find_needle("[s] x", redacts=False) == b"[s] x"
-    assert find_needle("GitHub", redacts=True) == b""
-    assert find_needle("\ufffd", redacts=False) == b""
+@pytest.mark.parametrize(
+    ("literal", "redacts", "needle"),
+    [
+        ("def main(", True, b"def main("),
+        ("items[0]", True, b"items[0]"),
+        ("] = items[", True, b" = items"),
+        ("[s] x", False, b"[s] x"),
+        ("GitHub", True, b""),
+        ("\ufffd", False, b""),
+    ],
+)
+def test_the_needle_is_all_of_most_literals(literal: str, redacts: bool, needle: bytes) -> None:
+    assert find_needle(literal, redacts=redacts) == needle

@@ -4,6 +4,8 @@ import os
 import threading
 from collections import Counter
 from collections.abc import Callable
+from functools import partial
+from itertools import count, product
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +14,7 @@ import pytest
 from abilities import Abilities, Settings
 from abilities.declarations.refusals import Refused
 from abilities.helpers.files.window import read_piece
-from abilities.helpers.text.pieces import WHOLE, Range, parse_range
+from abilities.helpers.text.pieces import WHOLE, Piece, Range, parse_range
 from tests.support.tier import size
 
 TRIES = size("ABILITIES_SHRINK_TRIES", quick=40, full=250)
@@ -22,93 +24,72 @@ MOST_TRIES = 100_000
 LONG = "".join(f"line {number}: Grüße 世界\n" for number in range(12_000)).encode()
 HALF = LONG.index(b"line 6000")
 
-SUFFIXES = [
-    "",
-    f"byte={HALF}",
-    f"byte={HALF}-{HALF + 4000}",
-    f"byte=0-{HALF}",
-    "L1-",
-    "L6000-L6010",
-    "L11999-",
-    "L6000-L20000",
-]
+PARTS = {
+    "": WHOLE,
+    **{
+        part: parse_range(part)
+        for part in (
+            *(f"byte={HALF}", f"byte={HALF}-{HALF + 4000}", f"byte=0-{HALF}"),
+            *("L1-", "L6000-L6010", "L11999-", "L6000-L20000"),
+        )
+    },
+}
 
 
-def count_reads(path: Path, requested: Range, at: Callable[[int], None]) -> Any:
-    """Read a part of a file; ``at`` is called with the number of each read before it is made."""
-    number = 0
-    real_pread, real_read = os.pread, os.read
+def read_part(path: Path, requested: Range, at: Callable[[int], object]) -> tuple[Piece, int]:
+    """Read a part of a file; ``at`` is called with the number of each read before it is made.
 
-    def pread(*arguments: Any) -> bytes:
-        nonlocal number
-        at(number)
-        number += 1
-        return real_pread(*arguments)
+    Return the part, and the number of reads.
+    """
+    numbers = count()
 
-    def read(*arguments: Any) -> bytes:
-        nonlocal number
-        at(number)
-        number += 1
-        return real_read(*arguments)
+    def read(function: Callable[..., bytes], *arguments: Any) -> bytes:
+        at(next(numbers))
+        return function(*arguments)
 
+    descriptor = os.open(path, os.O_RDONLY)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(os, "pread", pread)
-        patch.setattr(os, "read", read)
-
-        descriptor = os.open(path, os.O_RDONLY)
+        for name in ("pread", "read"):
+            patch.setattr(os, name, partial(read, getattr(os, name)))
         try:
-            file_size = os.fstat(descriptor).st_size
-            return read_piece(descriptor, file_size, requested, 100_000, lambda: None), number
+            size = os.fstat(descriptor).st_size
+            piece = read_piece(descriptor, size, requested, 100_000, lambda: None)
         finally:
             os.close(descriptor)
 
+    return piece, next(numbers)
 
-@pytest.mark.parametrize("suffix", SUFFIXES)
+
+@pytest.mark.parametrize("part", PARTS)
 @pytest.mark.parametrize("encoding", ["utf-8", "utf-16"])
-@pytest.mark.parametrize("left", [0, 1, 5, HALF - 1])
-def test_a_file_cut_before_any_read_has_changed(
-    suffix: str, encoding: str, left: int, tmp_path: Path
-) -> None:
-    content = LONG
-    if encoding == "utf-16":
-        content = LONG.decode().encode("utf-16")
-        left = left * 2 // 3 // 2
-
+def test_a_file_cut_before_any_read_has_changed(part: str, encoding: str, tmp_path: Path) -> None:
     path = tmp_path / "log.txt"
-    path.write_bytes(content)
-    requested = parse_range(suffix) if suffix else WHOLE
-    if encoding == "utf-16" and suffix.startswith("byte"):
-        requested = Range(start=2 * 6000, end=None)
-
-    whole, reads = count_reads(path, requested, lambda _: None)
-
-    for cut in range(reads):
-        path.write_bytes(content)
-
-        def truncate(number: int, cut: int = cut) -> None:
-            if number == cut:
-                os.truncate(path, left)
-
-        try:
-            piece, _ = count_reads(path, requested, truncate)
-        except Refused as error:
-            assert error.reason == "changed", (cut, error.reason)
-        else:
-            # All that was asked for had been read before the cut, or was left standing.
-            assert piece.text == whole.text, cut
+    path.write_bytes(LONG if encoding == "utf-8" else LONG.decode().encode("utf-16"))
+    requested = PARTS[part]
+    if encoding == "utf-16" and part.startswith("byte"):
+        requested = Range(start=2 * 6000)
+    content = path.read_bytes()
+    whole, reads = read_part(path, requested, lambda _: None)
 
     assert reads >= 1
+    for cut, left in product(range(reads), (0, 1, 5, HALF - 1)):
+        path.write_bytes(content)
+        try:
+            piece, _ = read_part(path, requested, lambda n: n == cut and os.truncate(path, left))  # noqa: B023
+        except Refused as error:
+            assert error.reason == "changed", (cut, left)
+        else:
+            # All that was asked for had been read before the cut, or was left standing.
+            assert piece.text == whole.text, (cut, left)
 
 
-def test_an_emptied_file_is_never_a_shorter_answer(tmp_path: Path) -> None:
+@pytest.mark.parametrize("part", PARTS)
+def test_an_emptied_file_is_never_a_shorter_answer(part: str, tmp_path: Path) -> None:
     path = tmp_path / "log.txt"
+    path.write_bytes(LONG)
 
-    for suffix in SUFFIXES:
-        path.write_bytes(LONG)
-        requested = parse_range(suffix) if suffix else WHOLE
-
-        with pytest.raises(Refused, match="changed"):
-            count_reads(path, requested, lambda _: os.truncate(path, 0))
+    with pytest.raises(Refused, match="changed"):
+        read_part(path, PARTS[part], lambda _: os.truncate(path, 0))
 
 
 async def test_a_log_that_is_truncated_and_written_anew_is_read_or_has_changed(
@@ -125,7 +106,7 @@ async def test_a_log_that_is_truncated_and_written_anew_is_read_or_has_changed(
             with log.open("r+b") as file:
                 file.write(LONG)
 
-    paths = [f"app.log#{suffix}".rstrip("#") for suffix in SUFFIXES]
+    paths = [f"app.log#{part}".rstrip("#") for part in PARTS]
     writer = threading.Thread(target=rewrite)
 
     async with Abilities.open(roots) as abilities:

@@ -13,6 +13,7 @@ from abilities import Abilities, Settings
 from abilities.helpers.threads.circuit_breaker import LOST_THREADS, PAUSE_SECONDS, STUCK_CALLS
 from abilities.helpers.threads.workers import CALL_SECONDS, THREADS
 from tests.support.measurements import reached
+from tests.support.reading import read, write_files
 from tests.support.stalls import NEVER, SOON, Clock, item_seconds, stalling
 from tests.support.stalls import clock as clock
 from tests.support.waiting import GIVE_UP_SECONDS
@@ -24,20 +25,8 @@ HEALTHY = [f"src/{n:02}.txt" for n in range(24)]
 @pytest.fixture
 def workspace(roots: Settings) -> Path:
     """A workspace with two folders, one of which will stall."""
-    for name in (*DEAD, *HEALTHY, "README.md"):
-        path = roots.workspace_dir / name
-        path.parent.mkdir(exist_ok=True)
-        path.write_text(name)
-
+    write_files(roots.workspace_dir, [*DEAD, *HEALTHY, "README.md"])
     return roots.workspace_dir
-
-
-async def ask(abilities: Abilities, *paths: str) -> list[str]:
-    payload = await abilities.call("file_read_bulk", {"paths": list(paths)})
-    return [
-        record["data"]["content"] if record["success"] else record["error"]["reason"]
-        for record in payload["results"]
-    ]
 
 
 @pytest.mark.thorough
@@ -59,26 +48,23 @@ async def test_twenty_four_stuck_items_leave_the_healthy_one_answered_in_time(
     assert all(record["error"]["retryable"] for record in failed)
     assert healthy["data"]["content"] == "README.md"
 
-    reached(
-        2,
-        f"24 of 25 items stuck: the call ended after {taken:.1f} s, the healthy item was answered",
-    )
+    reached(2, f"24 of 25 items stuck: the call ended after {taken:.1f} s, the 25th was answered")
 
 
 async def test_calls_go_on_after_cancelled_calls_left_threads_stuck(
     roots: Settings, workspace: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    (roots.agent_dir / "own.txt").write_text("own")
+    write_files(roots.agent_dir, {"own.txt": "own"})
 
     async with Abilities.open(roots) as abilities:
         with stalling(monkeypatch, "read", workspace / "mnt") as stall:
             for threads in (1, *([THREADS] * 5)):
-                task = asyncio.create_task(ask(abilities, DEAD[0]))
+                task = asyncio.create_task(read(abilities, DEAD[0]))
                 await asyncio.sleep(0.05)
                 await stall.wait_for_threads(threads)
                 task.cancel()
 
-            assert await ask(abilities, "own.txt") == ["own"]
+            assert await read(abilities, "own.txt") == ["own"]
 
 
 async def test_calls_that_are_stuck_in_a_folder_leave_its_neighbors_answered(
@@ -87,14 +73,14 @@ async def test_calls_that_are_stuck_in_a_folder_leave_its_neighbors_answered(
     async with Abilities.open(roots) as abilities:
         with stalling(monkeypatch, "open", workspace / "mnt") as stall:
             with item_seconds(monkeypatch, SOON):
-                stuck = [ask(abilities, DEAD[n]) for n in range(STUCK_CALLS)]
+                stuck = [read(abilities, DEAD[n]) for n in range(STUCK_CALLS)]
 
                 assert await asyncio.gather(*stuck) == [["timeout"]] * STUCK_CALLS
 
             # Only a refusal at once can say "timeout" now: no time ever runs out.
             with item_seconds(monkeypatch, NEVER):
                 async with asyncio.timeout(GIVE_UP_SECONDS):
-                    answers = await ask(abilities, *DEAD[:12], *HEALTHY[:12], "README.md")
+                    answers = await read(abilities, *DEAD[:12], *HEALTHY[:12], "README.md")
                     listing = await abilities.call("file_list", {})
 
             assert answers == ["timeout"] * 12 + [*HEALTHY[:12], "README.md"]
@@ -111,11 +97,11 @@ async def test_a_folder_that_stays_dead_costs_few_threads_however_many_calls_rea
         with stalling(monkeypatch, "open", workspace / "mnt") as stall:
             for _ in range(8):
                 with item_seconds(monkeypatch, SOON):
-                    await asyncio.gather(*(ask(abilities, *DEAD) for _ in range(32)))
+                    await asyncio.gather(*(read(abilities, *DEAD) for _ in range(32)))
 
                 with item_seconds(monkeypatch, NEVER):
                     async with asyncio.timeout(GIVE_UP_SECONDS):
-                        assert await ask(abilities, *HEALTHY) == HEALTHY
+                        assert await read(abilities, *HEALTHY) == HEALTHY
 
                 clock.now += PAUSE_SECONDS
 
@@ -142,17 +128,18 @@ def test_a_process_with_stuck_threads_exits_at_once(stalled: str, tmp_path: Path
         print(time.time(), flush=True)
         """
     (tmp_path / "a.txt").write_text("x")
+    script = textwrap.dedent(script).replace("STALLED", stalled)
     done = subprocess.run(
-        [sys.executable, "-c", textwrap.dedent(script).replace("STALLED", stalled), str(tmp_path)],
+        [sys.executable, "-c", script, str(tmp_path)],
         capture_output=True,
         timeout=GIVE_UP_SECONDS,  # the calls never end, so the process did not wait for them
         check=True,
     )
     failed, left = done.stdout.split()
-    ended = time.time() - float(left)
 
     assert failed == b"3"
 
+    ended = time.time() - float(left)
     reached(2, f"a process with threads stuck in {stalled} ended after {ended:.2f} s")
 
 
@@ -164,17 +151,13 @@ async def test_a_special_file_never_blocks(
     name: str, reason: str, settings: Settings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # No time runs out: a read that blocked would never be answered.
-    monkeypatch.setattr("abilities.helpers.threads.workers.ITEM_SECONDS", NEVER)
-    monkeypatch.setattr("abilities.helpers.threads.workers.CALL_SECONDS", NEVER)
+    with item_seconds(monkeypatch, NEVER):
+        async with Abilities.open(settings) as abilities:
+            await read(abilities, "ok.txt")
+            began = time.monotonic()
+            async with asyncio.timeout(GIVE_UP_SECONDS):
+                assert await read(abilities, name) == [reason]
 
-    async with Abilities.open(settings) as abilities:
-        await abilities.call("file_read_bulk", {"paths": ["ok.txt"]})
-        began = time.monotonic()
-        async with asyncio.timeout(GIVE_UP_SECONDS):
-            payload = await abilities.call("file_read_bulk", {"paths": [name]})
-
-        taken = time.monotonic() - began
-
-    assert payload["results"][0]["error"]["reason"] == reason
+            taken = time.monotonic() - began
 
     reached(2, f"{name}: refused after {taken * 1000:.1f} ms")

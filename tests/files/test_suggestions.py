@@ -7,15 +7,10 @@ from typing import Any
 import pytest
 
 from abilities import Abilities, Settings
+from tests.support.reading import write_files
 
-FILES = (
-    "README.md",
-    "src/app.py",
-    "src/deep/helper.py",
-    "docs/Guide.md",
-    "one/same.txt",
-    "same.py",
-)
+FILES = "README.md src/app.py src/deep/helper.py docs/Guide.md one/same.txt same.py"
+ITEMS = {"read": "items", "file_read_bulk": "paths", "memory_read_bulk": "targets"}
 
 MEANT = [
     ("readme.md", "README.md"),
@@ -49,20 +44,16 @@ PATTERNS = [
 
 @pytest.fixture
 async def app(roots: Settings) -> AsyncIterator[Abilities]:
-    for name in FILES:
-        path = roots.workspace_dir / name
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text("one\ntwo\nthree\n")
-    (roots.workspace_dir / ".env").write_text("SECRET=1")
+    write_files(roots.workspace_dir, dict.fromkeys(FILES.split(), "one\ntwo\nthree\n"))
+    write_files(roots.workspace_dir, {".env": "SECRET=1"})
 
     async with Abilities.open(roots) as abilities:
         yield abilities
 
 
 async def fail(app: Abilities, name: str, item: Any, **more: Any) -> dict[str, Any]:
-    field = {"read": "items", "file_read_bulk": "paths", "memory_read_bulk": "targets"}[name]
-    records: list[dict[str, Any]] = (await app.call(name, {field: [item], **more}))["results"]
-    (record,) = records
+    payload = await app.call(name, {ITEMS[name]: [item], **more})
+    record: dict[str, Any] = payload["results"][0]
     assert not record["success"], record
     return record
 
@@ -77,8 +68,7 @@ async def test_a_path_alike_is_what_to_send(
 
     assert full["error"]["did_you_mean"] == concise["did_you_mean"] == meant
     assert meant not in full["error"]["message"], "names are data, and stand in no sentence"
-    field = "paths" if name == "file_read_bulk" else "items"
-    (record,) = (await app.call(name, {field: [meant]}))["results"]
+    (record,) = (await app.call(name, {ITEMS[name]: [meant]}))["results"]
     assert record["success"]
 
 
@@ -91,9 +81,8 @@ async def test_a_path_of_several_files_is_answered_with_their_pattern(
     (record,) = (await app.call("read", {"items": [json.loads(meant)]}))["results"]
     assert record["data"]["items"]
 
-    ability, _, arguments = (await fail(app, "file_read_bulk", sent))["error"][
-        "did_you_mean"
-    ].partition(" ")
+    meant = (await fail(app, "file_read_bulk", sent))["error"]["did_you_mean"]
+    ability, _, arguments = meant.partition(" ")
     assert (await app.call(ability, json.loads(arguments)))["files"]
 
 
@@ -106,7 +95,7 @@ async def test_what_is_alike_to_nothing_that_may_be_listed_stays_a_plain_refusal
 
 
 async def test_nothing_is_suggested_to_whom_no_list_is_offered(roots: Settings) -> None:
-    (roots.workspace_dir / "README.md").write_text("one")
+    write_files(roots.workspace_dir, ["README.md"])
     settings = roots.model_copy(update={"tools": ("file_read_bulk",)})
 
     async with Abilities.open(settings) as app:

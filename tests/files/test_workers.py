@@ -15,14 +15,9 @@ from abilities.helpers.threads.circuit_breaker import (
     CircuitBreaker,
     WorkPlace,
 )
-from abilities.helpers.threads.workers import (
-    ITEM_SECONDS,
-    THREADS,
-    Batch,
-    Worker,
-    WorkerPool,
-)
+from abilities.helpers.threads.workers import ITEM_SECONDS, THREADS, Batch, Worker, WorkerPool
 from tests.support.measurements import reached
+from tests.support.stalls import SOON, item_seconds
 from tests.support.waiting import GIVE_UP_SECONDS, POLL_SECONDS
 
 AGENT = WorkPlace("/agents/ada", ("a.txt",))
@@ -35,132 +30,126 @@ def open_nothing(_: Worker) -> Iterator[None]:
     yield
 
 
-async def test_results_keep_the_order_of_the_items_and_errors_stay_with_theirs() -> None:
-    workers = WorkerPool()
+@contextmanager
+def yield_worker(worker: Worker) -> Iterator[Worker]:
+    yield worker
 
+
+@pytest.fixture
+def pool() -> Iterator[WorkerPool]:
+    pool = WorkerPool()
+    yield pool
+    pool.close()
+
+
+@pytest.fixture
+def released() -> Iterator[threading.Event]:
+    """What lets hanging threads go on; in the end it is set."""
+    event = threading.Event()
+    yield event
+    event.set()
+
+
+def answer(worker: Worker, place: WorkPlace) -> str:
+    worker.enter(place)
+    return "answered"
+
+
+async def try_place(pool: WorkerPool, place: WorkPlace) -> str:
+    (outcome,) = await pool.map(yield_worker, answer, [place])
+    return str(outcome)
+
+
+async def try_until_answered(pool: WorkerPool, place: WorkPlace) -> None:
+    async with asyncio.timeout(GIVE_UP_SECONDS):
+        while await try_place(pool, place) != "answered":
+            await asyncio.sleep(POLL_SECONDS)
+
+
+async def test_results_keep_the_order_of_the_items_and_errors_stay_with_theirs(
+    pool: WorkerPool,
+) -> None:
     def halve(_: None, item: int) -> int:
         if item % 2:
             raise Refused("not_found")
 
         return item // 2
 
-    results = await workers.map(open_nothing, halve, range(100))
+    results = await pool.map(open_nothing, halve, range(100))
 
     assert results[::2] == list(range(50))
     assert all(isinstance(error, Refused) for error in results[1::2])
-
-    workers.close()
-
-
-async def test_no_items_are_no_work() -> None:
-    assert await WorkerPool().map(open_nothing, lambda *_: None, []) == []
-
-
-@contextmanager
-def yield_worker(worker: Worker) -> Iterator[Worker]:
-    yield worker
+    assert await pool.map(open_nothing, halve, []) == []
 
 
 async def test_a_thread_that_comes_back_frees_the_place_where_it_got_stuck(
-    monkeypatch: pytest.MonkeyPatch,
+    pool: WorkerPool, released: threading.Event, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("abilities.helpers.threads.workers.ITEM_SECONDS", 0.1)
-    pool, released = WorkerPool(), threading.Event()
-
     def hang(worker: Worker, _: int) -> None:
         worker.enter(AGENT)
-        released.wait(10)
+        released.wait(GIVE_UP_SECONDS)
         worker.enter(WORKSPACE)  # as a reader does if the agent's directory has no such file
 
-    def try_again(worker: Worker, _: int) -> str:
-        worker.enter(AGENT)
-        return "answered"
+    with item_seconds(monkeypatch, SOON):
+        stuck = [pool.map(yield_worker, hang, [1]) for _ in range(STUCK_CALLS)]
+        outcomes = [str(outcome) for (outcome,) in await asyncio.gather(*stuck)]
+        while_stuck = await try_place(pool, AGENT)
+        released.set()
 
-    stuck = [pool.map(yield_worker, hang, [1]) for _ in range(STUCK_CALLS)]
-    outcomes = await asyncio.gather(*stuck)
-    (while_stuck,) = await pool.map(yield_worker, try_again, [1])
-    released.set()
+        assert outcomes == ["timeout"] * STUCK_CALLS
+        assert while_stuck == "timeout"
 
-    assert [str(outcome) for (outcome,) in outcomes] == ["timeout"] * STUCK_CALLS
-    assert str(while_stuck) == "timeout"
-
-    async with asyncio.timeout(GIVE_UP_SECONDS):
-        while await pool.map(yield_worker, try_again, [1]) != ["answered"]:
-            await asyncio.sleep(POLL_SECONDS)
-
-    pool.close()
+        await try_until_answered(pool, AGENT)
 
 
 async def test_a_place_that_works_again_is_open_while_its_lost_threads_are_still_away(
-    monkeypatch: pytest.MonkeyPatch,
+    pool: WorkerPool, released: threading.Event, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("abilities.helpers.threads.workers.ITEM_SECONDS", 0.1)
-    pool, released = WorkerPool(), threading.Event()
-
     def hang(worker: Worker, _: int) -> None:
         worker.enter(AGENT)
         released.wait(GIVE_UP_SECONDS)
 
-    def try_again(worker: Worker, _: int) -> str:
-        worker.enter(AGENT)
-        return "answered"
+    # Only what hangs is given up soon: a busy machine may answer late.
+    with item_seconds(monkeypatch, SOON):
+        await asyncio.gather(*(pool.map(yield_worker, hang, [1]) for _ in range(STUCK_CALLS)))
 
-    def go_elsewhere(worker: Worker, _: int) -> str:
-        worker.enter(OTHER_AGENT)
-        return "answered"
+    assert await try_place(pool, AGENT) == "timeout"
+    assert await try_place(pool, OTHER_AGENT) == "answered"
 
-    await asyncio.gather(*(pool.map(yield_worker, hang, [1]) for _ in range(STUCK_CALLS)))
-    monkeypatch.undo()  # only what hangs is given up soon: a busy machine may answer late
-    (while_paused,) = await pool.map(yield_worker, try_again, [1])
-    elsewhere = await pool.map(yield_worker, go_elsewhere, [1])
     began = time.monotonic()
-    async with asyncio.timeout(GIVE_UP_SECONDS):
-        while await pool.map(yield_worker, try_again, [1]) != ["answered"]:
-            await asyncio.sleep(POLL_SECONDS)
-
+    await try_until_answered(pool, AGENT)
     taken = time.monotonic() - began
-    again = await asyncio.gather(*(pool.map(yield_worker, try_again, [1]) for _ in range(8)))
-    still_away = not released.is_set()
-    released.set()
-    pool.close()
+    again = await asyncio.gather(*(try_place(pool, AGENT) for _ in range(8)))
 
-    assert str(while_paused) == "timeout"
-    assert elsewhere == ["answered"]
-    assert again == [["answered"]] * 8
-    assert still_away
+    assert again == ["answered"] * 8
+    assert not released.is_set(), "the threads are still away"
 
     assert PAUSE_SECONDS + ITEM_SECONDS <= 5
     reached(16, f"a place that works again answers {taken:.1f} s after its threads got stuck")
 
 
 async def test_a_thread_that_hangs_while_it_closes_its_session_is_replaced(
-    monkeypatch: pytest.MonkeyPatch,
+    pool: WorkerPool, released: threading.Event, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("abilities.helpers.threads.workers.ITEM_SECONDS", 0.1)
-    pool, released = WorkerPool(), threading.Event()
-
     @contextmanager
     def hang_at_the_end(_: Worker) -> Iterator[None]:
         yield
         released.wait(GIVE_UP_SECONDS)
 
-    for _ in range(THREADS):
-        await pool.map(hang_at_the_end, lambda *_: "answered", [1])
+    with item_seconds(monkeypatch, SOON):
+        for _ in range(THREADS):
+            await pool.map(hang_at_the_end, lambda *_: "answered", [1])
 
-    results = await pool.map(open_nothing, lambda *_: "answered", [1])
-    still_away = not released.is_set()
-    released.set()
-    pool.close()
+        results = await pool.map(open_nothing, lambda *_: "answered", [1])
 
     assert results == ["answered"]
-    assert still_away
+    assert not released.is_set(), "the threads are still away"
 
 
 async def test_threads_that_could_not_start_cost_the_pool_no_place(
-    monkeypatch: pytest.MonkeyPatch,
+    pool: WorkerPool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    pool, start = WorkerPool(), threading.Thread.start
-    refusals = iter([True] * THREADS)
+    start, refusals = threading.Thread.start, iter([True] * THREADS)
 
     def refuse_at_first(thread: threading.Thread) -> None:
         if next(refusals, False):
@@ -171,16 +160,12 @@ async def test_threads_that_could_not_start_cost_the_pool_no_place(
         patch.setattr("threading.Thread.start", refuse_at_first)
         results = await pool.map(open_nothing, lambda *_: "answered", [1])
 
-    pool.close()
-
     assert results == ["answered"]
 
 
 async def test_a_session_that_fails_costs_the_pool_no_thread(
-    caplog: pytest.LogCaptureFixture,
+    pool: WorkerPool, caplog: pytest.LogCaptureFixture
 ) -> None:
-    pool = WorkerPool()
-
     @contextmanager
     def fail_at_the_end(_: Worker) -> Iterator[None]:
         yield
@@ -188,16 +173,13 @@ async def test_a_session_that_fails_costs_the_pool_no_thread(
 
     for _ in range(THREADS + 1):
         results = await pool.map(fail_at_the_end, lambda *_: "answered", [1, 2])
-
         assert results == ["answered"] * 2
 
     assert "cannot close" in caplog.text
 
-    pool.close()
 
-
-def test_an_item_that_has_just_begun_is_not_given_up() -> None:
-    begun, released = threading.Event(), threading.Event()
+def test_an_item_that_has_just_begun_is_not_given_up(released: threading.Event) -> None:
+    begun = threading.Event()
 
     def work(_: None, item: int) -> int:
         begun.set()
@@ -226,10 +208,7 @@ def test_a_place_is_known_to_work_before_the_caller_is_woken(
     breaker = CircuitBreaker()
     monkeypatch.setattr(breaker, "confirm", lambda _: order.append("confirmed"))
 
-    def work(worker: Worker, _: int) -> None:
-        worker.enter(AGENT)
-
-    batch = Batch(yield_worker, work, [7], breaker, lambda: order.append("woken"))
+    batch = Batch(yield_worker, answer, [AGENT], breaker, lambda: order.append("woken"))
     batch.run(Worker(batch))
 
     assert order == ["confirmed", "woken"]

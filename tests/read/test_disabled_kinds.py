@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 
 from abilities import Abilities, Settings
+from tests.support.reading import write_files
 
 ITEMS: dict[str, list[Any]] = {
     "file_read_bulk": ["a.txt", {"file": "a.txt"}, {"glob": "*"}, {"search": "a"}],
@@ -19,31 +20,25 @@ ITEMS: dict[str, list[Any]] = {
 ALL = [item for items in ITEMS.values() for item in items]
 
 
-async def read_reasons(settings: Settings) -> list[str | None]:
-    """Return the reason of each item's failure; None for one that was found."""
+async def read_all(settings: Settings) -> list[str]:
+    write_files(settings.workspace_dir, {"a.txt": "a\n"})
     async with Abilities.open(settings) as abilities:
-        results = (await abilities.call("read", {"items": ALL}))["results"]
+        payload = await abilities.call("read", {"items": ALL})
 
-    return [record["error"]["reason"] if "error" in record else None for record in results]
-
-
-def fill(settings: Settings) -> None:
-    (settings.workspace_dir / "a.txt").write_text("a\n")
+    return [record.get("error", {}).get("reason", "found") for record in payload["results"]]
 
 
 @pytest.mark.parametrize("name", ITEMS)
 async def test_items_of_a_disabled_ability_are_refused(name: str, roots: Settings) -> None:
-    fill(roots)
-    reasons = await read_reasons(roots.model_copy(update={"disabled": (name,)}))
+    outcomes = await read_all(roots.model_copy(update={"disabled": (name,)}))
 
-    for item, reason in zip(ALL, reasons, strict=True):
-        assert (reason == "disabled") == (item in ITEMS[name]), item
+    for item, outcome in zip(ALL, outcomes, strict=True):
+        assert (outcome == "disabled") == (item in ITEMS[name]), item
 
 
 @pytest.mark.parametrize("tools", ["lean", "read", "all"])
 async def test_profiles_keep_nothing_from_it(tools: str, roots: Settings) -> None:
-    fill(roots)
-    reasons = await read_reasons(roots.model_copy(update={"tools": (tools,)}))
+    outcomes = await read_all(roots.model_copy(update={"tools": (tools,)}))
 
-    assert "disabled" not in reasons
-    assert reasons[0] is None
+    assert "disabled" not in outcomes
+    assert outcomes[0] == "found"

@@ -7,6 +7,7 @@ import pytest
 
 from abilities import Abilities, AbilityError, Settings
 from tests.support.detail_cases import check_schema
+from tests.support.reading import follow
 
 Payload = dict[str, Any]
 
@@ -73,14 +74,10 @@ async def test_pages_have_every_key_once(
     request: Payload | None = {"items": [{"memory": "k/*"}], "detail": detail, **room}
 
     while request is not None:
-        payload = await app.call("read", request)
-        (record,) = payload["results"]
-        data = record.get("data", record)
-        pages.append([entry["key"] for entry in data["items"]])
-
-        request = payload.get("next_request")
-        if request is None and "more" in data:
-            request = {"items": [data["more"]], "detail": detail}
+        async for payload in follow(app, "read", request):
+            data = payload["results"][0].get("data", payload["results"][0])
+            pages.append([entry["key"] for entry in data["items"]])
+        request = {"items": [data["more"]], "detail": detail} if "more" in data else None
 
     assert [key for page in pages for key in page] == keys
     assert max(map(len, pages)) <= PAGE

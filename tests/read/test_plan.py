@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from abilities import Abilities, render
 from tests.read.conftest import Opened
-from tests.read.test_continuation import details, formats, tokens
+from tests.read.test_continuation import build_request, details, formats, tokens
 from tests.support.read_collecting import measure_input
 from tests.support.read_samples import batches
 from tests.support.tier import size
@@ -38,9 +38,6 @@ def test_what_a_plan_predicts_is_what_comes(
     is_structured: bool,
     seed: int | None,
 ) -> None:
-    asked = {"max_tokens": max_tokens, "output_format": output_format, "detail": detail}
-    given = {name: value for name, value in asked.items() if value is not None}
-
     async def call(request: Payload) -> Payload:
         reply = await opened.bounded.reply(
             "read", request, for_model=True, structured=is_structured
@@ -48,7 +45,7 @@ def test_what_a_plan_predicts_is_what_comes(
         return reply.payload
 
     async def check() -> None:
-        request: Payload = {"items": items, **given}
+        request = build_request(items, max_tokens, output_format, detail)
         if seed is not None:
             request["items"] = await make_some_known(opened.unbounded, items, random.Random(seed))
 
