@@ -27,7 +27,7 @@ FIGURES = {
     ),
     2: Figure(
         "special files < 50 ms; an item <= 2 s; a call <= 10 s; exit < 3 s",
-        ["tests/files/test_stalls.py", "tests/files/test_hung_mounts.py"],
+        ["tests/files/test_stalls.py"],
     ),
     3: Figure(
         "1,000 cancelled calls leave nothing; 64 calls with 256 descriptors",
@@ -146,8 +146,7 @@ FIGURES = {
     16: Figure(
         "files answer again <= 5 s after any stall or load ends, in every namespace",
         [
-            "tests/files/test_recovery.py",
-            "tests/files/test_hung_mounts.py",
+            "tests/files/test_stalls.py",
             "tests/files/test_circuit_breaker.py",
             "tests/files/test_workers.py",
         ],

@@ -2,7 +2,6 @@
 
 import asyncio
 import os
-import random
 from collections.abc import Callable
 from fractions import Fraction
 from pathlib import Path
@@ -14,7 +13,6 @@ from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 
 from abilities import Abilities, Settings, render
-from abilities.declarations.refusals import Fault
 from abilities.declarations.values import JsonObject
 from abilities.helpers.batch import sharing
 from abilities.helpers.batch.items import foresee_file
@@ -22,13 +20,9 @@ from abilities.helpers.reply.budget import MIN_SHARE, Bound, ItemSize, find_leve
 from abilities.helpers.reply.envelope import (
     FoundItem,
     RecordDraft,
-    build_failed,
-    build_left_out,
 )
 from abilities.helpers.text.pieces import Piece
-from tests.support import cutting_all
-from tests.support.cutting_all import cut_all
-from tests.support.reading import follow, list_outcomes, noting_reads, read, write_files
+from tests.support.reading import follow, list_outcomes, noting_reads, write_files
 from tests.support.tier import size
 
 EXAMPLES = size("ABILITIES_EXAMPLES", quick=10, full=60)
@@ -83,9 +77,7 @@ def test_the_budget_is_kept_and_one_item_is_cut_at_most(items: list[ItemSize], r
 
 @many
 @given(st.lists(small, min_size=1, max_size=6), st.integers(0, 1200))
-def test_a_share_is_the_one_that_going_through_the_items_finds(
-    items: list[ItemSize], room: int
-) -> None:
+def test_a_share_is_what_going_through_the_items_finds(items: list[ItemSize], room: int) -> None:
     assert share_room(items, room) == share_by_hand(items, room)
 
 
@@ -138,12 +130,6 @@ def divide(items: Items, room: int) -> tuple[list[int], int, list[int]]:
     return [need for need, _ in items], room, [weight for _, weight in items]
 
 
-def test_small_items_come_first_and_large_ones_as_they_stand() -> None:
-    assert rank([900, 30, 800, 10, 30, 0], 700) == [5, 3, 1, 4, 0, 2]
-    assert rank([5, 4, 3], 12) == [2, 1, 0]
-    assert rank([5, 4, 3], -1) == [0, 1, 2]
-
-
 @many
 @given(st.lists(st.integers(0, 100_000), min_size=1, max_size=25), rooms, weights)
 def test_equal_weights_are_no_weights(sizes: list[int], room: int, weight: int) -> None:
@@ -171,9 +157,7 @@ def test_small_items_come_first_by_height_and_large_ones_by_weight(items: Items,
 
 @many
 @given(batches, rooms, st.integers(1, 100_000), st.sets(weights, min_size=2, max_size=2))
-def test_of_two_equal_items_the_heavier_comes_first(
-    items: Items, room: int, need: int, two: set[int]
-) -> None:
+def test_the_heavier_of_two_comes_first(items: Items, room: int, need: int, two: set[int]) -> None:
     lighter, heavier = len(items), len(items) + 1
 
     order = rank(*divide([*items, *((need, weight) for weight in sorted(two))], room))
@@ -193,26 +177,6 @@ def test_only_the_proportion_of_weights_counts(items: Items, room: int, factor: 
     # Levels are whole numbers, so that either differs by what was rounded.
     assert abs(find_level(*divide(larger, room * factor)) - level * factor) <= factor
     assert abs(find_level(*divide(heavier, room)) * 4 - level) <= 4
-
-
-def test_whole_files_first_takes_no_more_replies_or_fragments_than_cutting_all() -> None:
-    numbers = random.Random(1816)
-    fewer_fragments = 0
-
-    for _ in range(1_000):
-        sizes = [numbers.randint(0, 20_000) for _ in range(numbers.randint(1, 25))]
-        replies, fragments = cutting_all.follow(share_room, sizes)
-        naive_replies, naive_fragments = cutting_all.follow(cut_all, sizes)
-
-        assert replies <= naive_replies, sizes
-        assert fragments <= naive_fragments, sizes
-        assert fragments <= len(sizes) + replies - 1, "one more for each reply but the last"
-
-        fewer_fragments += fragments < naive_fragments
-
-    assert fewer_fragments > 500
-    assert cutting_all.follow(cut_all, [16_384] * 25) == (8, 200)
-    assert cutting_all.follow(share_room, [16_384] * 25) == (7, 31)
 
 
 def test_no_record_of_a_cut_file_takes_more_than_was_foreseen() -> None:
@@ -247,10 +211,7 @@ repeated = st.tuples(
     chars=st.sampled_from([3_000, 20_000, 100_000]),
 )
 def test_no_file_is_read_that_is_left_out(
-    tmp_path_factory: pytest.TempPathFactory,
-    repeats: list[tuple[str, int]],
-    limit: int,
-    chars: int,
+    tmp_path_factory: pytest.TempPathFactory, repeats: list[tuple[str, int]], limit: int, chars: int
 ) -> None:
     texts = {f"{n}.txt": line * times for n, (line, times) in enumerate(repeats)}
     asyncio.run(follow_and_count(tmp_path_factory.mktemp("files"), texts, limit, chars))
@@ -336,15 +297,6 @@ async def test_twenty_five_files_of_16_kib_come_in_seven_replies(roots: Settings
     assert received == texts
 
 
-async def test_line_ranges_of_a_large_file_come_together(roots: Settings) -> None:
-    line = "a line of a log that is fairly long\n"
-    write_files(roots.workspace_dir, {"log.txt": line * 20_000})
-    paths = [f"log.txt#L{n}-L{n + 9}" for n in range(1, 2_500, 100)]
-
-    async with Abilities.open(roots) as abilities:
-        assert await read(abilities, *paths) == [line * 10] * 25
-
-
 TEXT = "first\n" * 2_000
 CHANGES: dict[str, tuple[Callable[[Path], object], str]] = {
     "shrinks": (lambda file: os.truncate(file, 10), "first\nfirs"),
@@ -379,11 +331,3 @@ async def test_a_file_that_changes_before_it_is_read_fails_alone_or_is_read(
     assert len(render(payload).encode()) <= roots.max_response_bytes
     assert before == after == TEXT
     assert changed.startswith(beginning)
-
-
-def test_an_item_left_out_has_the_record_of_any_other_failure() -> None:
-    fault = Fault.from_reason("response_budget", size_bytes=5)
-
-    record = build_left_out(5, {"input": "a"}, {"depth": 1})
-
-    assert render(record) == render(build_failed(fault.to_payload(), {"input": "a"}, {"depth": 1}))

@@ -68,9 +68,7 @@ FEW_DESCRIPTORS = """
 
 
 @pytest.mark.parametrize(("free", "calls"), [(8, 1), (64, 64)])
-def test_calls_at_once_take_no_descriptors_that_others_need(
-    free: int, calls: int, roots: Settings
-) -> None:
+def test_many_calls_take_few_descriptors(free: int, calls: int, roots: Settings) -> None:
     """Half of the files are small; of the large ones, most wait until the reply has no room."""
     texts = {name: "healthy" if n % 2 else "line\n" * 3_200 for n, name in enumerate(FILES)}
     write_files(roots.workspace_dir, texts)

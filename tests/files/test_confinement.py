@@ -209,9 +209,7 @@ def test_a_descriptor_is_never_left_open(world: object, settings: Settings) -> N
     assert count_descriptors() <= before
 
 
-def test_a_whole_disk_or_home_is_never_a_root(
-    roots: Settings, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_whole_disk_or_home_is_never_a_root(roots: Settings) -> None:
     assert find_ban(Path("/")) == "the whole disk"
     assert find_ban(Path(os.path.expanduser("~"))) == "your home directory"
     assert find_ban(roots.workspace_dir) is None
@@ -375,29 +373,6 @@ def test_folders_on_the_way_are_opened_once(
             folders.open(root, ("src", "core", "none", "deeper"))
 
     assert opened == ["src", "core", "a", "b", "c", "none"]
-
-
-def test_few_folders_are_open_at_a_time_and_none_afterwards(root: int, tmp_path: Path) -> None:
-    before = count_descriptors()
-    deepest = ("d",) * (MOST_FOLDERS + 5)
-    (tmp_path / Path(*deepest)).mkdir(parents=True)
-
-    with OpenFolders() as folders:
-        for number in range(3 * MOST_FOLDERS):
-            names = ("a", str(number % 5), str(number))
-            (tmp_path / Path(*names)).mkdir(parents=True)
-            descriptor = folders.open(root, names)
-
-            assert os.path.samestat(os.fstat(descriptor), (tmp_path / Path(*names)).stat())
-            assert count_descriptors() <= before + MOST_FOLDERS
-
-        folders.open(root, deepest)
-        assert len(folders) == len(deepest)
-
-        folders.open(root, ("a",))
-        assert len(folders) == 1
-
-    assert count_descriptors() == before
 
 
 def test_a_second_name_of_a_file_is_refused_only_if_configured(roots: Settings) -> None:

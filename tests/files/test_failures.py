@@ -110,9 +110,7 @@ async def test_our_own_bug_fails_its_item_alone_and_is_in_the_log(
     assert type(error).__name__ in caplog.text
 
 
-async def test_f37_a_root_that_vanishes_is_unavailable_and_a_new_one_is_served(
-    roots: Settings,
-) -> None:
+async def test_f37_a_root_that_vanishes_is_missed_and_a_new_one_served(roots: Settings) -> None:
     write_files(roots.workspace_dir, {"a.txt": "old"})
     write_files(roots.agent_dir, {"own.txt": "own"})
 
@@ -141,9 +139,7 @@ async def call_through(name: str, call: Callable[[], Awaitable[Reply]]) -> Reply
     return await call()
 
 
-async def test_f37_a_default_agent_directory_may_be_missing_until_it_was_there(
-    at_home: Settings,
-) -> None:
+async def test_f37_the_default_agent_root_may_miss_until_it_was_there(at_home: Settings) -> None:
     async with Abilities.open(at_home) as abilities:
         assert await read(abilities, "a.txt") == ["here"]
 
@@ -155,9 +151,7 @@ async def test_f37_a_default_agent_directory_may_be_missing_until_it_was_there(
 
 
 @pytest.mark.parametrize("first", ["itself", "another view"])
-async def test_f37_every_view_knows_that_the_default_agent_directory_vanished(
-    first: str, at_home: Settings
-) -> None:
+async def test_f37_every_view_knows_that_it_vanished_later(first: str, at_home: Settings) -> None:
     async with Abilities.open(at_home) as abilities:
         user = abilities if first == "itself" else abilities.for_namespace("other")
         assert await read(user, "a.txt") != ["own"]

@@ -3,7 +3,8 @@
 import fnmatch
 import os
 import random
-from collections.abc import Iterator, Sequence
+from collections.abc import AsyncIterator, Iterator, Sequence
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +19,7 @@ from abilities.helpers.files.file_walk import FolderMemory, Kind
 from abilities.helpers.files.globs import Glob
 from tests.support.file_cases import Row, refused
 from tests.support.permissions import let_others_enter
-from tests.support.reading import count_descriptors, follow, write_files
+from tests.support.reading import count_descriptors, write_files
 from tests.support.refusals import check_refusal
 from tests.support.sample_files import SampleFiles
 from tests.support.surfaces import SURFACES, Call, CannotCarry, Through, python
@@ -59,9 +60,7 @@ WRONG: list[Row] = [
 
 @pytest.mark.parametrize("surface", SURFACES)
 @pytest.mark.parametrize("row", WRONG, ids=str)
-async def test_a_wrong_call_is_refused_alike_on_every_surface(
-    row: Row, surface: str, settings: Settings
-) -> None:
+async def test_wrong_calls_are_refused_alike(row: Row, surface: str, settings: Settings) -> None:
     expected = await python(settings, row.name, row.arguments)
 
     check_refusal(row, expected)
@@ -94,7 +93,7 @@ async def test_l6_nothing_hostile_is_listed_and_all_that_is_can_be_read(
     assert str(world.base) not in render({"listed": listed})
 
     unreadable = dict.fromkeys(("mode000.txt", "locked.txt"), "access_denied")
-    for file, record in zip(listed, await read(settings, paths), strict=True):
+    for file, record in zip(listed, await read(call, paths), strict=True):
         if record["success"]:
             data = {name: record["data"][name] for name in ("source", "size_bytes", "modified_at")}
             assert data == {name: file[name] for name in data}
@@ -103,21 +102,31 @@ async def test_l6_nothing_hostile_is_listed_and_all_that_is_can_be_read(
             assert reason in ("binary_file", unreadable.get(file["path"])), file
 
 
+@pytest.fixture
+async def call(roots: Settings) -> AsyncIterator[Call]:
+    """Call abilities from Python; the roots may be filled later."""
+    async with open_call(roots) as call:
+        yield call
+
+
+@asynccontextmanager
+async def open_call(settings: Settings) -> AsyncIterator[Call]:
+    async with Abilities.open(settings) as abilities:
+        yield lambda name, **arguments: abilities.call(name, arguments)
+
+
 async def list_all(call: Call, **arguments: Any) -> list[dict[str, Any]]:
     """Return all files that match, page after page."""
     files: list[dict[str, Any]] = []
-    has_more = True
-    while has_more:
-        answer = await call("file_list", **arguments)
+    request: dict[str, Any] | None = arguments
+    while request is not None:
+        answer = await call("file_list", **request)
         FileListAnswer.model_validate(answer)
         files += answer["files"]
-        has_more = answer["has_more"]
 
-        assert has_more == ("next_request" in answer)
-        if has_more:
-            after = arguments.get("after", "")
-            arguments = answer["next_request"]
-            assert arguments.get("after", "") > after, "each page goes on"
+        after, request = request.get("after", ""), answer.get("next_request")
+        assert answer["has_more"] == (request is not None)
+        assert request is None or request.get("after", "") > after, "each page goes on"
 
     return files
 
@@ -130,12 +139,12 @@ def get_paths(answer: dict[str, Any]) -> list[str]:
     return [file["path"] for file in answer["files"]]
 
 
-async def read(settings: Settings, paths: Sequence[str]) -> list[dict[str, Any]]:
+async def read(call: Call, paths: Sequence[str]) -> list[dict[str, Any]]:
+    """Return the records of the beginnings of files."""
     records: list[dict[str, Any]] = []
-    async with Abilities.open(settings) as abilities:
-        for start in range(0, len(paths), 25):
-            arguments = {"paths": list(paths[start : start + 25]), "max_chars_per_file": 10}
-            records += (await abilities.call("file_read_bulk", arguments))["results"]
+    for start in range(0, len(paths), 25):
+        part = list(paths[start : start + 25])
+        records += (await call("file_read_bulk", paths=part, max_chars_per_file=10))["results"]
 
     return records
 
@@ -194,20 +203,18 @@ SKIPPING = [
 ]
 
 
-async def test_folders_that_tools_fill_are_entered_only_by_their_names(
-    roots: Settings, through: Through
-) -> None:
+async def test_folders_of_tools_are_entered_by_name(roots: Settings, call: Call) -> None:
     write_files(roots.agent_dir, ["dist", "__pycache__/f.js"])
     deep = ["node_modules/dist/e.js", "node_modules/x/node_modules/y.js", "web/node_modules/d.js"]
     write_files(roots.workspace_dir, ["a.js", "build/b.js", "src/target", "web/dist/c.js", *deep])
-    call = through(roots)
 
     for pattern, expected in SKIPPING:
         assert await list_paths(call, pattern=pattern, limit=1) == expected, pattern
 
-    assert len(await list_all(through(roots.model_copy(update={"skip": ()})))) == 9
-    (record,) = await read(roots, ["node_modules/dist/e.js"])
+    (record,) = await read(call, ["node_modules/dist/e.js"])
     assert record["success"]
+    async with open_call(roots.model_copy(update={"skip": ()})) as call_all:
+        assert len(await list_all(call_all)) == 9
 
 
 async def test_l8_pages_follow_each_other(roots: Settings, through: Through) -> None:
@@ -226,33 +233,30 @@ async def test_l8_pages_follow_each_other(roots: Settings, through: Through) -> 
     assert await list_paths(call, after="a/b/f05.txt") == behind
 
 
-async def test_l9_odd_names_are_listed_as_they_are_asked_for(
-    roots: Settings, through: Through
-) -> None:
+async def test_l9_odd_names_are_listed_as_they_are_read(roots: Settings, call: Call) -> None:
     names = ["name#L2", "n#byte=5", "#L1-", "sp .txt ", "🙂.txt", "a%2eb", "two\nlines", "c:d"]
     write_files(roots.workspace_dir, names)
     Path(os.fsdecode(os.fsencode(roots.workspace_dir) + b"/bad\xff.txt")).write_text("x")
-    answer = await through(roots)("file_list")
+    answer = await call("file_list")
     paths = get_paths(answer)
 
     assert paths == ["#L1-#L1-", "a%2eb", "n#byte=5#L1-", "name#L2#L1-", "sp .txt ", "🙂.txt"]
     assert answer["skipped"] == 3
 
-    texts = [record["data"]["content"] for record in await read(roots, paths)]
+    texts = [record["data"]["content"] for record in await read(call, paths)]
     assert texts == ["#L1-", "a%2eb", "n#byte=5", "name#L2", "sp .txt ", "🙂.txt"[:10]]
 
 
-async def test_l10_the_answer_keeps_its_bound(roots: Settings, through: Through) -> None:
+async def test_l10_the_answer_keeps_its_bound(roots: Settings) -> None:
     paths = [f"{n:03}{'ä' * 120}/{'世' * 80}.txt" for n in range(120)]
     write_files(roots.workspace_dir, paths)
-    limit = 40_000
-    call = through(roots.model_copy(update={"max_response_bytes": limit}))
 
-    first = await call("file_list", limit=500)
+    async with open_call(roots.model_copy(update={"max_response_bytes": 40_000})) as call:
+        first = await call("file_list", limit=500)
+        assert await list_paths(call, limit=500) == paths
 
-    assert len(render(first).encode()) <= limit
+    assert len(render(first).encode()) <= 40_000
     assert len(first["files"]) < 120 and first["has_more"]
-    assert await list_paths(call, limit=500) == paths
 
 
 async def test_l10_the_place_to_go_on_counts_by_its_bytes(roots: Settings) -> None:
@@ -261,15 +265,13 @@ async def test_l10_the_place_to_go_on_counts_by_its_bytes(roots: Settings) -> No
     write_files(roots.workspace_dir, (f"{n:03}{'世' * 80}/{'世' * 80}" for n in range(120)))
 
     for limit in range(40_000, 40_800, 50):
-        bounded = roots.model_copy(update={"max_response_bytes": limit})
-        async with Abilities.open(bounded) as abilities:
-            answer = await abilities.call("file_list", {"limit": 500})
-
+        async with open_call(roots.model_copy(update={"max_response_bytes": limit})) as call:
+            answer = await call("file_list", limit=500)
         assert answer["has_more"] and len(render(answer).encode()) <= limit
 
 
 async def test_l11_a_folder_that_may_not_be_read_is_reported(
-    roots: Settings, through: Through, tmp_path: Path, request: pytest.FixtureRequest
+    roots: Settings, tmp_path: Path, call: Call, request: pytest.FixtureRequest
 ) -> None:
     write_files(roots.agent_dir, ["closed/in.txt"])
     write_files(roots.workspace_dir, ["closed/other.txt", "open.txt"])
@@ -278,33 +280,30 @@ async def test_l11_a_folder_that_may_not_be_read_is_reported(
     (roots.agent_dir / "closed").chmod(0)
     request.getfixturevalue("unprivileged")
 
-    answer = await through(roots)("file_list")
+    answer = await call("file_list")
 
     assert get_paths(answer) == ["open.txt"], "a refusal hides the workspace's, as in reading"
     assert (answer["skipped"], answer["skipped_folders"]) == (1, ["closed/"])
 
 
 async def test_l12_a_folder_of_too_many_entries_is_reported(
-    roots: Settings, through: Through, monkeypatch: pytest.MonkeyPatch
+    roots: Settings, call: Call, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(file_walk, "MAX_ENTRIES", 10)
     some = [f"some/{n}" for n in range(10)]
     write_files(roots.workspace_dir, ["a.txt", "z.txt", *some, *(f"many/{n}" for n in range(11))])
 
-    answer = await through(roots)("file_list")
+    answer = await call("file_list")
 
     assert get_paths(answer) == ["a.txt", *some, "z.txt"]
     assert answer["skipped_folders"] == ["many/"]
 
 
-async def test_l12b_a_folder_that_is_too_deep_is_reported(
-    roots: Settings, through: Through
-) -> None:
+async def test_l12b_a_folder_too_deep_is_reported(roots: Settings, call: Call) -> None:
     deepest = "d/" * 31
     reachable, too_deep = f"{deepest}a.txt", f"{deepest}e/too deep.txt"
     write_files(roots.workspace_dir, [reachable, too_deep, "z.txt"])
     write_files(roots.agent_dir, [f"{deepest}e/f/deeper.txt"])
-    call = through(roots)
 
     answer = await call("file_list")
     text_files = await call("file_list", pattern="*.txt")
@@ -315,17 +314,16 @@ async def test_l12b_a_folder_that_is_too_deep_is_reported(
     assert "skipped" not in text_files, "none of its files could match"
     assert second_page["skipped_folders"] == [f"{deepest}e/"]
 
-    records = await read(roots, [reachable, too_deep])
+    records = await read(call, [reachable, too_deep])
     assert [record.get("error", {}).get("reason") for record in records] == [None, "path_too_deep"]
 
 
 async def test_l13_when_time_is_over_the_next_call_goes_on(
-    roots: Settings, through: Through, monkeypatch: pytest.MonkeyPatch
+    roots: Settings, call: Call, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(lister, "SECONDS", 0.0)
     paths = ["a.txt", "a/1", "a/b/2", "a/b/c/3", "a/d/4", "b/e/5", "c.txt"]
     write_files(roots.workspace_dir, paths)
-    call = through(roots)
 
     first = await call("file_list", pattern="**/[0-9]")
 
@@ -334,30 +332,28 @@ async def test_l13_when_time_is_over_the_next_call_goes_on(
     assert await list_paths(call) == paths
 
 
-async def test_l14_a_root_that_is_gone_is_unavailable(roots: Settings) -> None:
-    async with Abilities.open(roots) as abilities:
-        roots.workspace_dir.rmdir()
+async def test_l14_a_root_that_is_gone_is_unavailable(roots: Settings, call: Call) -> None:
+    roots.workspace_dir.rmdir()
 
-        with pytest.raises(AbilityError) as caught:
-            await abilities.call("file_list")
+    with pytest.raises(AbilityError) as caught:
+        await call("file_list")
 
     assert caught.value.fault.reason == "root_unavailable"
 
 
-async def test_listing_leaves_no_descriptor_behind(roots: Settings) -> None:
+async def test_listing_leaves_no_descriptor_behind(roots: Settings, call: Call) -> None:
     write_files(roots.workspace_dir, [f"{a}/{b}/f" for a in "abc" for b in "def"])
     before = count_descriptors()
 
-    async with Abilities.open(roots) as abilities:
-        for limit in (1, 4, 500):
-            await abilities.call("file_list", {"limit": limit})
+    for limit in (1, 4, 500):
+        await call("file_list", limit=limit)
 
-        # The thread closes them after it has answered; others, of tests before, may close too.
-        await wait_until(lambda: count_descriptors() <= before)
+    # The thread closes them after it has answered; others, of tests before, may close too.
+    await wait_until(lambda: count_descriptors() <= before)
 
 
 async def test_pages_of_a_large_folder_read_it_once_until_it_changes(
-    roots: Settings, monkeypatch: pytest.MonkeyPatch
+    roots: Settings, call: Call, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     expected = [*(f"many/{n:03}" for n in range(60)), "many/040 in/file", "z.txt"]
     write_files(roots.workspace_dir, expected)
@@ -373,14 +369,11 @@ async def test_pages_of_a_large_folder_read_it_once_until_it_changes(
     monkeypatch.setattr(file_walk, "LARGE", 20)
     monkeypatch.setattr(file_walk, "SETTLED_SECONDS", 0.0)
 
-    async with Abilities.open(roots) as abilities:
-        request = {"pattern": "**/*", "limit": 7}
-        pages = [get_paths(page) async for page in follow(abilities, "file_list", request)]
-        assert [path for page in pages for path in page] == sorted(expected)
-        assert reads == 1
+    assert await list_paths(call, pattern="**/*", limit=7) == sorted(expected)
+    assert reads == 1
 
-        (many / "030").unlink()
-        answer = await abilities.call("file_list", {"pattern": "many/03*", "limit": 2})
+    (many / "030").unlink()
+    answer = await call("file_list", pattern="many/03*", limit=2)
 
     assert get_paths(answer) == ["many/031", "many/032"]
     assert reads == 2
@@ -475,20 +468,18 @@ def spell_out(pattern: str) -> list[str]:
     return [*names, "**"]
 
 
-@pytest.mark.parametrize("seed", range(60))
-async def test_what_is_listed_is_what_can_be_read(seed: int, roots: Settings) -> None:
+@pytest.mark.parametrize("seed", range(size("ABILITIES_TREES", quick=15, full=60)))
+async def test_what_is_listed_is_what_can_be_read(seed: int, roots: Settings, call: Call) -> None:
     chance = random.Random(seed)
     write_files(roots.workspace_dir.parent, {"outside": "SECRET"})
-    plant(roots.agent_dir, chance)
-    plant(roots.workspace_dir, chance)
     top = {"agent": roots.agent_dir, "workspace": roots.workspace_dir}
-    names = {
-        str(Path(folder, name).relative_to(root))
-        for root in top.values()
-        for folder, folders, files in os.walk(root)
-        for name in (*files, *folders)
-    }
-    records = await read(roots, sorted(names))
+    names: set[str] = set()
+    for root in top.values():
+        plant(root, chance)
+        for folder, folders, files in os.walk(root):
+            names |= {str(Path(folder, name).relative_to(root)) for name in (*files, *folders)}
+
+    records = await read(call, sorted(names))
     sources = {r["input"]: r["data"]["source"] for r in records if r["success"]}
     readable = {
         path: source
@@ -496,23 +487,18 @@ async def test_what_is_listed_is_what_can_be_read(seed: int, roots: Settings) ->
         if not any((top[source] / folder).is_symlink() for folder in Path(path).parents[:-1])
     }
 
-    async with Abilities.open(roots) as abilities:
+    for pattern in GLOBS.split():
+        plain_patterns = [spell_out(pattern.replace("{a,b}", name)) for name in "ab"]
+        expected = {
+            path: source
+            for path, source in readable.items()
+            if any(matches(plain, path.split("/")) for plain in plain_patterns)
+        }
 
-        async def call(name: str, **arguments: Any) -> dict[str, Any]:
-            return await abilities.call(name, arguments)
+        listed = await list_all(call, pattern=pattern, limit=chance.choice((1, 3, 500)))
 
-        for pattern in GLOBS.split():
-            plain_patterns = [spell_out(pattern.replace("{a,b}", name)) for name in "ab"]
-            expected = {
-                path: source
-                for path, source in readable.items()
-                if any(matches(plain, path.split("/")) for plain in plain_patterns)
-            }
-
-            files = await list_all(call, pattern=pattern, limit=chance.choice((1, 3, 500)))
-
-            assert {file["path"]: file["source"] for file in files} == expected, pattern
-            assert [file["path"] for file in files] == sorted(expected)
+        assert {file["path"]: file["source"] for file in listed} == expected, pattern
+        assert [file["path"] for file in listed] == sorted(expected)
 
 
 many = settings(max_examples=size("ABILITIES_EXAMPLES", quick=50, full=500), deadline=None)
@@ -543,9 +529,7 @@ COMPONENTS = strategies.lists(
 
 @many
 @given(COMPONENTS, strategies.integers(0, 20), strategies.text("ab*[./", max_size=2))
-def test_a_beginning_matches_the_paths_that_begin_with_it(
-    names: list[str], length: int, end: str
-) -> None:
+def test_a_beginning_matches_what_begins_with_it(names: list[str], length: int, end: str) -> None:
     path = "/".join(names)
     beginning = path[:length] + end
     if beginning.startswith("/") or ".." in beginning.split("/"):

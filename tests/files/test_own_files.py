@@ -72,9 +72,18 @@ async def test_own_files_are_denied_by_every_name(own: Settings) -> None:
         assert await read(abilities, "a.txt", "state/other") == ["a", "not_found"]
 
 
-async def test_own_files_that_are_made_or_replaced_later_are_denied_at_once(
-    own: Settings,
-) -> None:
+async def test_own_files_are_never_found(own: Settings) -> None:
+    TokenFile(own.tokens_file).add("default", "read")
+    os.link(own.tokens_file, own.workspace_dir / "copy.txt")
+    write_files(own.workspace_dir, {"a.txt": "token default deny"})
+    items = [{"search": text} for text in ("deny", "default", "token")]
+
+    async with Abilities.open(own) as abilities:
+        for record in (await abilities.call("read", {"items": items}))["results"]:
+            assert [hit["path"] for hit in record["data"]["items"]] == ["a.txt#L1-L1"]
+
+
+async def test_own_files_that_are_made_or_replaced_later_are_denied_at_once(own: Settings) -> None:
     state = own.workspace_dir / "state"
 
     async with Abilities.open(own) as abilities:
@@ -106,9 +115,7 @@ async def test_own_files_that_are_made_or_replaced_later_are_denied_at_once(
 
 
 @pytest.mark.parametrize("before", [0, 1, 12])
-async def test_a_long_file_that_was_just_made_is_denied_before_it_is_read(
-    own: Settings, before: int
-) -> None:
+async def test_a_file_just_made_is_denied_before_it_is_read(own: Settings, before: int) -> None:
     state = own.workspace_dir / "state"
     long = {f"long {n}.txt": "# a long line of some other file\n" * 1_000 for n in range(before)}
     write_files(own.workspace_dir, long)
@@ -147,9 +154,7 @@ async def test_a_backup_is_denied_wherever_it_lies(own: Settings) -> None:
         assert await read(abilities, "other.db", "round.txt") == ["binary_file", "x" * 4096]
 
 
-async def test_files_behind_a_link_that_is_changed_are_denied(
-    own: Settings, tmp_path: Path
-) -> None:
+async def test_files_behind_a_link_that_changes_are_denied(own: Settings, tmp_path: Path) -> None:
     """A mounted secret is replaced by one link to a folder."""
     mounted = own.workspace_dir / "mounted"
     for version in ("1", "2"):
@@ -174,9 +179,7 @@ async def test_a_store_on_a_server_has_no_files_to_deny(own: Settings) -> None:
     assert names == ["settings.toml", "tokens.json"]
 
 
-def test_a_settled_folder_is_not_listed_again(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_settled_folder_is_listed_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "tokens.json").touch()
     os.utime(tmp_path, (1_000_000, 1_000_000))
     own = OwnFiles([OwnPlace(str(tmp_path / "tokens.json"), ("-lock",))])

@@ -23,7 +23,7 @@ from abilities.helpers.text.codec import (
     replace_markers,
 )
 from abilities.helpers.text.pieces import WHOLE, Piece, back_off, hash_version, splits_character
-from tests.support.reading import OpenFile, follow, list_outcomes, read, write_files
+from tests.support.reading import OpenFile, follow, list_outcomes, write_files
 from tests.support.tier import size
 
 EXAMPLES = size("ABILITIES_EXAMPLES", quick=10, full=60)
@@ -94,9 +94,7 @@ BROKEN = st.lists(st.sampled_from(SEQUENCES), max_size=12).map(b"".join)
 
 @many
 @given(BROKEN, st.booleans())
-def test_each_sequence_that_does_not_decode_counts_as_python_counts_it(
-    raw: bytes, final: bool
-) -> None:
+def test_each_sequence_that_does_not_decode_counts_as_in_python(raw: bytes, final: bool) -> None:
     sizes: list[int] = []
 
     def note(error: UnicodeError) -> tuple[str, int]:
@@ -219,9 +217,7 @@ def test_what_fits_is_the_longest_prefix_that_does(text: str, room: int) -> None
 
 @some
 @given(st.sampled_from([b"", b"\xef\xbb\xbf"]), raws, st.integers(1, 40))
-def test_following_resume_points_returns_every_byte_once(
-    bom: bytes, raw: bytes, chars: int
-) -> None:
+def test_following_resume_points_brings_every_byte_once(bom: bytes, raw: bytes, chars: int) -> None:
     assert "".join(_follow_resume_points(bom + raw, chars)) == decode_whole(bom + raw)
 
 
@@ -368,20 +364,3 @@ async def test_memory_targets_continue_byte_for_byte(roots: Settings) -> None:
         replies = [reply async for reply in follow(abilities, "memory_read_bulk", request)]
 
     assert "".join(list_outcomes(reply)[0] for reply in replies) == text
-
-
-async def test_a_changed_file_is_never_continued_with_the_wrong_piece(roots: Settings) -> None:
-    log = roots.workspace_dir / "log.txt"
-    log.write_text("first line\n" * 5_000)
-
-    async with Abilities.open(roots) as abilities:
-        request = {"paths": ["log.txt"], "max_chars_per_file": 100}
-        (following,) = (await abilities.call("file_read_bulk", request))["next_request"]["paths"]
-        with log.open("a") as file:
-            file.write("appended\n")
-
-        (grown,) = await read(abilities, following)
-        assert "first line\n" in grown, "a log may grow meanwhile"
-
-        log.write_text("other line\n" * 5_000)
-        assert await read(abilities, following) == ["changed"]

@@ -83,18 +83,7 @@ def test_a_file_cut_before_any_read_has_changed(part: str, encoding: str, tmp_pa
             assert piece.text == whole.text, (cut, left)
 
 
-@pytest.mark.parametrize("part", PARTS)
-def test_an_emptied_file_is_never_a_shorter_answer(part: str, tmp_path: Path) -> None:
-    path = tmp_path / "log.txt"
-    path.write_bytes(LONG)
-
-    with pytest.raises(Refused, match="changed"):
-        read_part(path, PARTS[part], lambda _: os.truncate(path, 0))
-
-
-async def test_a_log_that_is_truncated_and_written_anew_is_read_or_has_changed(
-    roots: Settings,
-) -> None:
+async def test_a_log_truncated_and_written_anew_is_read_or_has_changed(roots: Settings) -> None:
     log = roots.workspace_dir / "app.log"
     log.write_bytes(LONG)
     reasons: Counter[str] = Counter()

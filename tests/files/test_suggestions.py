@@ -60,9 +60,7 @@ async def fail(app: Abilities, name: str, item: Any, **more: Any) -> dict[str, A
 
 @pytest.mark.parametrize("name", ["file_read_bulk", "read"])
 @pytest.mark.parametrize(("sent", "meant"), MEANT)
-async def test_a_path_alike_is_what_to_send(
-    app: Abilities, name: str, sent: str, meant: str
-) -> None:
+async def test_a_path_alike_is_suggested(app: Abilities, name: str, sent: str, meant: str) -> None:
     full = await fail(app, name, sent)
     concise = await fail(app, name, sent, detail="concise")
 
@@ -73,9 +71,7 @@ async def test_a_path_alike_is_what_to_send(
 
 
 @pytest.mark.parametrize(("sent", "pattern"), PATTERNS)
-async def test_a_path_of_several_files_is_answered_with_their_pattern(
-    app: Abilities, sent: str, pattern: str
-) -> None:
+async def test_a_folder_is_answered_with_a_pattern(app: Abilities, sent: str, pattern: str) -> None:
     meant = (await fail(app, "read", sent))["error"]["did_you_mean"]
     assert json.loads(meant) == {"glob": pattern}
     (record,) = (await app.call("read", {"items": [json.loads(meant)]}))["results"]
@@ -87,9 +83,7 @@ async def test_a_path_of_several_files_is_answered_with_their_pattern(
 
 
 @pytest.mark.parametrize("sent", ["same.txt.bak/none", "nothing.rs", ".env", "/.env", "x" * 300])
-async def test_what_is_alike_to_nothing_that_may_be_listed_stays_a_plain_refusal(
-    app: Abilities, sent: str
-) -> None:
+async def test_what_is_alike_to_nothing_stays_a_plain_refusal(app: Abilities, sent: str) -> None:
     for name in ("file_read_bulk", "read"):
         assert "did_you_mean" not in (await fail(app, name, sent))["error"]
 

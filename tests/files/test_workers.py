@@ -1,8 +1,6 @@
 """The pool of threads: a stuck item stops no other, and no thread is lost for the pool."""
 
-import asyncio
 import threading
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 
@@ -10,19 +8,12 @@ import pytest
 
 from abilities.declarations.refusals import Refused
 from abilities.helpers.threads.circuit_breaker import (
-    PAUSE_SECONDS,
-    STUCK_CALLS,
     CircuitBreaker,
     WorkPlace,
 )
-from abilities.helpers.threads.workers import ITEM_SECONDS, THREADS, Batch, Worker, WorkerPool
-from tests.support.measurements import reached
+from abilities.helpers.threads.workers import THREADS, Batch, Worker, WorkerPool
 from tests.support.stalls import SOON, item_seconds
-from tests.support.waiting import GIVE_UP_SECONDS, POLL_SECONDS
-
-AGENT = WorkPlace("/agents/ada", ("a.txt",))
-OTHER_AGENT = WorkPlace("/agents/bob", ("a.txt",))
-WORKSPACE = WorkPlace("/workspace", ("a.txt",))
+from tests.support.waiting import GIVE_UP_SECONDS
 
 
 @contextmanager
@@ -50,25 +41,7 @@ def released() -> Iterator[threading.Event]:
     event.set()
 
 
-def answer(worker: Worker, place: WorkPlace) -> str:
-    worker.enter(place)
-    return "answered"
-
-
-async def try_place(pool: WorkerPool, place: WorkPlace) -> str:
-    (outcome,) = await pool.map(yield_worker, answer, [place])
-    return str(outcome)
-
-
-async def try_until_answered(pool: WorkerPool, place: WorkPlace) -> None:
-    async with asyncio.timeout(GIVE_UP_SECONDS):
-        while await try_place(pool, place) != "answered":
-            await asyncio.sleep(POLL_SECONDS)
-
-
-async def test_results_keep_the_order_of_the_items_and_errors_stay_with_theirs(
-    pool: WorkerPool,
-) -> None:
+async def test_results_and_errors_keep_the_order_of_the_items(pool: WorkerPool) -> None:
     def halve(_: None, item: int) -> int:
         if item % 2:
             raise Refused("not_found")
@@ -80,52 +53,6 @@ async def test_results_keep_the_order_of_the_items_and_errors_stay_with_theirs(
     assert results[::2] == list(range(50))
     assert all(isinstance(error, Refused) for error in results[1::2])
     assert await pool.map(open_nothing, halve, []) == []
-
-
-async def test_a_thread_that_comes_back_frees_the_place_where_it_got_stuck(
-    pool: WorkerPool, released: threading.Event, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def hang(worker: Worker, _: int) -> None:
-        worker.enter(AGENT)
-        released.wait(GIVE_UP_SECONDS)
-        worker.enter(WORKSPACE)  # as a reader does if the agent's directory has no such file
-
-    with item_seconds(monkeypatch, SOON):
-        stuck = [pool.map(yield_worker, hang, [1]) for _ in range(STUCK_CALLS)]
-        outcomes = [str(outcome) for (outcome,) in await asyncio.gather(*stuck)]
-        while_stuck = await try_place(pool, AGENT)
-        released.set()
-
-        assert outcomes == ["timeout"] * STUCK_CALLS
-        assert while_stuck == "timeout"
-
-        await try_until_answered(pool, AGENT)
-
-
-async def test_a_place_that_works_again_is_open_while_its_lost_threads_are_still_away(
-    pool: WorkerPool, released: threading.Event, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def hang(worker: Worker, _: int) -> None:
-        worker.enter(AGENT)
-        released.wait(GIVE_UP_SECONDS)
-
-    # Only what hangs is given up soon: a busy machine may answer late.
-    with item_seconds(monkeypatch, SOON):
-        await asyncio.gather(*(pool.map(yield_worker, hang, [1]) for _ in range(STUCK_CALLS)))
-
-    assert await try_place(pool, AGENT) == "timeout"
-    assert await try_place(pool, OTHER_AGENT) == "answered"
-
-    began = time.monotonic()
-    await try_until_answered(pool, AGENT)
-    taken = time.monotonic() - began
-    again = await asyncio.gather(*(try_place(pool, AGENT) for _ in range(8)))
-
-    assert again == ["answered"] * 8
-    assert not released.is_set(), "the threads are still away"
-
-    assert PAUSE_SECONDS + ITEM_SECONDS <= 5
-    reached(16, f"a place that works again answers {taken:.1f} s after its threads got stuck")
 
 
 async def test_a_thread_that_hangs_while_it_closes_its_session_is_replaced(
@@ -200,15 +127,17 @@ def test_an_item_that_has_just_begun_is_not_given_up(released: threading.Event) 
     assert batch.results == [7]
 
 
-def test_a_place_is_known_to_work_before_the_caller_is_woken(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_a_place_is_known_to_work_before_a_caller_wakes(monkeypatch: pytest.MonkeyPatch) -> None:
     """Otherwise the caller's next call could be refused there."""
     order: list[str] = []
     breaker = CircuitBreaker()
     monkeypatch.setattr(breaker, "confirm", lambda _: order.append("confirmed"))
 
-    batch = Batch(yield_worker, answer, [AGENT], breaker, lambda: order.append("woken"))
+    def work(worker: Worker, place: WorkPlace) -> None:
+        worker.enter(place)
+
+    place = WorkPlace("/workspace", ("a.txt",))
+    batch = Batch(yield_worker, work, [place], breaker, lambda: order.append("woken"))
     batch.run(Worker(batch))
 
     assert order == ["confirmed", "woken"]

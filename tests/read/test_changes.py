@@ -61,9 +61,7 @@ async def find_id(app: Abilities, key: str) -> str:
 
 @pytest.mark.parametrize("change", ["update", "archive", "delete", "link", "unlink"])
 @pytest.mark.parametrize("item", [WALK, {"recall": "hub of tea"}], ids=["walk", "recall"])
-async def test_an_item_whose_memories_changed_fails_alone(
-    item: Payload, change: str, linked: Abilities
-) -> None:
+async def test_a_changed_item_fails_alone(item: Payload, change: str, linked: Abilities) -> None:
     rest = await read_first(linked, item)
     name = await find_id(linked, "m7")
     hub = await find_id(linked, "hub")
@@ -86,9 +84,7 @@ async def test_an_item_whose_memories_changed_fails_alone(
     assert [record["success"] for record in others] == [True, True]
 
 
-async def test_a_file_that_changed_before_its_place_fails_alone(
-    linked: Abilities, roots: Settings
-) -> None:
+async def test_a_file_that_changed_fails_alone(linked: Abilities, roots: Settings) -> None:
     rest = await read_first(linked, "log.txt")
     write_files(roots.workspace_dir, {"log.txt": "other " + LOG})
 
@@ -125,9 +121,7 @@ async def test_a_memory_that_is_gone_fails_alone(linked: Abilities) -> None:
 
 
 @pytest.mark.parametrize("note", ["last 7 days", "last 2 days", "today", "yesterday"])
-async def test_a_range_of_days_stays_past_midnight(
-    note: str, linked: Abilities, roots: Settings
-) -> None:
+async def test_days_stay_past_midnight(note: str, linked: Abilities, roots: Settings) -> None:
     request: Payload = {"items": [{"note": note}]}
     tomorrow = TODAY + timedelta(days=1)
     write_notes(roots, [tomorrow], lines=1)

@@ -23,16 +23,21 @@ Payload = dict[str, Any]
 EXAMPLES = size("ABILITIES_EXAMPLES", quick=25, full=50)
 some = hypothesis_settings(max_examples=EXAMPLES, deadline=None)
 
-tokens = st.one_of(st.integers(1_000, 4_000), st.integers(4_000, 30_000), st.none())
-formats = st.sampled_from([None, *get_args(OutputFormat)])
-details = st.sampled_from([None, "full", "concise"])
-
 
 def build_request(
     items: list[Any], max_tokens: int | None, output_format: str | None, detail: str | None
 ) -> Payload:
     asked = {"max_tokens": max_tokens, "output_format": output_format, "detail": detail}
     return {"items": items, **{name: value for name, value in asked.items() if value is not None}}
+
+
+requests = st.builds(
+    build_request,
+    batches,
+    st.one_of(st.integers(1_000, 4_000), st.integers(4_000, 30_000), st.none()),
+    st.sampled_from([None, *get_args(OutputFormat)]),
+    st.sampled_from([None, "full", "concise"]),
+)
 
 
 async def read_within(
@@ -94,20 +99,13 @@ TWO_LISTS: list[Any] = [
 
 
 @some
-@example(LIST_THAT_FILLS_A_REPLY, 1_275, None, "full", True)
-@example(TWO_LISTS, 1_334, "text", "full", True)
-@given(batches, tokens, formats, details, st.booleans())
+@example(build_request(LIST_THAT_FILLS_A_REPLY, 1_275, None, "full"), True)
+@example(build_request(TWO_LISTS, 1_334, "text", "full"), True)
+@given(requests, st.booleans())
 def test_following_brings_each_content_once_within_the_bound(
-    opened: Opened,
-    items: list[Any],
-    max_tokens: int | None,
-    output_format: str | None,
-    detail: str | None,
-    is_structured: bool,
+    opened: Opened, asked: Payload, is_structured: bool
 ) -> None:
-    request = build_request(items, max_tokens, output_format, detail)
-
-    opened.runner.run(follow_and_check(opened, request, is_structured))
+    opened.runner.run(follow_and_check(opened, asked, is_structured))
 
 
 async def follow_and_check(opened: Opened, request: Payload, is_structured: bool) -> None:
@@ -132,9 +130,7 @@ async def find_allowed(abilities: Abilities, request: Payload, is_structured: bo
     return {**request, "max_tokens": error["expected"]["minimum"]}
 
 
-async def test_globs_that_share_their_bound_of_files_bring_no_more_in_parts(
-    roots: Settings,
-) -> None:
+async def test_globs_that_share_their_bound_bring_no_more_in_parts(roots: Settings) -> None:
     """The third of these gets 40 files, and its first reply, which has fewer, counts the rest."""
     write_files(roots.workspace_dir, {f"{n:03}.txt": f"{n} " * 100 for n in range(120)})
     glob = {"glob": "*.txt", "limit": 80}
@@ -173,9 +169,7 @@ def check_item(item: Collected, whole: Collected) -> None:
     assert item.group == whole.group
 
 
-async def test_a_glob_that_takes_too_long_goes_on(
-    roots: Settings, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_a_slow_glob_goes_on(roots: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
     paths = [f"folder{number}/file.txt" for number in range(6)]
     write_files(roots.workspace_dir, paths)
     monkeypatch.setattr(lister, "SECONDS", 0.0)

@@ -1,4 +1,4 @@
-"""Items that are wrong in every way fail alone, say how to be right, and break nothing."""
+"""Items that are wrong, forged or disabled fail alone, say how to be right, and break nothing."""
 
 import json
 from collections.abc import AsyncIterator
@@ -11,8 +11,7 @@ from hypothesis import strategies as st
 
 from abilities import Abilities, AbilityError, Settings
 from tests.read.conftest import Opened
-from tests.support.reading import list_outcomes, write_files
-from tests.support.surfaces import SURFACES, CannotCarry, python, refuse_uncarried
+from tests.support.reading import write_files
 from tests.support.tier import size
 
 Payload = dict[str, Any]
@@ -106,58 +105,24 @@ async def test_a_wrong_item_fails_alone_and_says_how_to_be_right(
     reason: str, field: str | None, app: Abilities
 ) -> None:
     for item in REFUSED[reason, field]:
-        answer = await app.call("read", {"items": ["ok.txt", item, {"memory": "tea"}]})
+        request = {"items": ["ok.txt", item, {"memory": "tea"}]}
+        answer = await app.call("read", request)
+        plan = await app.call("read", {**request, "plan": True})
+        planned = json.loads(json.dumps(plan["next_request"]).encode())
 
         before, wrong, after = answer["results"]
         check_fault(wrong, reason, field)
         assert before["data"]["content"] == "fine\n"
         assert after["data"]["content"] == "of tea"
-
-
-@pytest.mark.parametrize(("reason", "field"), [*REFUSED, ("invalid_item", "weight")])
-async def test_a_plan_of_wrong_items_can_be_sent(
-    reason: str, field: str | None, app: Abilities
-) -> None:
-    for item in REFUSED.get((reason, field), [{"weight": 10**30}]):
-        plan = await app.call("read", {"items": ["ok.txt", item], "plan": True})
-
-        request = json.loads(json.dumps(plan["next_request"]).encode())
-        answer = await app.call("read", request)
         assert plan["results"][1]["reason"] == reason
-        assert answer["results"][1]["error"]["code"] == "INVALID_INPUT"
-        assert answer["results"][0]["data"]["content"] == "fine\n"
-
-
-@pytest.mark.parametrize("surface", SURFACES)
-async def test_wrong_items_fail_alone_on_every_surface(surface: str, filled: Settings) -> None:
-    items = [item for wrong in REFUSED.values() for item in wrong if can_be_sent(item)]
-
-    for start in range(0, len(items), 12):
-        wrong = items[start : start + 12]
-        request = {"items": [sent for item in wrong for sent in ("ok.txt", item)]}
-
-        answer = await SURFACES[surface](filled, "read", request)
-
-        assert answer == await python(filled, "read", request)
-        assert list_outcomes(answer)[::2] == ["fine\n"] * len(wrong)
-
-
-def can_be_sent(item: Any) -> bool:
-    try:
-        refuse_uncarried({"items": [item]})
-    except CannotCarry:
-        return False
-
-    return True
+        assert await app.call("read", planned) == answer
 
 
 @pytest.mark.parametrize(
     ("item", "meant"),
     [({"fiel": "ok.txt"}, "file"), ({"globs": "*"}, "glob"), ({"memry": "x"}, "memory")],
 )
-async def test_a_misspelt_kind_is_told_by_its_name(
-    item: Payload, meant: str, app: Abilities
-) -> None:
+async def test_a_misspelt_kind_is_suggested(item: Payload, meant: str, app: Abilities) -> None:
     (record,) = (await app.call("read", {"items": [item]}))["results"]
 
     assert record["error"]["did_you_mean"] == meant
@@ -187,9 +152,7 @@ async def test_forged_days_break_nothing(days: str, app: Abilities) -> None:
         check_fault(record, "invalid_format", "after")
 
 
-async def test_a_cursor_reaches_no_file_that_a_path_does_not(
-    app: Abilities, filled: Settings
-) -> None:
+async def test_a_cursor_reaches_no_more_than_a_path(app: Abilities, filled: Settings) -> None:
     write_files(filled.agent_dir.parent, {"secret.txt": "outside"})
 
     for path in ("../secret.txt", "/etc/passwd", ".env", "id_rsa"):
@@ -236,3 +199,40 @@ def test_no_item_is_an_unexpected_error(opened: Opened, items: list[Any]) -> Non
 
     for record in reply.payload["results"]:
         assert record.get("error", {}).get("code") != "INTERNAL_ERROR", record
+
+
+ITEMS_OF: dict[str, list[Any]] = {
+    "file_read_bulk": ["a.txt", {"file": "a.txt"}, {"glob": "*"}, {"search": "a"}],
+    "file_list": [{"glob": "*"}],
+    "memory_read_bulk": [{"note": "today"}, {"memory": "k"}],
+    "memory_list": [{"memory": "k*"}],
+    "bulk_read_memory": [{"memory": "k", "depth": 1}],
+    "recall": [{"recall": "a"}],
+}
+"""What stands for an ability: it is refused if this is disabled, whatever the profile."""
+
+EVERY_ITEM = [item for items in ITEMS_OF.values() for item in items]
+
+
+async def read_every_item(settings: Settings) -> list[str]:
+    write_files(settings.workspace_dir, {"a.txt": "a\n"})
+    async with Abilities.open(settings) as abilities:
+        payload = await abilities.call("read", {"items": EVERY_ITEM})
+
+    return [record.get("error", {}).get("reason", "found") for record in payload["results"]]
+
+
+@pytest.mark.parametrize("name", ITEMS_OF)
+async def test_items_of_a_disabled_ability_are_refused(name: str, roots: Settings) -> None:
+    outcomes = await read_every_item(roots.model_copy(update={"disabled": (name,)}))
+
+    for item, outcome in zip(EVERY_ITEM, outcomes, strict=True):
+        assert (outcome == "disabled") == (item in ITEMS_OF[name]), item
+
+
+@pytest.mark.parametrize("tools", ["lean", "read", "all"])
+async def test_profiles_keep_nothing_from_it(tools: str, roots: Settings) -> None:
+    outcomes = await read_every_item(roots.model_copy(update={"tools": (tools,)}))
+
+    assert "disabled" not in outcomes
+    assert outcomes[0] == "found"

@@ -97,9 +97,7 @@ async def test_an_unchanged_list_is_not_sent_again(app: Abilities) -> None:
     assert len(changed["data"]["items"]) == 2
 
 
-async def test_an_entry_without_room_is_refused_with_the_size_that_it_needs(
-    app: Abilities,
-) -> None:
+async def test_an_entry_without_room_is_refused_with_the_size_that_it_needs(app: Abilities) -> None:
     await fill(app, "界" * 200, summary="\x01" * 500)
     request = {"items": [{"memory": "界" * 199 + "*"}], "max_tokens": 1_000}
 
