@@ -214,6 +214,7 @@ def test_a_success_makes_the_pauses_short_again(drive: Drive) -> None:
     assert drive.read("mnt/a.txt")
 
 
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize("dead", ["mnt/{}/dead.txt", "mnt/{}.txt", "{}.txt"])
 @pytest.mark.parametrize("healthy", ["mnt/{}/healthy.txt", "mnt/healthy.txt", "healthy.txt"])
 @pytest.mark.parametrize("is_healthy_first", [True, False])
@@ -242,17 +243,6 @@ def test_where_many_threads_are_lost_files_that_work_again_are_answered(drive: D
     assert all(drive.read(name) for name in names), "one success is enough"
     assert drive.get_stuck(names[0]) == 1
     assert not drive.read(names[1]), "and one stuck thread too many"
-
-
-def test_threads_that_come_back_leave_nothing_behind(drive: Drive) -> None:
-    drive.get_stuck("mnt/a.txt", call="greedy", calls=LOST_THREADS)
-    assert len(drive.breaker) == 1
-    assert drive.breaker.count_lost() == len(drive.stuck)
-
-    for visit in drive.stuck:
-        drive.breaker.leave(visit)
-    assert len(drive.breaker) == drive.breaker.count_lost() == 0
-    assert drive.get_stuck("mnt/a.txt", calls=STUCK_CALLS) == STUCK_CALLS
 
 
 def test_pauses_end_with_what_they_were_for(drive: Drive) -> None:

@@ -17,7 +17,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import pytest
 
@@ -37,7 +37,7 @@ from abilities.helpers.threads.workers import Batch, Worker, WorkerPool
 from tests.support import racer
 from tests.support.file_cases import FILE_ROWS
 from tests.support.measurements import reached
-from tests.support.reading import count_descriptors, write_files
+from tests.support.reading import count_descriptors, fail_for, write_files
 from tests.support.tier import size
 
 TRIES = size("ABILITIES_RACE_TRIES", quick=2000, full=50000)
@@ -209,7 +209,9 @@ def test_a_descriptor_is_never_left_open(world: object, settings: Settings) -> N
     assert count_descriptors() <= before
 
 
-def test_a_whole_disk_or_home_is_never_a_root(roots: Settings) -> None:
+def test_a_whole_disk_or_home_is_never_a_root(
+    roots: Settings, monkeypatch: pytest.MonkeyPatch
+) -> None:
     assert find_ban(Path("/")) == "the whole disk"
     assert find_ban(Path(os.path.expanduser("~"))) == "your home directory"
     assert find_ban(roots.workspace_dir) is None
@@ -218,6 +220,11 @@ def test_a_whole_disk_or_home_is_never_a_root(roots: Settings) -> None:
     roots.workspace_dir.symlink_to("/")
 
     assert read(roots, "etc/hostname") == "root_unavailable"
+
+    monkeypatch.setenv("HOME", "/no such home")
+
+    assert find_ban(roots.agent_dir) is None
+    assert find_ban(Path("/")) is not None
 
 
 def test_links_are_followed_as_often_as_the_kernel_does(roots: Settings) -> None:
@@ -385,10 +392,11 @@ def test_a_second_name_of_a_file_is_refused_only_if_configured(roots: Settings) 
     assert [read(strict, name) for name in names] == ["one", "hard_link", "hard_link"]
 
 
-def open_root(path: Path, *, optional: bool = False) -> str:
+def open_root(path: Path, optional: bool | None) -> str:
     """Return whether a root is opened or empty, or the reason why it cannot be opened."""
+    root = Root("x", path) if optional is None else Root("x", path, optional=optional)
     try:
-        descriptor = Root("x", path, optional=optional).open()
+        descriptor = root.open()
     except Refused as error:
         return error.reason
 
@@ -399,27 +407,13 @@ def open_root(path: Path, *, optional: bool = False) -> str:
     return "opened"
 
 
-@pytest.mark.parametrize("optional", [True, False])
-def test_a_root_is_a_folder_that_is_there(optional: bool, tmp_path: Path) -> None:
+@pytest.mark.parametrize("optional", [True, False, None])
+def test_a_root_is_a_folder_that_is_there(optional: bool | None, tmp_path: Path) -> None:
     (tmp_path / "file").touch()
 
-    assert open_root(tmp_path, optional=optional) == "opened"
-    assert open_root(tmp_path / "file", optional=optional) == "root_unavailable"
-    missing = "empty" if optional else "root_unavailable"
-    assert open_root(tmp_path / "none", optional=optional) == missing
-
-
-def test_a_root_must_be_there_unless_it_is_said_to_be_optional(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    with pytest.raises(Refused, match="root_unavailable"):
-        Root("x", tmp_path / "none").open()
-
-    monkeypatch.setenv("HOME", "/no such home")
-
-    assert open_root(tmp_path) == "opened"
-    assert find_ban(tmp_path) is None
-    assert find_ban(Path("/")) is not None
+    assert open_root(tmp_path, optional) == "opened"
+    assert open_root(tmp_path / "file", optional) == "root_unavailable"
+    assert open_root(tmp_path / "none", optional) == ("empty" if optional else "root_unavailable")
 
 
 def test_only_a_folder_is_opened_as_one(root: int, tmp_path: Path) -> None:
@@ -444,17 +438,10 @@ def test_only_a_folder_is_opened_as_one(root: int, tmp_path: Path) -> None:
 def test_a_root_that_the_system_refuses_says_why(
     optional: bool, number: int, reason: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    open_really = os.open
+    failing = fail_for(str(tmp_path), os.open, OSError(number, "refused"))
+    monkeypatch.setattr(os, "open", failing)
 
-    def fail(path: Any, *more: Any, **options: Any) -> int:
-        if str(path).startswith(str(tmp_path)):
-            raise OSError(number, "refused")
-
-        return open_really(path, *more, **options)
-
-    monkeypatch.setattr(os, "open", fail)
-
-    assert open_root(tmp_path, optional=optional) == reason
+    assert open_root(tmp_path, optional) == reason
 
 
 def test_the_kernel_agrees_with_every_answer(settings: Settings, unprivileged: None) -> None:

@@ -3,7 +3,7 @@
 import fnmatch
 import os
 import random
-from collections.abc import AsyncIterator, Iterator, Sequence
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -26,7 +26,7 @@ from tests.support.surfaces import SURFACES, Call, CannotCarry, Through, python
 from tests.support.tier import size
 from tests.support.waiting import wait_until
 
-REFUSED: dict[str, tuple[Reason, str, object]] = {
+REFUSED: dict[str, tuple[Reason, str, Any]] = {
     "L1-empty": ("too_short", "pattern", ""),
     "L1-number": ("wrong_type", "pattern", 5),
     "L1-long": ("too_long", "pattern", "a" * 1025),
@@ -247,27 +247,18 @@ async def test_l9_odd_names_are_listed_as_they_are_read(roots: Settings, call: C
     assert texts == ["#L1-", "a%2eb", "n#byte=5", "name#L2", "sp .txt ", "🙂.txt"[:10]]
 
 
-async def test_l10_the_answer_keeps_its_bound(roots: Settings) -> None:
-    paths = [f"{n:03}{'ä' * 120}/{'世' * 80}.txt" for n in range(120)]
+async def test_l10_the_answer_keeps_its_bound_and_goes_on(roots: Settings) -> None:
+    # The longest path by characters takes fewer bytes than those before it.
+    paths = [*(f"{n:03}{'世' * 80}/{'世' * 80}" for n in range(120)), "a" * 240]
     write_files(roots.workspace_dir, paths)
-
-    async with open_call(roots.model_copy(update={"max_response_bytes": 40_000})) as call:
-        first = await call("file_list", limit=500)
-        assert await list_paths(call, limit=500) == paths
-
-    assert len(render(first).encode()) <= 40_000
-    assert len(first["files"]) < 120 and first["has_more"]
-
-
-async def test_l10_the_place_to_go_on_counts_by_its_bytes(roots: Settings) -> None:
-    # The longest path by characters takes fewer bytes than those behind it.
-    write_files(roots.workspace_dir, ["a" * 240])
-    write_files(roots.workspace_dir, (f"{n:03}{'世' * 80}/{'世' * 80}" for n in range(120)))
 
     for limit in range(40_000, 40_800, 50):
         async with open_call(roots.model_copy(update={"max_response_bytes": limit})) as call:
             answer = await call("file_list", limit=500)
-        assert answer["has_more"] and len(render(answer).encode()) <= limit
+            assert answer["has_more"] and len(render(answer).encode()) <= limit
+
+    async with open_call(roots.model_copy(update={"max_response_bytes": 40_000})) as call:
+        assert await list_paths(call, limit=500) == paths
 
 
 async def test_l11_a_folder_that_may_not_be_read_is_reported(
@@ -352,8 +343,9 @@ async def test_listing_leaves_no_descriptor_behind(roots: Settings, call: Call) 
     await wait_until(lambda: count_descriptors() <= before)
 
 
+@pytest.mark.parametrize("settled_after", [0.0, 3600.0])
 async def test_pages_of_a_large_folder_read_it_once_until_it_changes(
-    roots: Settings, call: Call, monkeypatch: pytest.MonkeyPatch
+    settled_after: float, roots: Settings, call: Call, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     expected = [*(f"many/{n:03}" for n in range(60)), "many/040 in/file", "z.txt"]
     write_files(roots.workspace_dir, expected)
@@ -367,54 +359,32 @@ async def test_pages_of_a_large_folder_read_it_once_until_it_changes(
 
     monkeypatch.setattr(file_walk, "read_kinds", count)
     monkeypatch.setattr(file_walk, "LARGE", 20)
-    monkeypatch.setattr(file_walk, "SETTLED_SECONDS", 0.0)
+    monkeypatch.setattr(file_walk, "SETTLED_SECONDS", settled_after)
 
     assert await list_paths(call, pattern="**/*", limit=7) == sorted(expected)
-    assert reads == 1
+    assert (reads == 1) == (settled_after == 0), "a folder that has just changed is read again"
 
+    reads_before = reads
     (many / "030").unlink()
     answer = await call("file_list", pattern="many/03*", limit=2)
 
     assert get_paths(answer) == ["many/031", "many/032"]
-    assert reads == 2
+    assert reads == reads_before + 1
 
 
-@pytest.fixture
-def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[int]:
-    """A folder that counts as large, and as unchanged for long."""
+def test_what_one_root_cannot_read_hides_later_roots_and_is_not_remembered(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(file_walk, "LARGE", 0)
     monkeypatch.setattr(file_walk, "SETTLED_SECONDS", 0.0)
-    descriptor = os.open(tmp_path, os.O_RDONLY)
-    yield descriptor
-    os.close(descriptor)
-
-
-@pytest.mark.parametrize(("seconds", "reads"), [(0.0, 1), (60.0, 2)])
-def test_a_folder_that_has_just_changed_is_not_remembered(
-    seconds: float, reads: int, folder: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(file_walk, "SETTLED_SECONDS", seconds)
-    memory = FolderMemory()
-    read: list[int] = []
-
-    def read_kinds(root: int, _: int) -> dict[str, Kind]:
-        read.append(root)
-        return {"a": "file"}
-
-    for _ in range(2):
-        assert list(memory.read({0: folder}, read_kinds).keys) == ["a"]
-
-    assert len(read) == reads
-
-
-def test_what_one_root_cannot_read_hides_later_roots_and_is_not_remembered(folder: int) -> None:
     memory = FolderMemory()
     kinds: dict[int, dict[str, Kind] | None] = {0: {"a": "file"}, 1: None, 2: {"c": "file"}}
-    opened = dict.fromkeys(kinds, folder)
+    opened = dict.fromkeys(kinds, os.open(tmp_path, os.O_RDONLY))
 
     before = memory.read(opened, lambda root, _: kinds[root])
     kinds[1] = {"b": "folder"}
     after = memory.read(opened, lambda root, _: kinds[root])
+    os.close(opened[0])
 
     assert list(before.keys) == ["a"]
     assert list(after.keys) == ["a", "b/", "c"]

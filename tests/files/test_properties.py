@@ -23,7 +23,7 @@ from abilities.helpers.text.codec import (
     replace_markers,
 )
 from abilities.helpers.text.pieces import WHOLE, Piece, back_off, hash_version, splits_character
-from tests.support.reading import OpenFile, follow, list_outcomes, write_files
+from tests.support.reading import OpenFile, follow, list_outcomes, noting_reads, write_files
 from tests.support.tier import size
 
 EXAMPLES = size("ABILITIES_EXAMPLES", quick=10, full=60)
@@ -77,24 +77,13 @@ def test_a_version_stands_for_the_4_kib_before_it_in_twelve_digits() -> None:
     assert not Piece(text).rest
 
 
-@many
-@given(raws)
-def test_decoding_shows_what_python_shows_and_loses_no_byte(raw: bytes) -> None:
-    encoding = detect_encoding(b"")
-    text, marked = decode(raw, encoding, final=True)
-
-    assert replace_markers(text) == raw.decode("utf-8", "replace")
-    assert byte_length(text, encoding) == len(raw)
-    assert marked == (count_replaced(text) > 0)
-
-
 SEQUENCES = [*map(str.encode, "aé€😀"), *map(bytes.fromhex, BOUNDARY_BYTES.split())]
 BROKEN = st.lists(st.sampled_from(SEQUENCES), max_size=12).map(b"".join)
 
 
 @many
-@given(BROKEN, st.booleans())
-def test_each_sequence_that_does_not_decode_counts_as_in_python(raw: bytes, final: bool) -> None:
+@given(st.one_of(raws, BROKEN), st.booleans())
+def test_decoding_shows_what_python_shows_sequence_by_sequence(raw: bytes, final: bool) -> None:
     sizes: list[int] = []
 
     def note(error: UnicodeError) -> tuple[str, int]:
@@ -104,11 +93,12 @@ def test_each_sequence_that_does_not_decode_counts_as_in_python(raw: bytes, fina
 
     codecs.register_error("tests.note", note)
     expected, consumed = codecs.utf_8_decode(raw, "tests.note", final)
-    text, _ = decode(raw, detect_encoding(b""), final=final)
+    text, marked = decode(raw, UTF_8, final=final)
 
     assert replace_markers(text) == expected
     assert [byte_length(char, UTF_8) for char in text if char in MARKERS] == sizes
     assert byte_length(text, UTF_8) == consumed
+    assert marked == (count_replaced(text) > 0) == bool(sizes)
 
 
 @many
@@ -247,11 +237,11 @@ contents = st.one_of(
 )
 
 
-@pytest.mark.requirement("R5.4.2", "R5.6.3")
+@pytest.mark.requirement("R5.4.2", "R5.6.3", "R5.6.4")
 @hypothesis_settings(max_examples=max(EXAMPLES // 2, 10), deadline=None)
 @given(
-    files=st.lists(st.one_of(contents.map(str.encode), raws), min_size=1, max_size=8),
-    picks=st.lists(st.integers(0, 9), min_size=1, max_size=25),
+    files=st.lists(st.one_of(contents.map(str.encode), raws), min_size=1, max_size=12),
+    picks=st.lists(st.integers(0, 13), min_size=1, max_size=25),
     chars=st.sampled_from([500, 4_001, 20_000, 100_000]),
     limit=st.sampled_from([40_000, 64_000, 200_000]),
 )
@@ -272,19 +262,32 @@ async def _follow_next_requests(
     expected = {f"{n}.txt": decode_whole(raw) for n, raw in enumerate(files)}
     settings = Settings(workspace_dir=base, agent_dir=base, max_response_bytes=limit)
     asked = {"paths": [f"{n}.txt" for n in picks], "max_chars_per_file": chars}
-    request: dict[str, Any] = {**asked, "paths": sorted(set(asked["paths"]))}
-    texts = dict.fromkeys(request["paths"], "")
+    texts = {f"{n}.txt": "" for n in sorted(set(picks))}
+    request: dict[str, Any] = {**asked, "paths": list(texts)}
 
     async with Abilities.open(settings) as abilities:
         check_reply(await abilities.call("file_read_bulk", asked), asked, limit)
 
-        async for payload in follow(abilities, "file_read_bulk", request):
+        while request:
+            with noting_reads() as reads:
+                payload = await abilities.call("file_read_bulk", request)
+
             check_reply(payload, request, limit)
+            check_reads({read.path.name for read in reads if read.came}, payload, chars, limit)
             for data in (record["data"] for record in payload["results"] if record["success"]):
                 texts[data["path"]] += data["content"]
             request = payload.get("next_request", {})
 
     assert texts == {path: expected.get(path, "") for path in texts}
+
+
+def check_reads(seen: set[str], payload: dict[str, Any], chars: int, limit: int) -> None:
+    """Check that no file was read in vain: only escapes take the room of one that is small."""
+    for record in payload["results"]:
+        if not record["success"] and record["error"]["reason"] == "response_budget":
+            name, _, place = record["input"].partition("#byte=")
+            left = record["error"]["size_bytes"] - int(place.partition("@")[0] or 0)
+            assert name not in seen or min(left, chars) <= limit // len(payload["results"])
 
 
 def check_reply(payload: dict[str, Any], request: dict[str, Any], limit: int) -> None:
@@ -312,9 +315,10 @@ def check_reply(payload: dict[str, Any], request: dict[str, Any], limit: int) ->
         assert following == {**request, "paths": following["paths"]}
         assert summary["succeeded"] > 0, "at least one item has content, so continuation ends"
 
-    for record in records:
-        if "truncation" in record:
-            assert record["truncation"]["returned_chars"] == len(record["data"]["content"]) > 0
+    cut = [record for record in records if "truncation" in record]
+    assert sum(record["truncation"]["reason"] == "budget" for record in cut) <= 1
+    for record in cut:
+        assert record["truncation"]["returned_chars"] == len(record["data"]["content"]) > 0
 
 
 @pytest.mark.requirement("R5.6.4")

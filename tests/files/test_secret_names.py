@@ -15,7 +15,7 @@ from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 
 from abilities import Abilities, Settings
-from abilities.helpers.files.deny import DenyList, shorten
+from abilities.helpers.files.deny import DenyList
 from abilities.helpers.files.secret_names import SECRET_NAMES, list_denied, list_word_patterns
 from tests.support.measurements import reached
 from tests.support.reading import list_outcomes, read, write_files
@@ -193,14 +193,6 @@ def test_aliases_copies_and_other_spellings_are_refused() -> None:
     copies = ["credentials - Copy.json", "credentials (1).json"]
 
     check(DENY, refused=[*ALIASES_AND_COPIES.split(), *copies, *SPELLINGS])
-
-
-def test_short_names_are_those_of_windows() -> None:
-    names = (".git", ".env.local", "service-account.json", "Login Data", "a+b.tfstate", ".my.cnf")
-
-    assert [shorten(name) for name in names] == [
-        "git", "env.loc", "servic.jso", "LoginD", "a_b.tfs", "my.cnf",
-    ]  # fmt: skip
 
 
 def test_three_dots_stand_for_the_default_list() -> None:

@@ -13,27 +13,21 @@ import pytest
 
 from abilities import Abilities, Settings
 from abilities.declarations.refusals import Refused
+from abilities.helpers.files import window
 from abilities.helpers.files.window import read_piece
 from abilities.helpers.text.pieces import WHOLE, Piece, Range, parse_range
 from tests.support.tier import size
 
-TRIES = size("ABILITIES_SHRINK_TRIES", quick=40, full=250)
+TRIES = size("ABILITIES_SHRINK_TRIES", quick=15, full=250)
 MOST_TRIES = 100_000
 """The race is run on until it was seen: the system may let the writer rest for a while."""
 
-LONG = "".join(f"line {number}: Grüße 世界\n" for number in range(12_000)).encode()
-HALF = LONG.index(b"line 6000")
-
-PARTS = {
-    "": WHOLE,
-    **{
-        part: parse_range(part)
-        for part in (
-            *(f"byte={HALF}", f"byte={HALF}-{HALF + 4000}", f"byte=0-{HALF}"),
-            *("L1-", "L6000-L6010", "L11999-", "L6000-L20000"),
-        )
-    },
-}
+LOG = "".join(f"line {number}: Grüße 世界\n" for number in range(1_200)).encode()
+HALF = LOG.index(b"line 600")
+PARTS = [
+    *("", f"byte={HALF}", f"byte={HALF}-{HALF + 4000}", f"byte=0-{HALF}"),
+    *("L1-", "L600-L610", "L1199-", "L600-L2000"),
+]
 
 
 def read_part(path: Path, requested: Range, at: Callable[[int], object]) -> tuple[Piece, int]:
@@ -51,9 +45,11 @@ def read_part(path: Path, requested: Range, at: Callable[[int], object]) -> tupl
     with pytest.MonkeyPatch.context() as patch:
         for name in ("pread", "read"):
             patch.setattr(os, name, partial(read, getattr(os, name)))
+        for name in ("CHUNK", "_CHUNK"):
+            patch.setattr(window, name, 4_096)
         try:
             size = os.fstat(descriptor).st_size
-            piece = read_piece(descriptor, size, requested, 100_000, lambda: None)
+            piece = read_piece(descriptor, size, requested, 10_000, lambda: None)
         finally:
             os.close(descriptor)
 
@@ -64,18 +60,23 @@ def read_part(path: Path, requested: Range, at: Callable[[int], object]) -> tupl
 @pytest.mark.parametrize("encoding", ["utf-8", "utf-16"])
 def test_a_file_cut_before_any_read_has_changed(part: str, encoding: str, tmp_path: Path) -> None:
     path = tmp_path / "log.txt"
-    path.write_bytes(LONG if encoding == "utf-8" else LONG.decode().encode("utf-16"))
-    requested = PARTS[part]
+    content = LOG if encoding == "utf-8" else LOG.decode().encode("utf-16")
+    path.write_bytes(content)
+    requested = parse_range(part) if part else WHOLE
     if encoding == "utf-16" and part.startswith("byte"):
         requested = Range(start=2 * 6000)
-    content = path.read_bytes()
     whole, reads = read_part(path, requested, lambda _: None)
 
     assert reads >= 1
     for cut, left in product(range(reads), (0, 1, 5, HALF - 1)):
+
+        def truncate(number: int, cut: int = cut, left: int = left) -> None:
+            if number == cut:
+                os.truncate(path, left)
+
         path.write_bytes(content)
         try:
-            piece, _ = read_part(path, requested, lambda n: n == cut and os.truncate(path, left))  # noqa: B023
+            piece, _ = read_part(path, requested, truncate)
         except Refused as error:
             assert error.reason == "changed", (cut, left)
         else:
@@ -85,7 +86,8 @@ def test_a_file_cut_before_any_read_has_changed(part: str, encoding: str, tmp_pa
 
 async def test_a_log_truncated_and_written_anew_is_read_or_has_changed(roots: Settings) -> None:
     log = roots.workspace_dir / "app.log"
-    log.write_bytes(LONG)
+    content = LOG * 10
+    log.write_bytes(content)
     reasons: Counter[str] = Counter()
     is_over = threading.Event()
 
@@ -93,7 +95,7 @@ async def test_a_log_truncated_and_written_anew_is_read_or_has_changed(roots: Se
         while not is_over.is_set():
             os.truncate(log, 0)
             with log.open("r+b") as file:
-                file.write(LONG)
+                file.write(content)
 
     paths = [f"app.log#{part}".rstrip("#") for part in PARTS]
     writer = threading.Thread(target=rewrite)

@@ -26,12 +26,14 @@ from tests.support.reading import read, write_files
 from tests.support.serving import Server, serving
 from tests.support.stalls import NEVER, SOON, Clock, SystemCall, item_seconds, stalling
 from tests.support.stalls import clock as clock
+from tests.support.tier import size
 from tests.support.waiting import GIVE_UP_SECONDS, POLL_SECONDS
 
 DEAD = [f"mnt/{n:02}.txt" for n in range(25)]
 HEALTHY = [f"src/{n:02}.txt" for n in range(25)]
 PATHS = ["notes.txt", "README.md", "src/main.py", "mnt/data/1.txt", "mnt/data/2.txt"]
 NAMESPACES = ("ada", "bob")
+ROUNDS = size("ABILITIES_DEAD_ROUNDS", quick=3, full=8)
 CALLS = 60  # a server refuses the 65th
 BOUND_SECONDS = 5.0
 TIMEOUT: dict[str, Any] = {"error": "timeout"}
@@ -110,7 +112,7 @@ async def test_a_folder_that_stays_dead_costs_few_threads_however_many_calls_rea
 ) -> None:
     async with Abilities.open(roots) as abilities:
         with stalling(monkeypatch, "open", workspace / "mnt") as stall:
-            for _ in range(8):
+            for _ in range(ROUNDS):
                 with item_seconds(monkeypatch, SOON):
                     await asyncio.gather(*(read(abilities, *DEAD) for _ in range(32)))
 
@@ -122,7 +124,7 @@ async def test_a_folder_that_stays_dead_costs_few_threads_however_many_calls_rea
 
             assert stall.most <= LOST_THREADS
 
-    reached(2, f"256 calls of 25 files in a dead folder: {stall.most} threads stuck")
+    reached(2, f"{32 * ROUNDS} calls of 25 files in a dead folder: {stall.most} threads stuck")
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,6 @@ from contextlib import contextmanager
 
 import pytest
 
-from abilities.declarations.refusals import Refused
 from abilities.helpers.threads.circuit_breaker import (
     CircuitBreaker,
     WorkPlace,
@@ -39,20 +38,6 @@ def released() -> Iterator[threading.Event]:
     event = threading.Event()
     yield event
     event.set()
-
-
-async def test_results_and_errors_keep_the_order_of_the_items(pool: WorkerPool) -> None:
-    def halve(_: None, item: int) -> int:
-        if item % 2:
-            raise Refused("not_found")
-
-        return item // 2
-
-    results = await pool.map(open_nothing, halve, range(100))
-
-    assert results[::2] == list(range(50))
-    assert all(isinstance(error, Refused) for error in results[1::2])
-    assert await pool.map(open_nothing, halve, []) == []
 
 
 async def test_a_thread_that_hangs_while_it_closes_its_session_is_replaced(

@@ -12,6 +12,7 @@ import pytest
 from abilities import Abilities, Settings
 from tests.support import postgres
 from tests.support.read_samples import TODAY, build_world, make_unbounded, today_is
+from tests.support.stalls import NEVER, item_seconds
 
 BOUND = 40_000
 """The least bound that a server may have."""
@@ -46,6 +47,8 @@ def opened(
 
     with ExitStack() as stack:
         stack.enter_context(today_is(TODAY))
+        patch = stack.enter_context(pytest.MonkeyPatch.context())
+        stack.enter_context(item_seconds(patch, NEVER))  # a busy machine may be slow
         runner = stack.enter_context(asyncio.Runner())
         if request.param == "sqlite":
             shutil.copytree(built, folder, dirs_exist_ok=True)

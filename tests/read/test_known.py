@@ -84,6 +84,8 @@ CASES: dict[str, tuple[Payload, Change]] = {
     "days of which one changed": (WEEK, edit_day),
     "days with one more": (WEEK, edit(f"agent/memory/{TODAY - timedelta(days=5)}.md")),
     "a memory": (MEMORY, update_memory),
+    "a list of keys with one more": ({"memory": "*"}, store_an_answer),
+    "a list of keys of which one changed": ({"memory": "k1*"}, update_memory),
     "a walk from a memory": (WALK, update_memory),
     "a walk to a memory": (WALK, update_a_linked_memory),
     "a walk over one more link": (WALK, link_memory),

@@ -84,19 +84,6 @@ async def test_pages_have_every_key_once(
     assert (len(pages) > 3) == (max_tokens is not None)
 
 
-async def test_an_unchanged_list_is_not_sent_again(app: Abilities) -> None:
-    await fill(app, "a", "b")
-    (record,) = (await read(app, {"memory": "*"}))["results"]
-    known = {"memory": "*", "known": record["data"]["version"]}
-
-    (unchanged,) = (await read(app, known))["results"]
-    await fill(app, "b", summary="new")
-    (changed,) = (await read(app, known))["results"]
-
-    assert unchanged["unchanged"] is True
-    assert len(changed["data"]["items"]) == 2
-
-
 async def test_an_entry_without_room_is_refused_with_the_size_that_it_needs(app: Abilities) -> None:
     await fill(app, "界" * 200, summary="\x01" * 500)
     request = {"items": [{"memory": "界" * 199 + "*"}], "max_tokens": 1_000}
@@ -119,12 +106,3 @@ async def test_a_key_that_ends_in_a_star_is_read_as_a_target_or_by_a_walk(app: A
     assert target["data"]["content"] == "About a*."
     assert walk["data"]["items"][0]["data"]["content"] == "About a*."
     assert await list_keys(app, "a*") == ["a*", "ab"]
-
-
-async def test_a_plan_counts_the_entries(app: Abilities) -> None:
-    await fill(app, "a", "b")
-
-    (planned,) = (await read(app, {"memory": "*"}, plan=True))["results"]
-
-    assert (planned["items"], planned["granted_items"]) == (2, 2)
-    assert planned["bytes"] == 0

@@ -1,7 +1,7 @@
 """Write files, follow requests to their end, and see what was read, asked for and held open."""
 
 import os
-from collections.abc import AsyncIterator, Iterable, Iterator, Mapping
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -90,6 +90,19 @@ class OpenFile:
             assert piece.text, "a cut is never to nothing"
             requested = parse_range(piece.resume(len(piece.text)))
         raise AssertionError("continuation never ended")
+
+
+def fail_for(end: str, function: Callable[..., Any], error: Exception) -> Callable[..., Any]:
+    """Return a function that fails for paths that end alike, and for their descriptors."""
+
+    def call_or_fail(subject: Any, *rest: Any, **more: Any) -> Any:
+        path = os.readlink(f"/proc/self/fd/{subject}") if isinstance(subject, int) else subject
+        if str(path).endswith(end):
+            raise error
+
+        return function(subject, *rest, **more)
+
+    return call_or_fail
 
 
 class SystemRead(NamedTuple):
