@@ -148,7 +148,6 @@ FIGURES = {
         [
             "tests/files/test_stalls.py",
             "tests/files/test_circuit_breaker.py",
-            "tests/files/test_workers.py",
         ],
         full={"EXAMPLES": 20_000},
         quick={"EXAMPLES": 200},
@@ -183,7 +182,7 @@ FIGURES = {
         [
             "tests/files/test_secret_names.py",
             "tests/files/test_search.py",
-            "tests/files/test_shrinking.py",
+            "tests/files/test_lines.py",
             "tests/memories/test_pages.py",
             "tests/read/test_continuation.py",
             "tests/read/test_plan.py",

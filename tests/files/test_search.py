@@ -28,14 +28,7 @@ from abilities.helpers.files.lister import FileLister, ListingRequest
 from abilities.helpers.files.reader import FileReader, FileText
 from abilities.helpers.files.redaction import SHAPES, find_secrets, format_mark
 from abilities.helpers.files.roots import Root
-from abilities.helpers.files.searcher import (
-    MAX_BLOCK,
-    FileSearcher,
-    Hit,
-    SearchRequest,
-    SearchResult,
-    find_needle,
-)
+from abilities.helpers.files.searcher import MAX_BLOCK, FileSearcher, Hit, SearchRequest
 from abilities.helpers.text.codec import decode, detect_encoding, replace_markers
 from abilities.helpers.threads.workers import WorkerPool
 from tests.files.test_confinement import SECRET, file_becomes_link, swap_names
@@ -79,14 +72,14 @@ class Tree:
 
     async def search(
         self, text: str, *, is_regex: bool = False, glob: str = "**/*", **more: Any
-    ) -> SearchResult:
+    ) -> searcher.SearchResult:
         """Search in one call, without context if none is asked for."""
         limits: dict[str, Any] = {"context": 0, "limit": 100, **more}
         return await self.searcher.search(SearchRequest(text, is_regex, Glob(glob), **limits))
 
-    async def search_on(self, text: str, **more: Any) -> list[SearchResult]:
+    async def search_on(self, text: str, **more: Any) -> list[searcher.SearchResult]:
         """Search from call to call, until all has been searched."""
-        results: list[SearchResult] = []
+        results: list[searcher.SearchResult] = []
         after: tuple[str, int] | None = ("", 0)
 
         while after is not None:
@@ -102,7 +95,7 @@ def tree(roots: Settings) -> Tree:
     return Tree(roots)
 
 
-def list_lines(result: SearchResult) -> list[int]:
+def list_lines(result: searcher.SearchResult) -> list[int]:
     return [line for hit in result.hits for line in hit.lines]
 
 
@@ -514,7 +507,7 @@ def test_a_file_without_the_needle_of_a_literal_has_no_match(raw: bytes, literal
     shown = "".join(line.text for line in show_lines(raw))
 
     if literal in shown:
-        assert find_needle(literal, redacts=True) in raw
+        assert searcher.find_needle(literal, redacts=True) in raw
 
 
 MARKS = sorted({format_mark(shape.kind) for shape in SHAPES})
@@ -532,13 +525,17 @@ def test_no_part_of_a_mark_is_a_needle(parts: list[str], start: int, length: int
     hidden = "".join("\n" if part in MARKS else part.replace("\ufffd", "\n") for part in parts)
 
     if literal:
-        assert find_needle(literal, redacts=True).decode() in hidden
+        assert searcher.find_needle(literal, redacts=True).decode() in hidden
 
 
 def test_the_needle_is_all_of_most_literals() -> None:
     for literal in ("def main(", "items[0]"):
-        assert find_needle(literal, redacts=True) == literal.encode()
+        assert searcher.find_needle(literal, redacts=True) == literal.encode()
 
-    assert find_needle("] = items[", redacts=True) == b" = items"
-    assert find_needle("[s] x", redacts=False) == b"[s] x"
-    assert find_needle("GitHub", redacts=True) == find_needle("\ufffd", redacts=False) == b""
+    assert searcher.find_needle("] = items[", redacts=True) == b" = items"
+    assert searcher.find_needle("[s] x", redacts=False) == b"[s] x"
+    assert (
+        searcher.find_needle("GitHub", redacts=True)
+        == searcher.find_needle("\ufffd", redacts=False)
+        == b""
+    )

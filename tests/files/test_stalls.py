@@ -1,15 +1,17 @@
 """A stall stops neither other files nor the process, and files answer again when it ends.
 
-Figures 2 and 16: in the process, with system calls that hang, and on a server, below a mount.
+Figures 2 and 16: in the process, with system calls that hang, and on a server, below a mount. The
+pool of threads loses no thread.
 """
 
 import asyncio
 import subprocess
 import sys
 import textwrap
+import threading
 import time
-from collections.abc import AsyncIterator
-from contextlib import AsyncExitStack, asynccontextmanager
+from collections.abc import AsyncIterator, Iterator
+from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -17,8 +19,14 @@ import httpx
 import pytest
 
 from abilities import Abilities, AbilityError, Settings
-from abilities.helpers.threads.circuit_breaker import LOST_THREADS, PAUSE_SECONDS, STUCK_CALLS
-from abilities.helpers.threads.workers import CALL_SECONDS, THREADS
+from abilities.helpers.threads.circuit_breaker import (
+    LOST_THREADS,
+    PAUSE_SECONDS,
+    STUCK_CALLS,
+    CircuitBreaker,
+    WorkPlace,
+)
+from abilities.helpers.threads.workers import CALL_SECONDS, THREADS, Batch, Worker, WorkerPool
 from abilities.helpers.tokens import TokenFile
 from tests.support.fuse import HungFolder, mounted
 from tests.support.measurements import reached
@@ -430,3 +438,116 @@ async def try_to_darken(hung: HungFolder, files: Settings, folder: Path) -> None
 
     reached(16, f"a mount that hung (FUSE): all files were answered {taken:.2f} s after it")
     reached(2, f"a server with threads stuck in a mount (FUSE) ended after {stopped:.2f} s")
+
+
+@contextmanager
+def open_nothing(_: Worker) -> Iterator[None]:
+    yield
+
+
+@contextmanager
+def yield_worker(worker: Worker) -> Iterator[Worker]:
+    yield worker
+
+
+@pytest.fixture
+def pool() -> Iterator[WorkerPool]:
+    pool = WorkerPool()
+    yield pool
+    pool.close()
+
+
+@pytest.fixture
+def released() -> Iterator[threading.Event]:
+    """What lets hanging threads go on; in the end it is set."""
+    event = threading.Event()
+    yield event
+    event.set()
+
+
+async def test_a_thread_that_hangs_while_it_closes_its_session_is_replaced(
+    pool: WorkerPool, released: threading.Event, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    @contextmanager
+    def hang_at_the_end(_: Worker) -> Iterator[None]:
+        yield
+        released.wait(GIVE_UP_SECONDS)
+
+    with item_seconds(monkeypatch, SOON):
+        for _ in range(THREADS):
+            await pool.map(hang_at_the_end, lambda *_: "answered", [1])
+
+        results = await pool.map(open_nothing, lambda *_: "answered", [1])
+
+    assert results == ["answered"]
+    assert not released.is_set(), "the threads are still away"
+
+
+async def test_threads_that_could_not_start_cost_the_pool_no_place(
+    pool: WorkerPool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    start, refusals = threading.Thread.start, iter([True] * THREADS)
+
+    def refuse_at_first(thread: threading.Thread) -> None:
+        if next(refusals, False):
+            raise RuntimeError("can't start new thread")
+        start(thread)
+
+    with monkeypatch.context() as patch:
+        patch.setattr("threading.Thread.start", refuse_at_first)
+        results = await pool.map(open_nothing, lambda *_: "answered", [1])
+
+    assert results == ["answered"]
+
+
+async def test_a_session_that_fails_costs_the_pool_no_thread(
+    pool: WorkerPool, caplog: pytest.LogCaptureFixture
+) -> None:
+    @contextmanager
+    def fail_at_the_end(_: Worker) -> Iterator[None]:
+        yield
+        raise OSError("cannot close")
+
+    for _ in range(THREADS + 1):
+        results = await pool.map(fail_at_the_end, lambda *_: "answered", [1, 2])
+        assert results == ["answered"] * 2
+
+    assert "cannot close" in caplog.text
+
+
+def test_an_item_that_has_just_begun_is_not_given_up(released: threading.Event) -> None:
+    begun = threading.Event()
+
+    def work(_: None, item: int) -> int:
+        begun.set()
+        released.wait(10)
+        return item
+
+    batch = Batch(open_nothing, work, [7], CircuitBreaker(), lambda: None)
+    worker = Worker(batch)
+    thread = threading.Thread(target=batch.run, args=(worker,))
+    thread.start()
+    begun.wait(10)
+
+    given_up = batch.give_up(worker)
+    released.set()
+    thread.join()
+
+    assert not given_up
+    assert batch.results == [7]
+
+
+def test_a_place_is_known_to_work_before_a_caller_wakes(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Otherwise the caller's next call could be refused there."""
+    order: list[str] = []
+    breaker = CircuitBreaker()
+    monkeypatch.setattr(breaker, "confirm", lambda _: order.append("confirmed"))
+
+    def work(worker: Worker, place: WorkPlace) -> None:
+        worker.enter(place)
+
+    place = WorkPlace("/workspace", ("a.txt",))
+    batch = Batch(yield_worker, work, [place], breaker, lambda: order.append("woken"))
+    batch.run(Worker(batch))
+
+    assert order == ["confirmed", "woken"]
