@@ -305,6 +305,7 @@ async def test_memories_are_not_redacted(roots: Settings) -> None:
 
     async with Abilities.open(roots) as abilities:
         await abilities.call("store_memory", memory)
-        payload = await abilities.call("memory_read_bulk", {"key": "k"})
+        targets = [{"type": "stored", "key": "k"}]
+        payload = await abilities.call("memory_read_bulk", {"targets": targets})
 
     assert list_outcomes(payload) == [memory["content"]]

@@ -35,6 +35,7 @@ from tests.files.test_confinement import SECRET, file_becomes_link, swap_names
 from tests.support.reading import count_descriptors, write_files
 from tests.support.sample_files import make_roots
 from tests.support.secret_samples import HEX, WORD, draw, draw_block
+from tests.support.stalls import NEVER, item_seconds
 from tests.support.tier import size
 from tests.support.waiting import wait_until
 
@@ -157,6 +158,14 @@ async def test_a_glob_says_what_is_searched(tree: Tree, roots: Settings) -> None
 
         assert [hit.position for hit in result.hits] == [*found]
         assert result.searched == len(found)
+
+
+async def test_a_line_matches_without_its_line_end(tree: Tree, roots: Settings) -> None:
+    write(roots, a="one\r\ntwo\r\n\r\nthree\nfour", b="no line follows this one\n")
+    found = {"e$": [1, 4, 1], "^$": [3], "four$": [5], r"o\s+t": [], r"one[^z]+": []}
+
+    for pattern, lines in found.items():
+        assert list_lines(await tree.search(pattern, is_regex=True)) == lines, pattern
 
 
 async def test_what_is_not_shared_is_never_found(tree: Tree, roots: Settings) -> None:
@@ -322,13 +331,15 @@ async def test_searching_leaves_no_descriptor_behind(tree: Tree, roots: Settings
     await wait_until(lambda: count_descriptors() <= before)
 
 
-async def test_no_race_ever_finds_what_is_outside(tree: Tree, roots: Settings) -> None:
+async def test_no_race_ever_finds_what_is_outside(
+    tree: Tree, roots: Settings, monkeypatch: pytest.MonkeyPatch
+) -> None:
     root, outside = roots.workspace_dir, roots.workspace_dir.parent / "outside"
     write_files(outside, {"secret.txt": SECRET})
     race = file_becomes_link(root, outside)
     counts = {"inside": 0, "nothing": 0}
 
-    with swap_names(race.name, race.other):
+    with swap_names(race.name, race.other), item_seconds(monkeypatch, NEVER):
         while sum(counts.values()) < RACES or not all(counts.values()):
             hits = (await tree.search("i")).hits
             assert all(hit.text == "inside" for hit in hits)
@@ -497,7 +508,11 @@ def test_a_search_finds_what_matching_every_shown_line_finds(
 
         assert is_regex or all(text in hit.text for hit in result.hits if hit.is_cut)
 
-    with tempfile.TemporaryDirectory() as base:
+    with (
+        tempfile.TemporaryDirectory() as base,
+        pytest.MonkeyPatch.context() as patch,
+        item_seconds(patch, NEVER),  # a busy machine may be slow
+    ):
         asyncio.run(check(Path(base)))
 
 
