@@ -4,7 +4,8 @@ A file that shrinks while it is read is answered with `changed`, whatever part i
 """
 
 import os
-import threading
+import subprocess
+import sys
 from collections import Counter
 from collections.abc import Callable
 from functools import partial
@@ -233,25 +234,25 @@ def test_a_file_cut_before_any_read_has_changed(part: str, encoding: str, tmp_pa
             assert piece.text == whole.text, (cut, left)
 
 
+REWRITING = """
+import os, sys
+log = os.open(sys.argv[1], os.O_RDWR)
+content = os.pread(log, 10_000_000, 0)
+while True:
+    os.ftruncate(log, 0)
+    os.pwrite(log, content, 0)
+"""
+
+
 async def test_a_log_truncated_and_written_anew_is_read_or_has_changed(roots: Settings) -> None:
     log = roots.workspace_dir / "app.log"
-    content = LOG * 10
-    log.write_bytes(content)
-    reasons: Counter[str] = Counter()
-    is_over = threading.Event()
-
-    def rewrite() -> None:
-        while not is_over.is_set():
-            os.truncate(log, 0)
-            with log.open("r+b") as file:
-                file.write(content)
-
+    log.write_bytes(LOG * 10)
     paths = [f"app.log#{part}".rstrip("#") for part in PARTS]
-    writer = threading.Thread(target=rewrite)
+    reasons: Counter[str] = Counter()
+    writer = subprocess.Popen([sys.executable, "-c", REWRITING, log])
 
-    async with Abilities.open(roots) as abilities:
-        writer.start()
-        try:
+    try:
+        async with Abilities.open(roots) as abilities:
             for attempt in range(MOST_TRIES):
                 if attempt >= TRIES and reasons["changed"]:
                     break
@@ -259,9 +260,10 @@ async def test_a_log_truncated_and_written_anew_is_read_or_has_changed(roots: Se
                 answer = await abilities.call("file_read_bulk", {"paths": paths})
                 for record in answer["results"]:
                     reasons[record.get("error", {}).get("reason", "read")] += 1
-        finally:
-            is_over.set()
-            writer.join()
+        assert writer.poll() is None, "the file was rewritten until the end"
+    finally:
+        writer.kill()
+        writer.wait()
 
     assert set(reasons) <= {"read", "changed", "invalid_range", "response_budget"}, reasons
     assert reasons["changed"]

@@ -101,6 +101,7 @@ TWO_LISTS: list[Any] = [
 @some
 @example(build_request(LIST_THAT_FILLS_A_REPLY, 1_275, None, "full"), True)
 @example(build_request(TWO_LISTS, 1_334, "text", "full"), True)
+@example(build_request(["small/09.txt", {"glob": "odd/*"}], 2_000, "auto", None), False)
 @given(requests, st.booleans())
 def test_following_brings_each_content_once_within_the_bound(
     opened: Opened, asked: Payload, is_structured: bool
