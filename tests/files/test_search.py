@@ -199,8 +199,10 @@ async def test_a_secret_is_neither_found_nor_shown(tree: Tree, roots: Settings) 
     assert result.hits[0].text == "key = '[secret: GitHub token]'\nuse(key)\n"
     assert marked.hits[0].lines == (1,)
     assert shown.hits[0].text == f"key = '{TOKEN}'\n"
-    assert list_lines(await tree.search("use", after=("a.txt", 1))) == [2]
-    assert list_lines(await tree.search("use", after=("a.txt", 9))) == []
+
+    write(roots, b=f"{KEY}\nuse it\n")
+    assert list_lines(await tree.search("use", after=("b.txt", 1))) == [KEY.count("\n") + 2]
+    assert list_lines(await tree.search("use", after=("b.txt", 99))) == []
 
 
 async def test_a_long_line_is_cut_around_its_match(tree: Tree, roots: Settings) -> None:

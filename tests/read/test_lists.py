@@ -74,6 +74,7 @@ async def test_pages_have_every_key_once(
     request: Payload | None = {"items": [{"memory": "k/*"}], "detail": detail, **room}
 
     while request is not None:
+        data: Payload = {}
         async for payload in follow(app, "read", request):
             data = payload["results"][0].get("data", payload["results"][0])
             pages.append([entry["key"] for entry in data["items"]])
