@@ -47,7 +47,7 @@ TESTS = {
     BUDGET: ["tests/files/test_properties.py", "-k", "budget or share or fits or bound"],
     CODEC: _TEXT_TESTS,
     PIECES: _TEXT_TESTS,
-    BREAKER: ["tests/files/test_circuit_breaker.py", "tests/files/test_circuit_breaker_orders.py"],
+    BREAKER: ["tests/files/test_circuit_breaker.py"],
     CONFINEMENT: [
         "tests/files/test_confinement.py",
         "tests/files/test_failures.py",

@@ -27,7 +27,7 @@ FIGURES = {
     ),
     2: Figure(
         "special files < 50 ms; an item <= 2 s; a call <= 10 s; exit < 3 s",
-        ["tests/files/test_stalls.py", "tests/files/test_hung_mounts.py"],
+        ["tests/files/test_stalls.py"],
     ),
     3: Figure(
         "1,000 cancelled calls leave nothing; 64 calls with 256 descriptors",
@@ -146,11 +146,8 @@ FIGURES = {
     16: Figure(
         "files answer again <= 5 s after any stall or load ends, in every namespace",
         [
-            "tests/files/test_recovery.py",
-            "tests/files/test_hung_mounts.py",
+            "tests/files/test_stalls.py",
             "tests/files/test_circuit_breaker.py",
-            "tests/files/test_circuit_breaker_orders.py",
-            "tests/files/test_workers.py",
         ],
         full={"EXAMPLES": 20_000},
         quick={"EXAMPLES": 200},
@@ -185,7 +182,7 @@ FIGURES = {
         [
             "tests/files/test_secret_names.py",
             "tests/files/test_search.py",
-            "tests/files/test_shrinking.py",
+            "tests/files/test_lines.py",
             "tests/memories/test_pages.py",
             "tests/read/test_continuation.py",
             "tests/read/test_plan.py",

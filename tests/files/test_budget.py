@@ -2,13 +2,8 @@
 
 import asyncio
 import os
-import random
-import subprocess
-import sys
-import textwrap
-from collections import Counter
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
+from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +13,6 @@ from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 
 from abilities import Abilities, Settings, render
-from abilities.declarations.refusals import Fault
 from abilities.declarations.values import JsonObject
 from abilities.helpers.batch import sharing
 from abilities.helpers.batch.items import foresee_file
@@ -26,26 +20,30 @@ from abilities.helpers.reply.budget import MIN_SHARE, Bound, ItemSize, find_leve
 from abilities.helpers.reply.envelope import (
     FoundItem,
     RecordDraft,
-    build_failed,
-    build_left_out,
 )
 from abilities.helpers.text.pieces import Piece
-from tests.support.cutting_all import cut_all, follow
+from tests.support.reading import follow, list_outcomes, noting_reads, write_files
 from tests.support.tier import size
-from tests.support.waiting import GIVE_UP_SECONDS
 
 EXAMPLES = size("ABILITIES_EXAMPLES", quick=10, full=60)
 many = hypothesis_settings(max_examples=EXAMPLES * 5, deadline=None)
-some = hypothesis_settings(max_examples=EXAMPLES, deadline=None)
 
-costs = st.builds(
-    lambda fixed, more, out, content: ItemSize(fixed, fixed + more, out, content),
-    *(st.integers(100, 400), st.integers(0, 300), st.integers(150, 500), st.integers(0, 30_000)),
-)
-small = st.builds(
-    lambda fixed, more, out, content: ItemSize(fixed, fixed + more, out, content),
-    *(st.integers(1, 40), st.integers(0, 90), st.integers(1, 60), st.integers(0, 300)),
-)
+Items = list[tuple[int, int]]
+weights = st.integers(1, 9)
+few = st.lists(st.tuples(st.integers(0, 60), weights), min_size=1, max_size=6)
+batches = st.lists(st.tuples(st.integers(0, 100_000), weights), min_size=1, max_size=25)
+rooms = st.integers(-100, 200_000)
+
+
+def build_costs(
+    fixed: st.SearchStrategy[int], more: int, out: st.SearchStrategy[int], content: int
+) -> st.SearchStrategy[ItemSize]:
+    parts = (fixed, st.integers(0, more), out, st.integers(0, content))
+    return st.tuples(*parts).map(lambda n: ItemSize(n[0], n[0] + n[1], n[2], n[3]))
+
+
+costs = build_costs(st.integers(100, 400), 300, st.integers(150, 500), 30_000)
+small = build_costs(st.integers(1, 40), 90, st.integers(1, 60), 300)
 
 
 def measure_taken(item: ItemSize, grant: int | None) -> int:
@@ -78,9 +76,7 @@ def test_the_budget_is_kept_and_one_item_is_cut_at_most(items: list[ItemSize], r
 
 @many
 @given(st.lists(small, min_size=1, max_size=6), st.integers(0, 1200))
-def test_a_share_is_the_one_that_going_through_the_items_finds(
-    items: list[ItemSize], room: int
-) -> None:
+def test_a_share_is_what_going_through_the_items_finds(items: list[ItemSize], room: int) -> None:
     assert share_room(items, room) == share_by_hand(items, room)
 
 
@@ -116,38 +112,70 @@ def share_by_hand(items: list[ItemSize], room: int) -> list[int | None]:
 
 
 @many
-@given(st.lists(st.integers(0, 300), min_size=1, max_size=8), st.integers(0, 1500))
-def test_the_fair_level_is_the_highest_that_fits(sizes: list[int], room: int) -> None:
-    level = find_level(sizes, room)
+@given(few, st.integers(0, 600))
+def test_the_level_is_the_highest_at_which_all_fit(items: Items, room: int) -> None:
+    """An independent oracle: try one level after another."""
+    tallest = max(-(-need // weight) for need, weight in items)
+    fitting = [
+        level
+        for level in range(tallest + 1)
+        if sum(min(need, level * weight) for need, weight in items) <= room
+    ]
 
-    assert sum(min(need, level) for need in sizes) <= room
-    assert level == max(sizes) or sum(min(need, level + 1) for need in sizes) > room
+    assert find_level(*divide(items, room)) == fitting[-1]
 
 
-def test_small_items_come_first_and_large_ones_as_they_stand() -> None:
-    assert rank([900, 30, 800, 10, 30, 0], 700) == [5, 3, 1, 4, 0, 2]
-    assert rank([5, 4, 3], 12) == [2, 1, 0]
-    assert rank([5, 4, 3], -1) == [0, 1, 2]
+def divide(items: Items, room: int) -> tuple[list[int], int, list[int]]:
+    return [need for need, _ in items], room, [weight for _, weight in items]
 
 
-def test_whole_files_first_takes_no_more_replies_or_fragments_than_cutting_all() -> None:
-    numbers = random.Random(1816)
-    fewer_fragments = 0
+@many
+@given(st.lists(st.integers(0, 100_000), min_size=1, max_size=25), rooms, weights)
+def test_equal_weights_are_no_weights(sizes: list[int], room: int, weight: int) -> None:
+    ones = [1] * len(sizes)
 
-    for _ in range(1_000):
-        sizes = [numbers.randint(0, 20_000) for _ in range(numbers.randint(1, 25))]
-        replies, fragments = follow(share_room, sizes)
-        naive_replies, naive_fragments = follow(cut_all, sizes)
+    assert rank(sizes, room, ones) == rank(sizes, room)
+    assert find_level(sizes, room, ones) == find_level(sizes, room)
+    assert sorted(rank(sizes, room, [weight] * len(sizes))) == sorted(rank(sizes, room))
 
-        assert replies <= naive_replies, sizes
-        assert fragments <= naive_fragments, sizes
-        assert fragments <= len(sizes) + replies - 1, "one more for each reply but the last"
 
-        fewer_fragments += fragments < naive_fragments
+@many
+@given(batches, rooms)
+def test_small_items_come_first_by_height_and_large_ones_by_weight(items: Items, room: int) -> None:
+    level = find_level(*divide(items, room))
 
-    assert fewer_fragments > 500
-    assert follow(cut_all, [16_384] * 25) == (8, 200)
-    assert follow(share_room, [16_384] * 25) == (7, 31)
+    order = rank(*divide(items, room))
+
+    assert sorted(order) == list(range(len(items)))
+    ranked = [(*items[index], index) for index in order]
+    small = [item for item in ranked if item[0] <= level * item[1]]
+    assert ranked[: len(small)] == sorted(small, key=lambda i: (Fraction(i[0], i[1]), i[2]))
+    large = [item for item in ranked if item not in small]
+    assert ranked[len(small) :] == sorted(large, key=lambda item: (-item[1], item[2]))
+
+
+@many
+@given(batches, rooms, st.integers(1, 100_000), st.sets(weights, min_size=2, max_size=2))
+def test_the_heavier_of_two_comes_first(items: Items, room: int, need: int, two: set[int]) -> None:
+    lighter, heavier = len(items), len(items) + 1
+
+    order = rank(*divide([*items, *((need, weight) for weight in sorted(two))], room))
+
+    assert order.index(heavier) < order.index(lighter)
+
+
+@many
+@given(batches, st.integers(0, 200_000), st.integers(2, 9))
+def test_only_the_proportion_of_weights_counts(items: Items, room: int, factor: int) -> None:
+    few_weights = [(need, 1 + weight % 2) for need, weight in items]
+    larger = [(need * factor, weight) for need, weight in few_weights]
+    heavier = [(need, weight * 4) for need, weight in few_weights]
+
+    level = find_level(*divide(few_weights, room))
+
+    # Levels are whole numbers, so that either differs by what was rounded.
+    assert abs(find_level(*divide(larger, room * factor)) - level * factor) <= factor
+    assert abs(find_level(*divide(heavier, room)) * 4 - level) <= 4
 
 
 def test_no_record_of_a_cut_file_takes_more_than_was_foreseen() -> None:
@@ -168,173 +196,76 @@ def test_no_record_of_a_cut_file_takes_more_than_was_foreseen() -> None:
     assert taken <= foreseen + sharing._UNFORESEEN_BYTES
 
 
-@contextmanager
-def count_reads(folder: Path) -> Iterator[Counter[str]]:
-    """Count the bytes that are read of each file in a folder, by its name."""
-    counts: Counter[str] = Counter()
-    read, pread = os.read, os.pread
-
-    def count(fd: int, raw: bytes) -> bytes:
-        path = Path(os.readlink(f"/proc/self/fd/{fd}"))
-        if path.parent == folder:
-            counts[path.name] += len(raw)
-        return raw
-
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(os, "read", lambda fd, *rest: count(fd, read(fd, *rest)))
-        patch.setattr(os, "pread", lambda fd, *rest: count(fd, pread(fd, *rest)))
-        yield counts
-
-
-repeated = st.tuples(
-    st.sampled_from(["a line of text\n", '"\t\\"\n', "世界\r\n", "\u0001", "🙂", "x"]),
-    st.one_of(st.integers(0, 60), st.integers(400, 4_000)),
-)
-
-
-@pytest.mark.requirement("R5.4.2", "R5.6.4")
-@some
-@given(
-    repeats=st.lists(repeated, min_size=1, max_size=25),
-    limit=st.sampled_from([40_000, 64_000]),
-    chars=st.sampled_from([3_000, 20_000, 100_000]),
-)
-def test_no_file_is_read_that_is_left_out(
-    tmp_path_factory: pytest.TempPathFactory,
-    repeats: list[tuple[str, int]],
-    limit: int,
-    chars: int,
-) -> None:
-    texts = [line * times for line, times in repeats]
-    asyncio.run(follow_and_count(tmp_path_factory.mktemp("files"), texts, limit, chars))
-
-
-async def follow_and_count(folder: Path, texts: list[str], limit: int, chars: int) -> None:
-    for n, text in enumerate(texts):
-        (folder / f"{n}.txt").write_text(text, newline="")
-
-    received = dict.fromkeys((f"{n}.txt" for n in range(len(texts))), "")
-    request: dict[str, Any] = {"paths": list(received), "max_chars_per_file": chars}
-    settings = Settings(workspace_dir=folder, agent_dir=folder, max_response_bytes=limit)
-
-    async with Abilities.open(settings) as abilities:
-        while request:
-            with count_reads(folder) as counts:
-                payload = await abilities.call("file_read_bulk", request)
-
-            assert len(render(payload).encode()) <= limit
-            assert await abilities.call("file_read_bulk", request) == payload
-
-            cut = 0
-            for record in payload["results"]:
-                name = record["input"].partition("#")[0]
-                if record["success"]:
-                    received[name] += record["data"]["content"]
-                    cut += record.get("truncation", {}).get("reason") == "budget"
-                else:
-                    assert record["error"]["reason"] == "response_budget"
-                    assert record["error"]["size_bytes"] == (folder / name).stat().st_size
-                    # Only escapes can take the room from a file that is small enough for it.
-                    read_before = len(received[name].encode())
-                    wanted = min(record["error"]["size_bytes"] - read_before, chars)
-                    is_small = wanted <= limit // len(request["paths"])
-                    assert counts[name] == 0 or is_small, "it was read in vain"
-
-            assert cut <= 1
-            assert payload["summary"]["succeeded"]
-
-            request = payload.get("next_request", {})
-
-    assert list(received.values()) == texts
-
-
 @pytest.mark.requirement("R5.4.2")
 async def test_small_files_are_whole_and_large_ones_follow_as_asked(roots: Settings) -> None:
-    for n in range(20):
-        (roots.workspace_dir / f"small{n}.txt").write_text("small " * 20)
-
-    for n in range(5):
-        (roots.workspace_dir / f"large{n}.txt").write_text("large " * 20_000)
-
     large, small = [f"large{n}.txt" for n in range(5)], [f"small{n}.txt" for n in range(20)]
+    write_files(roots.workspace_dir, dict.fromkeys(small, "small " * 20))
+    write_files(roots.workspace_dir, dict.fromkeys(large, "large " * 20_000))
     request = {"paths": [*large, *small], "max_chars_per_file": 30_000}
 
     async with Abilities.open(roots) as abilities:
-        with count_reads(roots.workspace_dir) as counts:
+        with noting_reads() as reads:
             payload = await abilities.call("file_read_bulk", request)
 
     first, second, *others = payload["results"][:5]
+    following = [record["truncation"]["next"] for record in (first, second)]
 
     assert [len(record["data"]["content"]) for record in payload["results"][5:]] == [120] * 20
     assert first["truncation"]["reason"] == "max_chars"
     assert second["truncation"]["reason"] == "budget"
     assert [record["error"]["size_bytes"] for record in others] == [120_000] * 3
-    assert payload["next_request"]["paths"] == [
-        first["truncation"]["next"],
-        second["truncation"]["next"],
-        *large[2:],
-    ]
-    assert set(counts) == {*large[:2], *small}
-    assert len(render(payload).encode()) > 0.98 * roots.max_response_bytes, (
-        "the room there is gets used"
-    )
+    assert payload["next_request"]["paths"] == [*following, *large[2:]]
+    names = {read.path.name for read in reads if read.path.parent == roots.workspace_dir}
+    assert names == {*large[:2], *small}
+    assert len(render(payload).encode()) > 0.98 * roots.max_response_bytes, "the room gets used"
 
 
 @pytest.mark.requirement("R5.4.2")
 async def test_twenty_five_files_of_16_kib_come_in_seven_replies(roots: Settings) -> None:
     text = f"{'a line of source code of ordinary length':<63}\n" * 256
-    paths = [f"{n:02}.txt" for n in range(25)]
-    for path in paths:
-        (roots.workspace_dir / path).write_text(text)
-
-    request: dict[str, Any] = {"paths": paths}
-    received = dict.fromkeys(paths, "")
-    replies = fragments = 0
+    texts = {f"{n:02}.txt": text for n in range(25)}
+    write_files(roots.workspace_dir, texts)
+    received = dict.fromkeys(texts, "")
 
     async with Abilities.open(roots) as abilities:
-        while request:
-            payload = await abilities.call("file_read_bulk", request)
-            replies += 1
-            fragments += payload["summary"]["succeeded"]
-            for record in payload["results"]:
-                if record["success"]:
-                    received[record["data"]["path"]] += record["data"]["content"]
-            request = payload.get("next_request", {})
+        payloads = [p async for p in follow(abilities, "file_read_bulk", {"paths": list(texts)})]
 
-    assert (replies, fragments) == (7, 31)
-    assert set(received.values()) == {text}
+    for payload in payloads:
+        for data in (record["data"] for record in payload["results"] if record["success"]):
+            received[data["path"]] += data["content"]
+
+    assert (len(payloads), sum(p["summary"]["succeeded"] for p in payloads)) == (7, 31)
+    assert received == texts
 
 
-async def test_line_ranges_of_a_large_file_come_together(roots: Settings) -> None:
-    line = "a line of a log that is fairly long\n"
-    (roots.workspace_dir / "log.txt").write_text(line * 20_000)
-    paths = [f"log.txt#L{n}-L{n + 9}" for n in range(1, 2_500, 100)]
+TEXT = "first\n" * 2_000
 
-    async with Abilities.open(roots) as abilities:
-        payload = await abilities.call("file_read_bulk", {"paths": paths})
 
-    assert [record["data"]["content"] for record in payload["results"]] == [line * 10] * 25
+def replace(file: Path, text: str) -> None:
+    file.unlink()
+    file.write_text(text)
+
+
+CHANGES: dict[str, tuple[Callable[[Path], object], str]] = {
+    "shrinks": (lambda file: os.truncate(file, 10), "first\nfirs"),
+    "grows": (lambda file: file.write_text(TEXT * 15), TEXT),
+    "is removed": (Path.unlink, "not_found"),
+    "is replaced": (lambda file: replace(file, "other\n" * 2_000), "other\n"),
+}
+"""What happens to a file, and how what is read of it begins."""
 
 
 @pytest.mark.requirement("R5.6.3")
-@pytest.mark.parametrize("change", ["shrink", "grow", "remove", "replace"])
+@pytest.mark.parametrize("change", CHANGES)
 async def test_a_file_that_changes_before_it_is_read_fails_alone_or_is_read(
     change: str, roots: Settings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    act, beginning = CHANGES[change]
     paths = [f"{n}.txt" for n in range(6)]
-    for path in paths:
-        (roots.workspace_dir / path).write_text("first\n" * 2_000)
-    changing = roots.workspace_dir / "1.txt"
+    write_files(roots.workspace_dir, dict.fromkeys(paths, TEXT))
 
     def change_and_suggest(*_: object) -> Any:
-        if change == "shrink":
-            os.truncate(changing, 10)
-        elif change == "grow":
-            changing.write_text("first\n" * 30_000)
-        else:
-            changing.unlink()
-            if change == "replace":
-                changing.write_text("other\n" * 2_000)
+        act(roots.workspace_dir / "1.txt")
         return asyncio.sleep(0, {})
 
     # All files have been opened by then, and the large ones are read afterwards.
@@ -343,64 +274,8 @@ async def test_a_file_that_changes_before_it_is_read_fails_alone_or_is_read(
     async with Abilities.open(roots) as abilities:
         payload = await abilities.call("file_read_bulk", {"paths": paths})
 
-    before, changed, after = payload["results"][:3]
+    before, changed, after = list_outcomes(payload)[:3]
 
     assert len(render(payload).encode()) <= roots.max_response_bytes
-    assert before["data"]["content"] == after["data"]["content"] == "first\n" * 2_000
-
-    if change == "remove":
-        assert changed["error"]["reason"] == "not_found"
-    else:
-        expected = {"shrink": "first\nfirs", "grow": "first\n" * 2_000, "replace": "other\n"}
-        assert changed["data"]["content"].startswith(expected[change])
-
-
-FEW_DESCRIPTORS = """
-    import asyncio, os, resource, sys
-    from abilities import Abilities, Settings
-    async def main():
-        settings = Settings(agent_dir=sys.argv[1], workspace_dir=sys.argv[2])
-        arguments = {"paths": [f"{n:02}.txt" for n in range(25)]}
-        async with Abilities.open(settings) as abilities:
-            plenty = await abilities.call("file_read_bulk", arguments)
-            held = len(os.listdir("/proc/self/fd"))
-            resource.setrlimit(resource.RLIMIT_NOFILE, (held + int(sys.argv[3]),) * 2)
-            calls = [abilities.call("file_read_bulk", arguments) for _ in range(int(sys.argv[4]))]
-            answers = await asyncio.gather(*calls)
-            print(all(answer == plenty for answer in answers), plenty["summary"]["succeeded"])
-            for _ in range(100):
-                if len(os.listdir("/proc/self/fd")) <= held:
-                    break
-                await asyncio.sleep(0.05)  # threads close what they hold after they have answered
-            print(len(os.listdir("/proc/self/fd")) <= held)
-    asyncio.run(main())
-"""
-
-
-@pytest.mark.parametrize(("free", "calls"), [(8, 1), (32, 4), (64, 64)])
-def test_files_that_wait_take_no_descriptors_that_others_need(
-    free: int, calls: int, roots: Settings
-) -> None:
-    for n in range(25):
-        (roots.workspace_dir / f"{n:02}.txt").write_text("line\n" * 3_200)
-
-    done = subprocess.run(
-        [
-            *(sys.executable, "-c", textwrap.dedent(FEW_DESCRIPTORS)),
-            *(str(roots.agent_dir), str(roots.workspace_dir), str(free), str(calls)),
-        ],
-        capture_output=True,
-        text=True,
-        timeout=GIVE_UP_SECONDS,
-        check=True,
-    )
-
-    assert done.stdout.splitlines() == ["True 4", "True"], done.stderr
-
-
-def test_an_item_left_out_has_the_record_of_any_other_failure() -> None:
-    fault = Fault.from_reason("response_budget", size_bytes=5)
-
-    record = build_left_out(5, {"input": "a"}, {"depth": 1})
-
-    assert render(record) == render(build_failed(fault.to_payload(), {"input": "a"}, {"depth": 1}))
+    assert before == after == TEXT
+    assert changed.startswith(beginning)

@@ -1,20 +1,21 @@
-"""Failures while files are read.
+"""Errors of the system, exhaustion, vanishing roots, growing files, and bugs of our own.
 
-Errors of the system, exhaustion, vanishing roots, growing files, and bugs of our own.
+Every kind of failure may stand between successes, and nothing is lost.
 """
 
 import asyncio
 import errno
 import logging
 import os
+import random
 import re
 import shutil
 import threading
 import tracemalloc
 from collections.abc import Awaitable, Callable
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from pathlib import Path
-from typing import Any
 from zoneinfo import ZoneInfo
 
 import pytest
@@ -23,60 +24,47 @@ from abilities import Abilities, Settings
 from abilities.adapters.langchain import load_tools
 from abilities.helpers.files import confinement, reader, window
 from abilities.registry import Reply
+from tests.support.mixed_batches import Expected, check_answer, mix, read_one_at_a_time
+from tests.support.reading import fail_for, follow, list_outcomes, read, write_files
 from tests.support.surfaces import SURFACES
-
-
-def make_failing(function: Callable[..., Any], name: str, number: int) -> Callable[..., Any]:
-    """Return an os function that fails for descriptors and paths of one name."""
-
-    def fail(subject: Any, *rest: Any, **more: Any) -> Any:
-        path = subject if isinstance(subject, str) else ""
-        if isinstance(subject, int):
-            path = os.readlink(f"/proc/self/fd/{subject}")
-
-        if path.endswith(name):
-            raise OSError(number, os.strerror(number))
-
-        return function(subject, *rest, **more)
-
-    return fail
 
 
 @pytest.mark.requirement("R5.1.2")
 @pytest.mark.parametrize("surface", SURFACES)
 @pytest.mark.parametrize(
-    ("row", "function", "number", "code", "reason"),
+    ("function", "number", "reason"),
     [
-        ("F34", "open", errno.EMFILE, "STORAGE_ERROR", "resource_exhausted"),
-        ("F34", "open", errno.ENFILE, "STORAGE_ERROR", "resource_exhausted"),
-        ("F34", "read", errno.ENOMEM, "STORAGE_ERROR", "resource_exhausted"),
-        ("F35", "read", errno.EIO, "STORAGE_ERROR", "io_error"),
-        ("F35", "read", errno.ESTALE, "STORAGE_ERROR", "io_error"),
-        ("F35", "read", errno.ENXIO, "STORAGE_ERROR", "io_error"),
-        ("F35", "open", errno.EIO, "STORAGE_ERROR", "io_error"),
-        ("F19", "open", errno.ENXIO, "PERMISSION_ERROR", "not_regular_file"),
+        pytest.param("open", errno.EMFILE, "resource_exhausted", id="F34"),
+        pytest.param("open", errno.ENFILE, "resource_exhausted", id="F34-system"),
+        pytest.param("read", errno.ENOMEM, "resource_exhausted", id="F34-memory"),
+        pytest.param("read", errno.EIO, "io_error", id="F35"),
+        pytest.param("read", errno.ESTALE, "io_error", id="F35-stale"),
+        pytest.param("read", errno.ENXIO, "io_error", id="F35-device"),
+        pytest.param("open", errno.EIO, "io_error", id="F35-open"),
+        pytest.param("open", errno.ENXIO, "not_regular_file", id="F19"),
     ],
 )
 async def test_a_failing_system_call_fails_its_item_alone(
-    row: str,
     function: str,
     number: int,
-    code: str,
     reason: str,
     surface: str,
     settings: Settings,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     module = confinement if function == "open" else window
-    monkeypatch.setattr(module.os, function, make_failing(getattr(os, function), "ok.txt", number))
+    failing = fail_for("ok.txt", getattr(os, function), OSError(number, os.strerror(number)))
+    monkeypatch.setattr(module.os, function, failing)
     payload = await SURFACES[surface](
         settings, "file_read_bulk", {"paths": ["dir/a.txt", "ok.txt", "empty.txt"]}
     )
     before, failed, after = payload["results"]
+    is_ours = reason != "not_regular_file"
 
     assert before["success"] and after["success"]
-    assert (failed["error"]["code"], failed["error"]["reason"]) == (code, reason)
-    assert failed["error"].get("retryable", False) == (code == "STORAGE_ERROR")
+    assert failed["error"]["code"] == ("STORAGE_ERROR" if is_ours else "PERMISSION_ERROR")
+    assert failed["error"]["reason"] == reason
+    assert failed["error"].get("retryable", False) == is_ours
 
 
 @pytest.mark.requirement("R5.6.2")
@@ -91,15 +79,7 @@ async def test_our_own_bug_fails_its_item_alone_and_is_in_the_log(
     monkeypatch: pytest.MonkeyPatch,
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    read = window.read_piece
-
-    def read_or_fail(fd: int, *rest: Any, **more: Any) -> Any:
-        if os.readlink(f"/proc/self/fd/{fd}").endswith("ok.txt"):
-            raise error
-
-        return read(fd, *rest, **more)
-
-    monkeypatch.setattr(reader, "read_piece", read_or_fail)
+    monkeypatch.setattr(reader, "read_piece", fail_for("ok.txt", window.read_piece, error))
 
     with caplog.at_level(logging.ERROR, "abilities"):
         payload = await SURFACES[surface](
@@ -114,119 +94,66 @@ async def test_our_own_bug_fails_its_item_alone_and_is_in_the_log(
         assert fault["reason"] == "resource_exhausted"
         return
 
-    assert fault == {
-        "code": "INTERNAL_ERROR",
-        "reason": "internal",
-        "message": "Unexpected error.",
-        "ref": fault["ref"],
-    }
+    nothing_leaks = {"code": "INTERNAL_ERROR", "reason": "internal", "message": "Unexpected error."}
+    assert fault == {**nothing_leaks, "ref": fault["ref"]}
     assert re.fullmatch("[0-9a-f]{12}", fault["ref"])
     assert fault["ref"] in caplog.text
     assert type(error).__name__ in caplog.text
 
 
-async def ask(abilities: Abilities, *paths: str) -> list[str]:
-    payload = await abilities.call("file_read_bulk", {"paths": list(paths)})
-    return [
-        r["data"]["content"] if r["success"] else r["error"]["reason"] for r in payload["results"]
-    ]
-
-
-async def test_f37_a_root_that_vanishes_is_unavailable_and_a_new_one_is_served(
-    roots: Settings,
-) -> None:
-    (roots.workspace_dir / "a.txt").write_text("old")
-    (roots.agent_dir / "own.txt").write_text("own")
+async def test_f37_a_root_that_vanishes_is_missed_and_a_new_one_served(roots: Settings) -> None:
+    write_files(roots.workspace_dir, {"a.txt": "old"})
+    write_files(roots.agent_dir, {"own.txt": "own"})
 
     async with Abilities.open(roots) as abilities:
-        assert await ask(abilities, "a.txt", "own.txt") == ["old", "own"]
+        assert await read(abilities, "a.txt", "own.txt") == ["old", "own"]
 
         shutil.rmtree(roots.workspace_dir)
+        assert await read(abilities, "a.txt", "own.txt") == ["root_unavailable", "own"]
 
-        assert await ask(abilities, "a.txt", "own.txt") == ["root_unavailable", "own"]
-
-        roots.workspace_dir.mkdir()
-        (roots.workspace_dir / "a.txt").write_text("new")
-
-        assert await ask(abilities, "a.txt") == ["new"]
+        write_files(roots.workspace_dir, {"a.txt": "new"})
+        assert await read(abilities, "a.txt") == ["new"]
 
         shutil.rmtree(roots.agent_dir)
+        assert await read(abilities, "a.txt") == ["root_unavailable"]
 
-        assert await ask(abilities, "a.txt") == ["root_unavailable"]
 
-
-async def test_f37_a_default_agent_directory_that_never_was_is_empty(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+@pytest.fixture
+def at_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Settings:
+    """Settings with the default agent directory, which is not there yet."""
     monkeypatch.setenv("HOME", str(tmp_path))
-    (tmp_path / "work").mkdir()
-    (tmp_path / "work" / "a.txt").write_text("here")
-
-    async with Abilities.open(Settings(workspace_dir=tmp_path / "work")) as abilities:
-        assert await ask(abilities, "a.txt") == ["here"]
-
-        (tmp_path / ".abilities" / "agent").mkdir(parents=True)
-        (tmp_path / ".abilities" / "agent" / "a.txt").write_text("own")
-
-        assert await ask(abilities, "a.txt") == ["own"]
-
-        shutil.rmtree(tmp_path / ".abilities")
-
-        assert await ask(abilities, "a.txt") == ["root_unavailable"]
+    write_files(tmp_path / "work", {"a.txt": "here"})
+    return Settings(workspace_dir=tmp_path / "work")
 
 
-async def test_f37_every_view_knows_that_the_default_agent_directory_vanished(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("HOME", str(tmp_path))
-    agent = tmp_path / ".abilities" / "agent"
-    agent.mkdir(parents=True)
-    (agent / "a.txt").write_text("own")
-    (tmp_path / "work").mkdir()
+async def call_through(name: str, call: Callable[[], Awaitable[Reply]]) -> Reply:
+    return await call()
 
-    async def call_through(name: str, call: Callable[[], Awaitable[Reply]]) -> Reply:
-        return await call()
 
-    async with Abilities.open(Settings(workspace_dir=tmp_path / "work")) as abilities:
-        assert await ask(abilities, "a.txt") == ["own"]
+@pytest.mark.parametrize("first", ["itself", "another view"])
+async def test_f37_every_view_knows_that_it_vanished_later(first: str, at_home: Settings) -> None:
+    async with Abilities.open(at_home) as abilities:
+        user = abilities if first == "itself" else abilities.for_namespace("other")
+        assert await read(user, "a.txt", "none.txt") == ["here", "not_found"]
 
-        shutil.rmtree(agent)
+        write_files(at_home.agent_dir, {"a.txt": "own"})
+        assert await read(user, "a.txt") == ["own"]
 
+        shutil.rmtree(at_home.agent_dir)
         views = {
             "same": abilities,
-            "namespace": abilities.for_namespace("other"),
+            "namespace": abilities.for_namespace("third"),
             "reading": abilities.for_namespace("other", read_only=True),
             "middleware": abilities.with_middleware(call_through),
             "both": abilities.with_middleware(call_through).for_namespace("other"),
         }
-        reasons = {name: await ask(view, "a.txt") for name, view in views.items()}
+        reasons = {name: await read(view, "a.txt") for name, view in views.items()}
         (tool,) = load_tools(abilities, only=["file_read_bulk"])
         run = {"configurable": {"namespace": "other"}}
         text = await tool.ainvoke({"paths": ["a.txt"]}, run)  # type: ignore[arg-type]
 
     assert reasons == {name: ["root_unavailable"] for name in views}
     assert '"root_unavailable"' in text
-
-
-async def test_f37_a_view_that_uses_the_default_agent_directory_first_tells_the_others(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("HOME", str(tmp_path))
-    agent = tmp_path / ".abilities" / "agent"
-    (tmp_path / "work").mkdir()
-
-    async with Abilities.open(Settings(workspace_dir=tmp_path / "work")) as abilities:
-        assert await ask(abilities.for_namespace("other"), "a.txt") == ["not_found"]
-
-        agent.mkdir(parents=True)
-        (agent / "a.txt").write_text("own")
-
-        assert await ask(abilities.for_namespace("other"), "a.txt") == ["own"]
-
-        shutil.rmtree(agent)
-
-        assert await ask(abilities.for_namespace("third"), "a.txt") == ["root_unavailable"]
-        assert await ask(abilities, "a.txt") == ["root_unavailable"]
 
 
 async def test_f24_a_file_that_grows_while_it_is_read_ends(roots: Settings) -> None:
@@ -244,88 +171,59 @@ async def test_f24_a_file_that_grows_while_it_is_read_ends(roots: Settings) -> N
     try:
         async with Abilities.open(roots) as abilities:
             for _ in range(50):
-                payload = await abilities.call("file_read_bulk", {"paths": ["growing.log"]})
-                (record,) = payload["results"]
-
-                assert record["success"]
-                assert len(record["data"]["content"]) <= 20_000
+                (content,) = await read(abilities, "growing.log")
+                assert content.startswith("line\nanother") or content == "line\n"
+                assert len(content) <= 20_000
     finally:
         stop.set()
         thread.join()
 
 
 async def test_f24_a_huge_file_takes_bounded_memory(roots: Settings) -> None:
-    path = roots.workspace_dir / "huge.txt"
     block = b"one line without an end " * 43_690
-
-    with path.open("wb") as file:
-        for _ in range(256):
-            file.write(block)
-
-    assert path.stat().st_size > 250_000_000
+    with (roots.workspace_dir / "huge.txt").open("wb") as file:
+        file.writelines([block] * 72)
 
     async with Abilities.open(roots) as abilities:
-        await ask(abilities, "none")
+        await read(abilities, "none")
         tracemalloc.start()
         heads = {"paths": ["huge.txt"] * 25, "max_chars_per_file": 2_000}
         payload = await abilities.call("file_read_bulk", heads)
         peak = tracemalloc.get_traced_memory()[1]
         tracemalloc.stop()
-        far = await ask(
-            abilities, "huge.txt#L2", "huge.txt#L-1", "huge.txt#byte=250000000-250000003"
-        )
+        parts = ("L2", "L-1", "byte=75000000-75000003")
+        far = await read(abilities, *(f"huge.txt#{part}" for part in parts))
 
     assert payload["summary"]["truncated"] == 25
     assert peak < 8_000_000
-    assert far == ["range_too_far", "range_too_far", block[250_000_000 % len(block) :][:3].decode()]
+    assert far == ["range_too_far", "range_too_far", block[75_000_000 % len(block) :][:3].decode()]
 
 
 @pytest.mark.requirement("R5.2.1")
 async def test_m4_no_date_means_today_in_the_configured_zone(roots: Settings) -> None:
+    """And what goes on says which day it was."""
     zone = "Pacific/Kiritimati"  # fourteen hours ahead of UTC
     today = datetime.now(ZoneInfo(zone)).date()
-    (roots.agent_dir / "memory").mkdir()
-    for day in (today, today - timedelta(days=1)):
-        (roots.agent_dir / "memory" / f"{day}.md").write_text(str(day))
-
-    targets: list[dict[str, str]] = [
-        {"type": "short_term"},
-        *({"type": "short_term", "date": d} for d in ("today", "yesterday")),
+    days = [str(today), str(today), str(today - timedelta(days=1))]
+    write_files(roots.agent_dir / "memory", {f"{day}.md": day * 9 for day in days})
+    targets = [
+        {"type": "short_term", **date} for date in ({}, {"date": "today"}, {"date": "yesterday"})
     ]
+    request = {"targets": targets, "max_chars_per_item": 10}
 
     async with Abilities.open(roots.model_copy(update={"timezone": zone})) as abilities:
-        payload = await abilities.call("memory_read_bulk", {"targets": targets})
+        payload = await abilities.call("memory_read_bulk", request)
         assert datetime.now(ZoneInfo(zone)).date() == today
 
-    notes = [record["data"] for record in payload["results"]]
-
-    assert [note["date"] for note in notes] == [note["content"] for note in notes]
-    assert [note["date"] for note in notes] == [
-        str(today),
-        str(today),
-        str(today - timedelta(days=1)),
-    ]
-
-
-async def test_an_undated_target_continues_on_the_day_it_began(roots: Settings) -> None:
-    today = datetime.now().astimezone().date()
-    (roots.agent_dir / "memory").mkdir()
-    (roots.agent_dir / "memory" / f"{today}.md").write_text("x" * 100)
-
-    async with Abilities.open(roots) as abilities:
-        arguments = {"targets": [{"type": "short_term"}], "max_chars_per_item": 10}
-        payload = await abilities.call("memory_read_bulk", arguments)
-
-    (following,) = payload["next_request"]["targets"]
-
-    assert following == {"type": "short_term", "date": str(today), "resume": following["resume"]}
+    assert list_outcomes(payload) == days
+    assert [record["data"]["date"] for record in payload["results"]] == days
+    assert [target["date"] for target in payload["next_request"]["targets"]] == days
 
 
 async def test_modified_at_is_the_files_own_time_in_utc(roots: Settings) -> None:
     seconds = int(datetime(2026, 3, 1, 12, 30, 15, tzinfo=UTC).timestamp())
-    path = roots.workspace_dir / "a.txt"
-    path.write_text("x")
-    os.utime(path, ns=(0, seconds * 1_000_000_000 + 678_999_999))
+    write_files(roots.workspace_dir, ["a.txt"])
+    os.utime(roots.workspace_dir / "a.txt", ns=(0, seconds * 1_000_000_000 + 678_999_999))
 
     async with Abilities.open(roots) as abilities:
         payload = await abilities.call("file_read_bulk", {"paths": ["a.txt"]})
@@ -335,11 +233,111 @@ async def test_modified_at_is_the_files_own_time_in_utc(roots: Settings) -> None
 
 async def test_calls_from_several_loops_at_once_do_not_interfere(settings: Settings) -> None:
     async with Abilities.open(settings) as abilities:
-
-        def ask_elsewhere() -> list[str]:
-            return asyncio.run(ask(abilities, "ok.txt"))
-
-        here = [ask(abilities, "ok.txt") for _ in range(8)]
-        there = [asyncio.to_thread(ask_elsewhere) for _ in range(8)]
+        read_it = partial(read, abilities, "ok.txt")
+        here = [read_it() for _ in range(8)]
+        there = [asyncio.to_thread(lambda: asyncio.run(read_it())) for _ in range(8)]
 
         assert await asyncio.gather(*here, *there) == [["fine\n"]] * 16
+
+
+SUCCESSES = [
+    Expected("ok.txt", content="fine\n"),
+    Expected("both.txt", content="from the agent"),
+    Expected("empty.txt"),
+    Expected("lines.txt#L10-L11", content="line 10\nline 11\n"),
+    Expected("bom16le.txt", content="hällo\n世"),
+    Expected("link-inside.txt", content="fine\n"),
+    Expected("folder.txt", content="beside the agent's folder"),
+]
+
+FAILURES = [
+    Expected(5, "not_a_string"),
+    Expected("", "empty_path"),
+    Expected("/etc/passwd", "absolute_path"),
+    Expected("../secret.txt", "parent_traversal"),
+    Expected("a\\b", "backslash"),
+    Expected("C:/x", "drive_path"),
+    Expected("a\nb", "control_character"),
+    Expected("x" * 2000, "path_too_long"),
+    Expected("/".join("d" * 33), "path_too_deep"),
+    Expected("ok.txt/", "trailing_slash"),
+    Expected("dir", "is_directory"),
+    Expected("missing.txt", "not_found"),
+    Expected("link-dangling", "dangling_link"),
+    Expected("link-outside.txt", "symlink_escape"),
+    Expected("link-self", "symlink_loop"),
+    Expected("id_rsa", "denied"),
+    Expected("fifo", "not_regular_file"),
+    Expected("mode000.txt", "access_denied"),
+    Expected("locked.txt", "access_denied"),
+    Expected("picture.png", "binary_file"),
+    Expected("lines.txt#L9-L3", "invalid_range"),
+    Expected("lines.txt#byte=7@000000000000", "changed"),
+]
+
+BATCHES = list(mix(SUCCESSES, FAILURES))
+
+
+@pytest.mark.requirement("R5.6.2", "R5.7.2")
+@pytest.mark.parametrize("surface", SURFACES)
+@pytest.mark.parametrize("batch", BATCHES, ids=range(len(BATCHES)))
+async def test_each_item_of_a_mixed_batch_has_its_own_outcome(
+    batch: list[Expected], surface: str, settings: Settings, unprivileged: None
+) -> None:
+    paths = [expected.item for expected in batch]
+
+    answer = await SURFACES[surface](settings, "file_read_bulk", {"paths": paths})
+
+    check_answer(answer, batch)
+
+
+@pytest.mark.parametrize("batch", BATCHES, ids=range(len(BATCHES)))
+async def test_an_item_gets_in_a_mixed_batch_what_it_gets_alone(
+    batch: list[Expected], settings: Settings, unprivileged: None
+) -> None:
+    paths = [expected.item for expected in batch]
+
+    async with Abilities.open(settings) as abilities:
+        together = await abilities.call("file_read_bulk", {"paths": paths})
+        alone = await read_one_at_a_time(abilities, "file_read_bulk", "paths", batch)
+
+    assert together["results"] == alone
+
+
+async def test_a_mixed_batch_over_the_budget_loses_nothing(roots: Settings) -> None:
+    """Failures are told once; what did not fit comes with the next requests, each byte once."""
+    settings = roots.model_copy(update={"max_response_bytes": 40_000})
+    texts = {f"{n:02}.txt": f"{n:02} äöü\n" * random.Random(n).randint(1, 2_000) for n in range(12)}
+    write_files(roots.workspace_dir, texts)
+    paths = [path for name in texts for path in (name, f"missing-{name}")]
+    request = {"paths": paths, "max_chars_per_file": 100_000}
+    pieces = dict.fromkeys(texts, "")
+    failures: list[str] = []
+
+    async with Abilities.open(settings) as abilities:
+        answers = [answer async for answer in follow(abilities, "file_read_bulk", request)]
+
+    for record in (record for answer in answers for record in answer["results"]):
+        if record["success"]:
+            pieces[record["data"]["path"]] += record["data"]["content"]
+        elif record["error"]["reason"] != "response_budget":
+            failures.append(f"{record['input']}: {record['error']['reason']}")
+
+    assert pieces == texts
+    assert failures == [f"missing-{name}: not_found" for name in texts]
+    assert len(answers) > 2
+
+
+@pytest.mark.requirement("R5.6.3", "R5.7.4")
+async def test_order_is_the_callers_whatever_it_is(roots: Settings) -> None:
+    files = [f"{n:02}.txt" for n in range(30)]
+    write_files(roots.workspace_dir, files)
+
+    async with Abilities.open(roots) as abilities:
+        for seed in range(10):
+            paths = random.Random(seed).choices([*files, "none", "../x"], k=25)
+            request = {"paths": paths}
+            first, again = [await abilities.call("file_read_bulk", request) for _ in range(2)]
+
+            assert [record["input"] for record in first["results"]] == paths
+            assert first == again

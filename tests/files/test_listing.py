@@ -3,7 +3,8 @@
 import fnmatch
 import os
 import random
-from collections.abc import Sequence
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
@@ -12,48 +13,53 @@ from hypothesis import given, settings, strategies
 
 from abilities import Abilities, AbilityError, Settings, render
 from abilities.declarations.file_list import FileListAnswer
-from abilities.declarations.refusals import Refused
+from abilities.declarations.refusals import Reason, Refused
 from abilities.helpers.files import file_walk, lister
+from abilities.helpers.files.file_walk import FolderMemory, Kind
 from abilities.helpers.files.globs import Glob
 from tests.support.file_cases import Row, check_refusal, refused
 from tests.support.permissions import let_others_enter
+from tests.support.reading import count_descriptors, write_files
 from tests.support.sample_files import SampleFiles
 from tests.support.surfaces import SURFACES, Call, CannotCarry, Through, python
 from tests.support.tier import size
 from tests.support.waiting import wait_until
 
+REFUSED: dict[str, tuple[Reason, str, Any]] = {
+    "L1-empty": ("too_short", "pattern", ""),
+    "L1-number": ("wrong_type", "pattern", 5),
+    "L1-long": ("too_long", "pattern", "a" * 1025),
+    "L1-braces": ("invalid_format", "pattern", "{a,b}" * 6),
+    "L2-absolute": ("absolute_path", "pattern", "/etc/*"),
+    "L2-up": ("parent_traversal", "pattern", "src/../*"),
+    "L2-up-in-braces": ("parent_traversal", "pattern", "{.,x}./y"),
+    "L2-backslash": ("backslash", "pattern", "src\\*"),
+    "L2-control": ("control_character", "pattern", "a\n*"),
+    "L2-bidi": ("control_character", "pattern", "a\u202e*"),
+    "L2-surrogate": ("invalid_format", "pattern", "\ud800"),
+    "L2-deep": ("path_too_deep", "pattern", "a/" * 33 + "b"),
+    "L3-none": ("out_of_range", "limit", 0),
+    "L3-many": ("out_of_range", "limit", 501),
+    "L3-negative": ("out_of_range", "limit", -1),
+    "L3-float": ("wrong_type", "limit", 1.5),
+    "L3-boolean": ("wrong_type", "limit", True),
+    "L3-text": ("wrong_type", "limit", "x"),
+    "L3-wide": ("wrong_type", "limit", "１"),
+    "L4-number": ("wrong_type", "after", 5),
+    "L4-long": ("too_long", "after", "a" * 1101),
+    "L5": ("unknown_argument", "path", "src"),
+}
+"""The reason, the field, and what was sent in it."""
+
 WRONG: list[Row] = [
-    refused("L1-empty", "too_short", "pattern", "file_list", pattern=""),
-    refused("L1-number", "wrong_type", "pattern", "file_list", pattern=5),
-    refused("L1-long", "too_long", "pattern", "file_list", pattern="a" * 1025),
-    refused("L1-braces", "invalid_format", "pattern", "file_list", pattern="{a,b}" * 6),
-    refused("L2-absolute", "absolute_path", "pattern", "file_list", pattern="/etc/*"),
-    refused("L2-up", "parent_traversal", "pattern", "file_list", pattern="src/../*"),
-    refused("L2-up-in-braces", "parent_traversal", "pattern", "file_list", pattern="{.,x}./y"),
-    refused("L2-backslash", "backslash", "pattern", "file_list", pattern="src\\*"),
-    refused("L2-control", "control_character", "pattern", "file_list", pattern="a\n*"),
-    refused("L2-bidi", "control_character", "pattern", "file_list", pattern="a\u202e*"),
-    refused("L2-surrogate", "invalid_format", "pattern", "file_list", pattern="\ud800"),
-    refused("L2-deep", "path_too_deep", "pattern", "file_list", pattern="a/" * 33 + "b"),
-    *[
-        refused(f"L3-{n}", "out_of_range", "limit", "file_list", limit=limit)
-        for n, limit in enumerate((0, 501, -1))
-    ],
-    *[
-        refused(f"L3-type-{n}", "wrong_type", "limit", "file_list", limit=limit)
-        for n, limit in enumerate((1.5, True, "x", "１"))
-    ],
-    refused("L4-number", "wrong_type", "after", "file_list", after=5),
-    refused("L4-long", "too_long", "after", "file_list", after="a" * 1101),
-    refused("L5", "unknown_argument", "path", "file_list", path="src"),
+    refused(name, reason, field, "file_list", **{field: value})
+    for name, (reason, field, value) in REFUSED.items()
 ]
 
 
 @pytest.mark.parametrize("surface", SURFACES)
 @pytest.mark.parametrize("row", WRONG, ids=str)
-async def test_a_wrong_call_is_refused_alike_on_every_surface(
-    row: Row, surface: str, settings: Settings
-) -> None:
+async def test_wrong_calls_are_refused_alike(row: Row, surface: str, settings: Settings) -> None:
     expected = await python(settings, row.name, row.arguments)
 
     check_refusal(row, expected)
@@ -73,50 +79,20 @@ async def test_l6_nothing_hostile_is_listed_and_all_that_is_can_be_read(
         for file in await list_all(call, pattern=pattern)
     ]
     paths = [file["path"] for file in listed]
-    hostile = (
-        "outside",
-        "absolute",
-        "environ",
-        "zero",
-        "stdin",
-        "far",
-        "loop",
-        "self",
-        "dangling",
-        "env",
-        "git",
-    )
+    links = " ".join(path for path in paths if path.startswith("link-"))
+    hostile = "outside absolute environ zero stdin far loop self dangling env git"
+    secret = "fifo socket device .env id_rsa x.pem .git/config deep/y.KEY"
+    shown = "link-inside.txt link-chain.txt .env.example both.txt memory/2026-01-02.md"
 
-    assert not [
-        path for path in paths if path.startswith("link-") and any(word in path for word in hostile)
-    ]
-    assert not {
-        "fifo",
-        "socket",
-        "device",
-        ".env",
-        "id_rsa",
-        "x.pem",
-        ".git/config",
-        "deep/y.KEY",
-    } & set(paths)
-    assert {
-        "link-inside.txt",
-        "link-chain.txt",
-        ".env.example",
-        "both.txt",
-        "memory/2026-01-02.md",
-    } <= set(paths)
+    assert not [word for word in hostile.split() if word in links]
+    assert not {*secret.split()} & {*paths}
+    assert {*shown.split()} <= {*paths}
     assert "link-dir/a.txt" not in paths, "folders behind links are not entered"
     assert "folder.txt" in paths, "the agent's folder hides no file"
     assert str(world.base) not in render({"listed": listed})
 
-    unreadable = {
-        "mode000.txt": "access_denied",
-        "locked.txt": "access_denied",
-        "dir/link-up.txt": None,
-    }
-    for file, record in zip(listed, await read(settings, paths), strict=True):
+    unreadable = dict.fromkeys(("mode000.txt", "locked.txt"), "access_denied")
+    for file, record in zip(listed, await read(call, paths), strict=True):
         if record["success"]:
             data = {name: record["data"][name] for name in ("source", "size_bytes", "modified_at")}
             assert data == {name: file[name] for name in data}
@@ -125,40 +101,51 @@ async def test_l6_nothing_hostile_is_listed_and_all_that_is_can_be_read(
             assert reason in ("binary_file", unreadable.get(file["path"])), file
 
 
+@pytest.fixture
+async def call(roots: Settings) -> AsyncIterator[Call]:
+    """Call abilities from Python; the roots may be filled later."""
+    async with open_call(roots) as call:
+        yield call
+
+
+@asynccontextmanager
+async def open_call(settings: Settings) -> AsyncIterator[Call]:
+    async with Abilities.open(settings) as abilities:
+        yield lambda name, **arguments: abilities.call(name, arguments)
+
+
 async def list_all(call: Call, **arguments: Any) -> list[dict[str, Any]]:
     """Return all files that match, page after page."""
     files: list[dict[str, Any]] = []
-    while True:
-        answer = await call("file_list", **arguments)
+    request: dict[str, Any] | None = arguments
+    while request is not None:
+        answer = await call("file_list", **request)
         FileListAnswer.model_validate(answer)
         files += answer["files"]
 
-        assert answer["has_more"] == ("next_request" in answer)
+        after, request = request.get("after", ""), answer.get("next_request")
+        assert answer["has_more"] == (request is not None)
+        assert request is None or request.get("after", "") > after, "each page goes on"
 
-        if not answer["has_more"]:
-            return files
-
-        assert answer["next_request"].get("after", "") > arguments.get("after", ""), (
-            "each page goes on"
-        )
-
-        arguments = answer["next_request"]
+    return files
 
 
-async def read(settings: Settings, paths: Sequence[str]) -> list[dict[str, Any]]:
+async def list_paths(call: Call, **arguments: Any) -> list[str]:
+    return [file["path"] for file in await list_all(call, **arguments)]
+
+
+def get_paths(answer: dict[str, Any]) -> list[str]:
+    return [file["path"] for file in answer["files"]]
+
+
+async def read(call: Call, paths: Sequence[str]) -> list[dict[str, Any]]:
+    """Return the records of the beginnings of files."""
     records: list[dict[str, Any]] = []
-    async with Abilities.open(settings) as abilities:
-        for start in range(0, len(paths), 25):
-            arguments = {"paths": list(paths[start : start + 25]), "max_chars_per_file": 10}
-            records += (await abilities.call("file_read_bulk", arguments))["results"]
+    for start in range(0, len(paths), 25):
+        part = list(paths[start : start + 25])
+        records += (await call("file_read_bulk", paths=part, max_chars_per_file=10))["results"]
 
     return records
-
-
-def write(root: Path, *paths: str) -> None:
-    for path in paths:
-        (root / path).parent.mkdir(parents=True, exist_ok=True)
-        (root / path).write_text(path)
 
 
 PATTERNS = [
@@ -187,29 +174,20 @@ PATTERNS = [
 
 
 async def test_l7_patterns_are_globs(roots: Settings, through: Through) -> None:
-    write(roots.agent_dir, "both.md", "a", ".h/in.txt")
-    write(
-        roots.workspace_dir,
-        "both.md",
-        "a/b.txt",
-        "a/c/d.md",
-        "a.txt",
-        "z.py",
-        ".hidden",
-        ".git/config",
-    )
+    own = ["both.md", "a", ".h/in.txt"]
+    shared = ["both.md", "a/b.txt", "a/c/d.md", "a.txt", "z.py", ".hidden", ".git/config"]
+    write_files(roots.agent_dir, own)
+    write_files(roots.workspace_dir, shared)
     call = through(roots)
     for pattern, expected in PATTERNS:
         answer = await call("file_list", pattern=pattern)
-        assert [file["path"] for file in answer["files"]] == expected, pattern
+        assert get_paths(answer) == expected, pattern
         assert not answer["has_more"]
 
     sources = {file["path"]: file["source"] for file in (await call("file_list"))["files"]}
 
     assert sources["both.md"] == sources["a"] == "agent", "the agent's directory wins"
-    assert sources["a/b.txt"] == "workspace", (
-        "beneath a plain file of the agent's, the workspace answers"
-    )
+    assert sources["a/b.txt"] == "workspace", "beneath a plain file of the agent's"
 
 
 SKIPPING = [
@@ -224,227 +202,195 @@ SKIPPING = [
 ]
 
 
-async def test_folders_that_tools_fill_are_entered_only_by_their_names(
-    roots: Settings, through: Through
-) -> None:
-    write(roots.agent_dir, "dist", "__pycache__/f.js")
-    write(
-        roots.workspace_dir,
-        "a.js",
-        "build/b.js",
-        "node_modules/dist/e.js",
-        "node_modules/x/node_modules/y.js",
-        "src/target",
-        "web/dist/c.js",
-        "web/node_modules/d.js",
-    )
-    call = through(roots)
+async def test_folders_of_tools_are_entered_by_name(roots: Settings, call: Call) -> None:
+    write_files(roots.agent_dir, ["dist", "__pycache__/f.js"])
+    deep = ["node_modules/dist/e.js", "node_modules/x/node_modules/y.js", "web/node_modules/d.js"]
+    write_files(roots.workspace_dir, ["a.js", "build/b.js", "src/target", "web/dist/c.js", *deep])
 
     for pattern, expected in SKIPPING:
-        listed = await list_all(call, pattern=pattern, limit=1)
-        assert [file["path"] for file in listed] == expected, pattern
+        assert await list_paths(call, pattern=pattern, limit=1) == expected, pattern
 
-    all_files = await list_all(through(roots.model_copy(update={"skip": ()})))
-
-    assert len(all_files) == 9
-    (record,) = await read(roots, ["node_modules/dist/e.js"])
+    (record,) = await read(call, ["node_modules/dist/e.js"])
     assert record["success"]
+    async with open_call(roots.model_copy(update={"skip": ()})) as call_all:
+        assert len(await list_all(call_all)) == 9
 
 
 async def test_l8_pages_follow_each_other(roots: Settings, through: Through) -> None:
     paths = [f"{folder}f{n:02}.txt" for n in range(12) for folder in ("", "a/", "a/b/", "a-/")]
-    write(roots.agent_dir, *paths[::3])
-    write(roots.workspace_dir, *paths)
+    write_files(roots.agent_dir, paths[::3])
+    write_files(roots.workspace_dir, paths)
     call = through(roots)
 
     first = await call("file_list", limit=7)
 
     assert first["next_request"] == {"limit": 7, "after": first["files"][-1]["path"]}
-
     for limit in (9, 48):
-        assert [file["path"] for file in await list_all(call, limit=limit)] == sorted(paths)
+        assert await list_paths(call, limit=limit) == sorted(paths)
 
-    assert [file["path"] for file in await list_all(call, after="a/b/f05.txt")] == [
-        p for p in sorted(paths) if p > "a/b/f05.txt"
-    ]
+    behind = [path for path in sorted(paths) if path > "a/b/f05.txt"]
+    assert await list_paths(call, after="a/b/f05.txt") == behind
 
 
-async def test_l9_odd_names_are_listed_as_they_are_asked_for(
-    roots: Settings, through: Through
-) -> None:
-    write(
-        roots.workspace_dir,
-        "name#L2",
-        "n#byte=5",
-        "#L1-",
-        "sp .txt ",
-        "🙂.txt",
-        "a%2eb",
-        "two\nlines",
-        "c:d",
-    )
+async def test_l9_odd_names_are_listed_as_they_are_read(roots: Settings, call: Call) -> None:
+    names = ["name#L2", "n#byte=5", "#L1-", "sp .txt ", "🙂.txt", "a%2eb", "two\nlines", "c:d"]
+    write_files(roots.workspace_dir, names)
     Path(os.fsdecode(os.fsencode(roots.workspace_dir) + b"/bad\xff.txt")).write_text("x")
-    answer = await through(roots)("file_list")
-    paths = [file["path"] for file in answer["files"]]
+    answer = await call("file_list")
+    paths = get_paths(answer)
 
     assert paths == ["#L1-#L1-", "a%2eb", "n#byte=5#L1-", "name#L2#L1-", "sp .txt ", "🙂.txt"]
     assert answer["skipped"] == 3
 
-    texts = [record["data"]["content"] for record in await read(roots, paths)]
-
+    texts = [record["data"]["content"] for record in await read(call, paths)]
     assert texts == ["#L1-", "a%2eb", "n#byte=5", "name#L2", "sp .txt ", "🙂.txt"[:10]]
 
 
-async def test_l10_the_answer_keeps_its_bound(roots: Settings, through: Through) -> None:
-    paths = [f"{n:03}{'ä' * 120}/{'世' * 80}.txt" for n in range(120)]
-    write(roots.workspace_dir, *paths)
-    limit = 40_000
-    call = through(roots.model_copy(update={"max_response_bytes": limit}))
-
-    first = await call("file_list", limit=500)
-
-    assert len(render(first).encode()) <= limit
-    assert len(first["files"]) < 120 and first["has_more"]
-    assert [file["path"] for file in await list_all(call, limit=500)] == paths
-
-
-async def test_l10_the_place_to_go_on_counts_by_its_bytes(roots: Settings) -> None:
-    # The longest path by characters takes fewer bytes than those behind it.
-    write(roots.workspace_dir, "a" * 240)
-    write(roots.workspace_dir, *(f"{n:03}{'世' * 80}/{'世' * 80}" for n in range(120)))
+async def test_l10_the_answer_keeps_its_bound_and_goes_on(roots: Settings) -> None:
+    # The longest path by characters takes fewer bytes than those before it.
+    paths = [*(f"{n:03}{'世' * 80}/{'世' * 80}" for n in range(120)), "a" * 240]
+    write_files(roots.workspace_dir, paths)
 
     for limit in range(40_000, 40_800, 50):
-        bounded = roots.model_copy(update={"max_response_bytes": limit})
-        async with Abilities.open(bounded) as abilities:
-            answer = await abilities.call("file_list", {"limit": 500})
+        async with open_call(roots.model_copy(update={"max_response_bytes": limit})) as call:
+            answer = await call("file_list", limit=500)
+            assert answer["has_more"] and len(render(answer).encode()) <= limit
 
-        assert answer["has_more"] and len(render(answer).encode()) <= limit
+    async with open_call(roots.model_copy(update={"max_response_bytes": 40_000})) as call:
+        assert await list_paths(call, limit=500) == paths
 
 
 async def test_l11_a_folder_that_may_not_be_read_is_reported(
-    roots: Settings, through: Through, tmp_path: Path, unprivileged: None
+    roots: Settings, tmp_path: Path, call: Call, request: pytest.FixtureRequest
 ) -> None:
-    user = os.geteuid()
-    if os.getuid() == 0:
-        os.seteuid(0)
-
+    write_files(roots.agent_dir, ["closed/in.txt"])
+    write_files(roots.workspace_dir, ["closed/other.txt", "open.txt"])
     for folder in (tmp_path, roots.agent_dir, roots.workspace_dir):
         let_others_enter(folder)
-
-    write(roots.agent_dir, "closed/in.txt")
-    write(roots.workspace_dir, "closed/other.txt", "open.txt")
     (roots.agent_dir / "closed").chmod(0)
-    os.seteuid(user)
-    answer = await through(roots)("file_list")
-    if os.getuid() == 0:
-        os.seteuid(0)
+    request.getfixturevalue("unprivileged")
 
-    (roots.agent_dir / "closed").chmod(0o755)
+    answer = await call("file_list")
 
-    assert [file["path"] for file in answer["files"]] == ["open.txt"], (
-        "a refusal hides the workspace's, as in reading"
-    )
+    assert get_paths(answer) == ["open.txt"], "a refusal hides the workspace's, as in reading"
     assert (answer["skipped"], answer["skipped_folders"]) == (1, ["closed/"])
 
 
 async def test_l12_a_folder_of_too_many_entries_is_reported(
-    roots: Settings, through: Through, monkeypatch: pytest.MonkeyPatch
+    roots: Settings, call: Call, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(file_walk, "MAX_ENTRIES", 10)
-    write(
-        roots.workspace_dir,
-        "a.txt",
-        "z.txt",
-        *(f"many/{n}" for n in range(11)),
-        *(f"some/{n}" for n in range(10)),
-    )
+    some = [f"some/{n}" for n in range(10)]
+    write_files(roots.workspace_dir, ["a.txt", "z.txt", *some, *(f"many/{n}" for n in range(11))])
 
-    answer = await through(roots)("file_list")
+    answer = await call("file_list")
 
-    assert [file["path"] for file in answer["files"]] == [
-        "a.txt",
-        *sorted(f"some/{n}" for n in range(10)),
-        "z.txt",
-    ]
+    assert get_paths(answer) == ["a.txt", *some, "z.txt"]
     assert answer["skipped_folders"] == ["many/"]
 
 
-async def test_l12b_a_folder_that_is_too_deep_is_reported(
-    roots: Settings, through: Through
-) -> None:
+async def test_l12b_a_folder_too_deep_is_reported(roots: Settings, call: Call) -> None:
     deepest = "d/" * 31
-    write(roots.workspace_dir, f"{deepest}a.txt", f"{deepest}e/too deep.txt", "z.txt")
-    write(roots.agent_dir, f"{deepest}e/f/deeper.txt")
-    call = through(roots)
+    reachable, too_deep = f"{deepest}a.txt", f"{deepest}e/too deep.txt"
+    write_files(roots.workspace_dir, [reachable, too_deep, "z.txt"])
+    write_files(roots.agent_dir, [f"{deepest}e/f/deeper.txt"])
 
     answer = await call("file_list")
     text_files = await call("file_list", pattern="*.txt")
-    pages = [await call("file_list", limit=1), await call("file_list", after=f"{deepest}a.txt")]
+    second_page = await call("file_list", after=reachable)
 
-    assert [file["path"] for file in answer["files"]] == [f"{deepest}a.txt", "z.txt"]
+    assert get_paths(answer) == [reachable, "z.txt"]
     assert (answer["skipped"], answer["skipped_folders"]) == (1, [f"{deepest}e/"])
     assert "skipped" not in text_files, "none of its files could match"
-    assert pages[1]["skipped_folders"] == [f"{deepest}e/"]
+    assert second_page["skipped_folders"] == [f"{deepest}e/"]
 
-    records = await read(roots, [f"{deepest}a.txt", f"{deepest}e/too deep.txt"])
+    records = await read(call, [reachable, too_deep])
     assert [record.get("error", {}).get("reason") for record in records] == [None, "path_too_deep"]
 
 
 async def test_l13_when_time_is_over_the_next_call_goes_on(
-    roots: Settings, through: Through, monkeypatch: pytest.MonkeyPatch
+    roots: Settings, call: Call, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(lister, "SECONDS", 0.0)
     paths = ["a.txt", "a/1", "a/b/2", "a/b/c/3", "a/d/4", "b/e/5", "c.txt"]
-    write(roots.workspace_dir, *paths)
-    call = through(roots)
+    write_files(roots.workspace_dir, paths)
 
     first = await call("file_list", pattern="**/[0-9]")
 
-    assert first == {
-        "files": [],
-        "has_more": True,
-        "next_request": {"pattern": "**/[0-9]", "after": "a/"},
-    }
-    assert [file["path"] for file in await list_all(call)] == paths
+    following = {"pattern": "**/[0-9]", "after": "a/"}
+    assert first == {"files": [], "has_more": True, "next_request": following}
+    assert await list_paths(call) == paths
 
 
-async def test_l14_a_root_that_is_gone_is_unavailable(roots: Settings) -> None:
-    async with Abilities.open(roots) as abilities:
-        roots.workspace_dir.rmdir()
+async def test_l14_a_root_that_is_gone_is_unavailable(roots: Settings, call: Call) -> None:
+    roots.workspace_dir.rmdir()
 
-        with pytest.raises(AbilityError) as caught:
-            await abilities.call("file_list")
+    with pytest.raises(AbilityError) as caught:
+        await call("file_list")
 
     assert caught.value.fault.reason == "root_unavailable"
 
 
-async def test_listing_leaves_no_descriptor_behind(roots: Settings) -> None:
-    write(roots.workspace_dir, *(f"{a}/{b}/f" for a in "abc" for b in "def"))
-    before = len(os.listdir("/proc/self/fd"))
+async def test_listing_leaves_no_descriptor_behind(roots: Settings, call: Call) -> None:
+    write_files(roots.workspace_dir, [f"{a}/{b}/f" for a in "abc" for b in "def"])
+    before = count_descriptors()
 
-    async with Abilities.open(roots) as abilities:
-        for limit in (1, 4, 500):
-            await abilities.call("file_list", {"limit": limit})
+    for limit in (1, 4, 500):
+        await call("file_list", limit=limit)
 
-        # The thread closes them after it has answered; others, of tests before, may close too.
-        await wait_until(lambda: len(os.listdir("/proc/self/fd")) <= before)
+    # The thread closes them after it has answered; others, of tests before, may close too.
+    await wait_until(lambda: count_descriptors() <= before)
+
+
+@pytest.mark.parametrize("settled_after", [0.0, 3600.0])
+async def test_pages_of_a_large_folder_read_it_once_until_it_changes(
+    settled_after: float, roots: Settings, call: Call, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    expected = [*(f"many/{n:03}" for n in range(60)), "many/040 in/file", "z.txt"]
+    write_files(roots.workspace_dir, expected)
+    many = roots.workspace_dir / "many"
+    reads, read_kinds = 0, file_walk.read_kinds
+
+    def count(descriptor: int) -> dict[str, Kind] | None:
+        nonlocal reads
+        reads += os.path.samestat(os.fstat(descriptor), many.stat())
+        return read_kinds(descriptor)
+
+    monkeypatch.setattr(file_walk, "read_kinds", count)
+    monkeypatch.setattr(file_walk, "LARGE", 20)
+    monkeypatch.setattr(file_walk, "SETTLED_SECONDS", settled_after)
+
+    assert await list_paths(call, pattern="**/*", limit=7) == sorted(expected)
+    assert (reads == 1) == (settled_after == 0), "a folder that has just changed is read again"
+
+    reads_before = reads
+    (many / "030").unlink()
+    answer = await call("file_list", pattern="many/03*", limit=2)
+
+    assert get_paths(answer) == ["many/031", "many/032"]
+    assert reads == reads_before + 1
+
+
+def test_what_one_root_cannot_read_hides_later_roots_and_is_not_remembered(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(file_walk, "LARGE", 0)
+    monkeypatch.setattr(file_walk, "SETTLED_SECONDS", 0.0)
+    memory = FolderMemory()
+    kinds: dict[int, dict[str, Kind] | None] = {0: {"a": "file"}, 1: None, 2: {"c": "file"}}
+    opened = dict.fromkeys(kinds, os.open(tmp_path, os.O_RDONLY))
+
+    before = memory.read(opened, lambda root, _: kinds[root])
+    kinds[1] = {"b": "folder"}
+    after = memory.read(opened, lambda root, _: kinds[root])
+    os.close(opened[0])
+
+    assert list(before.keys) == ["a"]
+    assert list(after.keys) == ["a", "b/", "c"]
 
 
 NAMES = ("a", "b", "a.b", ".c")
-GLOBS = (
-    "**/*",
-    "*",
-    "*/*",
-    "a/**",
-    "**/b",
-    "{a,b}/*",
-    "**/a/**/b",
-    "**",
-    "[ab]*/?",
-    ".c/*",
-    "**/.c",
-    "a.b",
-)
+GLOBS = "**/* * */* a/** **/b {a,b}/* **/a/**/b ** [ab]*/? .c/* **/.c a.b"
 
 
 def plant(root: Path, chance: random.Random, depth: int = 0) -> None:
@@ -458,9 +404,8 @@ def plant(root: Path, chance: random.Random, depth: int = 0) -> None:
             path.mkdir()
             plant(path, chance, depth + 1)
         elif kind == "link":
-            path.symlink_to(
-                chance.choice((*NAMES, "../a", "../b", "../../../outside", "/etc/hostname", "none"))
-            )
+            elsewhere = ("../a", "../b", "../../../outside", "/etc/hostname", "none")
+            path.symlink_to(chance.choice((*NAMES, *elsewhere)))
         elif kind == "fifo":
             os.mkfifo(path)
 
@@ -492,20 +437,18 @@ def spell_out(pattern: str) -> list[str]:
     return [*names, "**"]
 
 
-@pytest.mark.parametrize("seed", range(60))
-async def test_what_is_listed_is_what_can_be_read(seed: int, roots: Settings) -> None:
+@pytest.mark.parametrize("seed", range(size("ABILITIES_TREES", quick=15, full=60)))
+async def test_what_is_listed_is_what_can_be_read(seed: int, roots: Settings, call: Call) -> None:
     chance = random.Random(seed)
-    (roots.workspace_dir.parent / "outside").write_text("SECRET")
-    plant(roots.agent_dir, chance)
-    plant(roots.workspace_dir, chance)
+    write_files(roots.workspace_dir.parent, {"outside": "SECRET"})
     top = {"agent": roots.agent_dir, "workspace": roots.workspace_dir}
-    names = {
-        str(Path(folder, name).relative_to(root))
-        for root in top.values()
-        for folder, folders, files in os.walk(root)
-        for name in (*files, *folders)
-    }
-    records = await read(roots, sorted(names))
+    names: set[str] = set()
+    for root in top.values():
+        plant(root, chance)
+        for folder, folders, files in os.walk(root):
+            names |= {str(Path(folder, name).relative_to(root)) for name in (*files, *folders)}
+
+    records = await read(call, sorted(names))
     sources = {r["input"]: r["data"]["source"] for r in records if r["success"]}
     readable = {
         path: source
@@ -513,39 +456,32 @@ async def test_what_is_listed_is_what_can_be_read(seed: int, roots: Settings) ->
         if not any((top[source] / folder).is_symlink() for folder in Path(path).parents[:-1])
     }
 
-    async with Abilities.open(roots) as abilities:
+    for pattern in GLOBS.split():
+        plain_patterns = [spell_out(pattern.replace("{a,b}", name)) for name in "ab"]
+        expected = {
+            path: source
+            for path, source in readable.items()
+            if any(matches(plain, path.split("/")) for plain in plain_patterns)
+        }
 
-        async def call(name: str, **arguments: Any) -> dict[str, Any]:
-            return await abilities.call(name, arguments)
+        listed = await list_all(call, pattern=pattern, limit=chance.choice((1, 3, 500)))
 
-        for pattern in GLOBS:
-            plain_patterns = [spell_out(pattern.replace("{a,b}", name)) for name in "ab"]
-            expected = {
-                path: source
-                for path, source in readable.items()
-                if any(matches(plain, path.split("/")) for plain in plain_patterns)
-            }
-
-            files = await list_all(call, pattern=pattern, limit=chance.choice((1, 3, 500)))
-
-            assert {file["path"]: file["source"] for file in files} == expected, pattern
-            assert [file["path"] for file in files] == sorted(expected)
+        assert {file["path"]: file["source"] for file in listed} == expected, pattern
+        assert [file["path"] for file in listed] == sorted(expected)
 
 
-@given(
-    strategies.text("ab*?[]!{},./-", max_size=30), strategies.text("ab./-", min_size=1, max_size=20)
-)
-@settings(max_examples=size("ABILITIES_EXAMPLES", quick=50, full=500), deadline=None)
+many = settings(max_examples=size("ABILITIES_EXAMPLES", quick=50, full=500), deadline=None)
+patterns = strategies.text("ab*?[]!{},./-", max_size=30)
+
+
+@many
+@given(patterns, strategies.text("ab./-", min_size=1, max_size=20))
 def test_any_pattern_is_matched_or_refused(pattern: str, path: str) -> None:
     try:
         glob = Glob(pattern)
     except Refused as error:
-        assert error.reason in (
-            "absolute_path",
-            "parent_traversal",
-            "invalid_format",
-            "path_too_deep",
-        )
+        reasons = ("absolute_path", "parent_traversal", "invalid_format", "path_too_deep")
+        assert error.reason in reasons
         return
 
     states = glob.start
@@ -560,11 +496,9 @@ COMPONENTS = strategies.lists(
 )
 
 
+@many
 @given(COMPONENTS, strategies.integers(0, 20), strategies.text("ab*[./", max_size=2))
-@settings(max_examples=size("ABILITIES_EXAMPLES", quick=50, full=500), deadline=None)
-def test_a_beginning_matches_the_paths_that_begin_with_it(
-    names: list[str], length: int, end: str
-) -> None:
+def test_a_beginning_matches_what_begins_with_it(names: list[str], length: int, end: str) -> None:
     path = "/".join(names)
     beginning = path[:length] + end
     if beginning.startswith("/") or ".." in beginning.split("/"):

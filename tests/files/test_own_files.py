@@ -3,47 +3,41 @@
 import os
 import shutil
 import sqlite3
-from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
 
 from abilities import Abilities, Settings, render
 from abilities.declarations.refusals import Refused
-from abilities.declarations.values import JsonObject
+from abilities.helpers.files import own_files
 from abilities.helpers.files.own_files import OwnFiles, OwnPlace
 from abilities.helpers.store.sqlite.backup import backup
 from abilities.helpers.tokens import TokenFile
+from tests.support.reading import follow, list_outcomes, read, write_files
 
 MEMORY = {"type": "core", "key": "tea", "content": "Ada drinks tea. " * 200}
+PARTS = ("", "#byte=1", "#byte=5000", "#L1-L2")
 
 
 @pytest.fixture
 def own(roots: Settings, monkeypatch: pytest.MonkeyPatch) -> Settings:
     """Settings whose files all lie in the workspace, and a deny list that covers none of them."""
-    folder = roots.workspace_dir / "state"
-    folder.mkdir()
-    (folder / "settings.toml").write_text("deny = []\n")
-    (roots.workspace_dir / "a.txt").write_text("a")
-    monkeypatch.setenv("ABILITIES_CONFIG", str(folder / "settings.toml"))
+    state = roots.workspace_dir / "state"
+    write_files(roots.workspace_dir, {"state/settings.toml": "deny = []\n", "a.txt": "a"})
+    monkeypatch.setenv("ABILITIES_CONFIG", str(state / "settings.toml"))
 
     return Settings(
         agent_dir=roots.agent_dir,
         workspace_dir=roots.workspace_dir,
-        store_url=f"sqlite:///{folder}/memory.db",
-        tokens_file=folder / "tokens.json",
+        store_url=f"sqlite:///{state}/memory.db",
+        tokens_file=state / "tokens.json",
     )
 
 
-async def read_reasons(abilities: Abilities, paths: Sequence[str]) -> list[str]:
-    reasons: list[str] = []
-
+async def check_denied(abilities: Abilities, *paths: str) -> None:
     for start in range(0, len(paths), 25):
-        answer = await abilities.call("file_read_bulk", {"paths": paths[start : start + 25]})
-        for record in answer["results"]:
-            reasons.append(record.get("error", {}).get("reason", "read"))
-
-    return reasons
+        part = paths[start : start + 25]
+        assert await read(abilities, *part) == ["denied"] * len(part), part
 
 
 async def list_names(abilities: Abilities) -> list[str]:
@@ -61,97 +55,91 @@ def plant_names(workspace: Path, file: Path) -> list[str]:
 
 
 async def test_own_files_are_denied_by_every_name(own: Settings) -> None:
-    workspace = own.workspace_dir
+    state = own.workspace_dir / "state"
 
     async with Abilities.open(own) as abilities:
         await abilities.call("store_memory", MEMORY)
         TokenFile(own.tokens_file).add("default", "read")
         await abilities.call("store_memory", {**MEMORY, "key": "more"})
 
-        files = sorted((workspace / "state").iterdir())
-        assert {"memory.db", "memory.db-lock", "memory.db-shm", "memory.db-wal"} <= {
-            file.name for file in files
-        }
+        files = sorted(state.iterdir())
+        store = {f"memory.db{end}" for end in ("", "-lock", "-shm", "-wal")}
+        assert store <= {file.name for file in files}
 
-        paths: list[str] = []
-        for file in files:
-            paths += [f"state/{file.name}", *plant_names(workspace, file)]
-        paths += [f"{path}#byte=1-" for path in paths] + [f"{path}#L1-L2" for path in paths]
-        paths = [path.replace("#byte=1-", "#byte=1") for path in paths]
-
-        reasons = await read_reasons(abilities, paths)
-        assert dict(zip(paths, reasons, strict=True)) == dict.fromkeys(paths, "denied")
+        paths = [f"state/{file.name}" for file in files]
+        paths += [name for file in files for name in plant_names(own.workspace_dir, file)]
+        await check_denied(abilities, *(f"{p}{part}" for p in paths for part in PARTS))
         assert await list_names(abilities) == ["a.txt"]
-        assert await read_reasons(abilities, ["a.txt", "state/other"]) == ["read", "not_found"]
+        assert await read(abilities, "a.txt", "state/other") == ["a", "not_found"]
 
 
-async def test_own_files_that_are_made_or_replaced_later_are_denied_at_once(
-    own: Settings,
-) -> None:
+async def test_own_files_are_never_found(own: Settings) -> None:
+    TokenFile(own.tokens_file).add("default", "read")
+    os.link(own.tokens_file, own.workspace_dir / "copy.txt")
+    write_files(own.workspace_dir, {"a.txt": "token default deny"})
+    items = [{"search": text} for text in ("deny", "default", "token")]
+
+    async with Abilities.open(own) as abilities:
+        for record in (await abilities.call("read", {"items": items}))["results"]:
+            assert [hit["path"] for hit in record["data"]["items"]] == ["a.txt#L1-L1"]
+
+
+async def test_own_files_that_are_made_or_replaced_later_are_denied_at_once(own: Settings) -> None:
     state = own.workspace_dir / "state"
 
     async with Abilities.open(own) as abilities:
         assert await list_names(abilities) == ["a.txt"]
-        assert await read_reasons(abilities, ["state/memory.db"]) == ["not_found"]
+        assert await read(abilities, "state/memory.db") == ["not_found"]
 
         # The store is made by the first write, the tokens file is replaced by each change.
         await abilities.call("store_memory", MEMORY)
-        assert await read_reasons(abilities, ["state/memory.db-wal#byte=0"]) == ["denied"]
+        await check_denied(abilities, "state/memory.db-wal#byte=0")
 
         for number in range(3):
             TokenFile(own.tokens_file).add("default", "read")
             os.link(own.tokens_file, state / f"copy {number}.json")
-            paths = ["state/tokens.json", f"state/copy {number}.json"]
-            assert await read_reasons(abilities, paths) == ["denied", "denied"]
+            await check_denied(abilities, "state/tokens.json", f"state/copy {number}.json")
 
         for name in ("memory.db.before-2", "memory.db-damaged-20260101T000000-ab12.jsonl"):
-            (state / name).write_text("one memory per line")
-            assert await read_reasons(abilities, [f"state/{name}"]) == ["denied"]
+            write_files(state, [name])
+            await check_denied(abilities, f"state/{name}")
 
         (state / "settings.toml").unlink()
-        (state / "settings.toml").write_text("store_url = 'postgresql://ada:secret@host/db'")
-        assert await read_reasons(abilities, ["state/settings.toml"]) == ["denied"]
+        write_files(state, {"settings.toml": "store_url = 'postgresql://ada:secret@host/db'"})
+        await check_denied(abilities, "state/settings.toml")
 
     # Without a process, the log is gone; what is left stays refused.
     async with Abilities.open(own) as abilities:
-        assert await read_reasons(abilities, ["state/memory.db", "state/tokens.json"]) == [
-            "denied",
-            "denied",
-        ]
+        await check_denied(abilities, "state/memory.db", "state/tokens.json")
         listed = await list_names(abilities)
         assert [name for name in listed if "copy" not in name] == ["a.txt"]
 
 
 @pytest.mark.parametrize("before", [0, 1, 12])
-async def test_a_long_file_that_was_just_made_is_denied_before_it_is_read(
-    own: Settings, before: int
-) -> None:
+async def test_a_file_just_made_is_denied_before_it_is_read(own: Settings, before: int) -> None:
     state = own.workspace_dir / "state"
-    long = "# a long line of some other file\n" * 1_000
-    names = [f"long {number}.txt" for number in range(before)]
-    for name in names:
-        (own.workspace_dir / name).write_text(long)
+    long = {f"long {n}.txt": "# a long line of some other file\n" * 1_000 for n in range(before)}
+    write_files(own.workspace_dir, long)
+    outcomes: dict[str, str] = {}
 
     async with Abilities.open(own) as abilities:
-        assert await list_names(abilities) == ["a.txt", *sorted(names)]
+        assert await list_names(abilities) == ["a.txt", *sorted(long)]
 
-        (state / "new").write_text("# secret\n" * 9_000)
+        write_files(state, {"new": "# secret\n" * 9_000})
         (state / "new").replace(state / "settings.toml")
         os.link(state / "settings.toml", own.workspace_dir / "copy.toml")
-        request: JsonObject | None = {"paths": [*names, "copy.toml", "state/settings.toml"]}
-        reasons: dict[str, str] = {}
-        while request:
-            answer = await abilities.call("file_read_bulk", request)
+        request = {"paths": [*long, "copy.toml", "state/settings.toml"]}
+        async for answer in follow(abilities, "file_read_bulk", request):
             assert "secret" not in render(answer)
-            for record in answer["results"]:
-                reasons[record["input"]] = record.get("error", {}).get("reason", "read")
-            request = answer.get("next_request")
+            inputs = (record["input"] for record in answer["results"])
+            outcomes.update(zip(inputs, list_outcomes(answer), strict=True))
 
-    assert reasons["copy.toml"] == reasons["state/settings.toml"] == "denied"
+    assert outcomes["copy.toml"] == outcomes["state/settings.toml"] == "denied"
 
 
 async def test_a_backup_is_denied_wherever_it_lies(own: Settings) -> None:
     workspace = own.workspace_dir
+    copies = ["monday.bak", "copy of a copy.txt"]
 
     async with Abilities.open(own) as abilities:
         await abilities.call("store_memory", MEMORY)
@@ -161,51 +149,41 @@ async def test_a_backup_is_denied_wherever_it_lies(own: Settings) -> None:
         with sqlite3.connect(workspace / "other.db") as other:
             other.execute("CREATE TABLE words (word)")
         other.close()
-        (workspace / "round.txt").write_text("x" * 4096)
+        write_files(workspace, {"round.txt": "x" * 4096})
 
-        paths = [
-            "monday.bak",
-            "monday.bak#byte=5000",
-            "copy of a copy.txt",
-            "copy of a copy.txt#L2",
-        ]
-        assert await read_reasons(abilities, paths) == ["denied"] * 4
-        assert await read_reasons(abilities, ["other.db", "round.txt"]) == ["binary_file", "read"]
+        await check_denied(abilities, *(f"{path}{part}" for path in copies for part in PARTS))
+        assert await read(abilities, "other.db", "round.txt") == ["binary_file", "x" * 4096]
 
 
-async def test_files_behind_a_link_that_is_changed_are_denied(
-    own: Settings, tmp_path: Path
+async def test_files_behind_a_link_that_changes_are_denied(
+    own: Settings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A mounted secret is replaced by one link to a folder."""
+    monkeypatch.setattr(own_files, "FRESH_SECONDS", 0.0)  # what was seen a second ago may be used
+    mounted = own.workspace_dir / "mounted"
     for version in ("1", "2"):
-        folder = own.workspace_dir / "mounted" / version
-        folder.mkdir(parents=True)
-        (folder / "tokens.json").write_text(f'[{{"version": {version}}}]')
-        os.utime(folder / "tokens.json", (0, 0))
+        write_files(mounted, {f"{version}/tokens.json": f'[{{"version": {version}}}]'})
+        os.utime(mounted / version / "tokens.json", (0, 0))
     data = tmp_path / "data"
-    data.symlink_to(own.workspace_dir / "mounted" / "1")
+    data.symlink_to(mounted / "1")
     settings = own.model_copy(update={"tokens_file": data / "tokens.json"})
 
     async with Abilities.open(settings) as abilities:
-        assert await read_reasons(abilities, ["mounted/1/tokens.json"]) == ["denied"]
+        await check_denied(abilities, "mounted/1/tokens.json")
 
-        (tmp_path / "next").symlink_to(own.workspace_dir / "mounted" / "2")
+        (tmp_path / "next").symlink_to(mounted / "2")
         (tmp_path / "next").rename(data)
-        assert await read_reasons(abilities, ["mounted/2/tokens.json"]) == ["denied"]
+        await check_denied(abilities, "mounted/2/tokens.json")
 
 
 async def test_a_store_on_a_server_has_no_files_to_deny(own: Settings) -> None:
     policy = own.model_copy(update={"store_url": "postgresql://ada@host/db"}).policy
 
-    assert [os.path.basename(place.path) for place in policy.own.places] == [
-        "settings.toml",
-        "tokens.json",
-    ]
+    names = [os.path.basename(place.path) for place in policy.own.places]
+    assert names == ["settings.toml", "tokens.json"]
 
 
-def test_a_settled_folder_is_not_listed_again(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_settled_folder_is_listed_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "tokens.json").touch()
     os.utime(tmp_path, (1_000_000, 1_000_000))
     own = OwnFiles([OwnPlace(str(tmp_path / "tokens.json"), ("-lock",))])

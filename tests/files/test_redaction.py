@@ -7,9 +7,10 @@ import asyncio
 import os
 import sysconfig
 from collections.abc import Iterable, Iterator
+from itertools import islice
 from pathlib import Path
 from random import Random
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import pytest
 from hypothesis import given
@@ -18,10 +19,10 @@ from hypothesis import strategies as st
 
 from abilities import Abilities, Settings, render
 from abilities.helpers.files.redaction import REACH, SHAPES, Secret, find_secrets, redact
-from abilities.helpers.files.window import read_piece
 from abilities.helpers.text.codec import UTF_8, replace_markers
-from abilities.helpers.text.pieces import WHOLE, Piece, Range, parse_range
+from abilities.helpers.text.pieces import WHOLE, Range
 from tests.support.measurements import reached
+from tests.support.reading import OpenFile, follow, list_outcomes, write_files
 from tests.support.secret_samples import BASE64, Sample, draw, draw_block, list_samples
 from tests.support.tier import size
 
@@ -74,39 +75,8 @@ composed = st.lists(
 encodings = st.sampled_from(["utf-8", "utf-8-sig", "utf-16"])
 
 
-class OpenFile:
-    """A file of some bytes that is read piece by piece."""
-
-    def __init__(self, raw: bytes) -> None:
-        self._size = len(raw)
-        self._descriptor = os.memfd_create("redaction")
-        os.write(self._descriptor, raw)
-
-    def __enter__(self) -> "OpenFile":
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        os.close(self._descriptor)
-
-    def read(self, requested: Range, chars: int) -> Piece:
-        """Read a piece with its secrets replaced."""
-        os.lseek(self._descriptor, 0, os.SEEK_SET)
-        return read_piece(
-            self._descriptor, self._size, requested, chars, lambda: None, redacts=True
-        )
-
-    def follow(self, requested: Range, chars: int) -> Iterator[Piece]:
-        """Yield a part's pieces, from one resume point to the next."""
-        for _ in range(self._size + 2):
-            piece = self.read(requested, chars)
-            yield piece
-            if not piece.rest:
-                return
-
-            assert piece.text, "a cut is never to nothing"
-
-            requested = parse_range(piece.resume(len(piece.text)))
-        raise AssertionError("continuation never ended")
+def redacted_file(raw: bytes) -> OpenFile:
+    return OpenFile(raw, redacts=True)
 
 
 def test_at_least_95_of_100_secrets_are_replaced() -> None:
@@ -139,22 +109,14 @@ def list_ordinary_files() -> Iterator[Path]:
 
 
 def test_ordinary_files_are_not_touched() -> None:
-    touched: list[Path] = []
-    count = 0
+    files = list(islice(list_ordinary_files(), ORDINARY_FILES))
 
-    for path in list_ordinary_files():
-        text = path.read_text(errors="replace")
-        if find_secrets(text):
-            touched.append(path)
+    touched = [path for path in files if find_secrets(path.read_text(errors="replace"))]
 
-        count += 1
-        if count == ORDINARY_FILES:
-            break
-
-    assert count == ORDINARY_FILES
+    assert len(files) == ORDINARY_FILES
     assert touched == []
 
-    reached(15, f"{len(touched)} of {count} ordinary files touched")
+    reached(15, f"{len(touched)} of {len(files)} ordinary files touched")
 
 
 BEGIN, END = ("-" * 5 + word for word in ("BEGIN ", "END "))
@@ -188,24 +150,17 @@ def test_what_only_looks_like_a_secret_is_shown(name: str) -> None:
     assert find_secrets(ORDINARY[name]) == []
 
 
-@pytest.mark.parametrize(
-    ("password", "is_secret"),
-    [
-        *(
-            (word, False)
-            for word in ("password", "MyPassword1", "12345678", "postgres", "CHANGEME")
-        ),
-        *((word, False) for word in ("$PASSWORD1a", "%DB_PASSa%", "***", "abcde", "your-Pass1x")),
-        *(
-            (word, True)
-            for word in ("tr0ub4dor", "Tr-oubador", "a%40B!c=9", "correct-horse-battery")
-        ),
-    ],
+WORDS_FOR_A_PASSWORD = (
+    "password MyPassword1 12345678 postgres CHANGEME $PASSWORD1a %DB_PASSa% *** abcde your-Pass1x"
 )
-def test_a_password_in_a_url_is_told_from_a_word_for_one(password: str, is_secret: bool) -> None:
-    secrets = find_secrets(f"postgresql://app:{password}@db/main")
+PASSWORDS = "tr0ub4dor Tr-oubador a%40B!c=9 correct-horse-battery"
 
-    assert [secret.kind for secret in secrets] == ["password"] * is_secret
+
+def test_a_password_in_a_url_is_told_from_a_word_for_one() -> None:
+    for words, kinds in ((WORDS_FOR_A_PASSWORD, []), (PASSWORDS, ["password"])):
+        for word in words.split():
+            secrets = find_secrets(f"postgresql://app:{word}@db/main")
+            assert [secret.kind for secret in secrets] == kinds, word
 
 
 def test_a_kind_fits_into_the_smallest_share_of_a_reply() -> None:
@@ -214,32 +169,24 @@ def test_a_kind_fits_into_the_smallest_share_of_a_reply() -> None:
 
 
 @some
-@given(composed)
-def test_secrets_are_found_where_they_are(whole: Composed) -> None:
-    assert find_secrets(whole.text) == whole.secrets
-
-
-@some
-@given(whole=composed, encoding=encodings, chars=st.integers(300, 30_000))
-def test_pieces_concatenate_to_the_redacted_text(
-    whole: Composed, encoding: str, chars: int
-) -> None:
-    with OpenFile(whole.text.encode(encoding)) as file:
+@given(composed, encodings, st.integers(300, 30_000))
+def test_pieces_join_to_the_redacted_text(whole: Composed, encoding: str, chars: int) -> None:
+    with redacted_file(whole.text.encode(encoding)) as file:
         pieces = list(file.follow(WHOLE, chars))
 
     assert "".join(piece.text for piece in pieces) == whole.redacted
     assert sum(piece.count_marks(len(piece.text)) for piece in pieces) == len(whole.secrets)
 
 
+few_parts = st.lists(st.sampled_from([*SAMPLES, "", "a\u0301\n", "世" * 9]), min_size=1, max_size=3)
+
+
 @some
-@given(
-    parts=st.lists(st.sampled_from([*SAMPLES, "", "a\u0301\n", "世" * 9]), min_size=1, max_size=3),
-    chars=st.integers(1, 60),
-)
+@given(few_parts, st.integers(1, 60))
 def test_small_pieces_split_no_mark(parts: list[str | Sample], chars: int) -> None:
     whole = compose(parts)
 
-    with OpenFile(whole.text.encode()) as file:
+    with redacted_file(whole.text.encode()) as file:
         pieces = list(file.follow(WHOLE, chars))
 
     assert "".join(piece.text for piece in pieces) == whole.redacted
@@ -260,7 +207,7 @@ def test_a_part_begins_and_ends_with_marks_if_it_lies_in_secrets(
         end = data.draw(st.integers(start, len(whole.text)))
     first, last = (len(whole.text[:place].encode(encoding)) for place in (start, end))
 
-    with OpenFile(whole.text.encode(encoding)) as file:
+    with redacted_file(whole.text.encode(encoding)) as file:
         pieces = list(file.follow(Range(start=first, end=last), chars))
 
     assert "".join(piece.text for piece in pieces) == show_part(whole, start, end)
@@ -277,17 +224,17 @@ def show_part(whole: Composed, start: int, end: int) -> str:
     return shown + whole.text[position:end]
 
 
-@some
-@given(
-    raw=st.lists(
-        st.one_of(st.binary(max_size=9), st.sampled_from([s.text.encode() for s in SAMPLES]))
-    )
-)
-def test_undecodable_bytes_and_secrets_together_lose_no_byte(raw: list[bytes]) -> None:
-    joined = b"\n".join(raw).replace(b"\0", b"").replace(b"\xff\xfe", b"").replace(b"\xfe\xff", b"")
-    joined = joined.replace(b"\xef\xbb\xbf", b"")
+some_bytes = st.one_of(st.binary(max_size=9), st.sampled_from([s.text.encode() for s in SAMPLES]))
 
-    with OpenFile(joined) as file:
+
+@some
+@given(st.lists(some_bytes))
+def test_undecodable_bytes_and_secrets_together_lose_no_byte(raw: list[bytes]) -> None:
+    joined = b"\n".join(raw)
+    for binary_or_mark in (b"\0", b"\xff\xfe", b"\xfe\xff", b"\xef\xbb\xbf"):
+        joined = joined.replace(binary_or_mark, b"")
+
+    with redacted_file(joined) as file:
         pieces = list(file.follow(WHOLE, 500))
         whole = file.read(WHOLE, 100_000)
 
@@ -296,23 +243,10 @@ def test_undecodable_bytes_and_secrets_together_lose_no_byte(raw: list[bytes]) -
     assert sum(piece.measure(len(piece.text)) for piece in pieces) == len(joined)
 
 
-def test_lines_inside_a_key_are_one_mark() -> None:
-    text = "one\n" + draw_block(Random(1), "", 26) + "\nlast\n"
-
-    with OpenFile(text.encode()) as file:
-        inside = file.read(parse_range("L10-L12"), 1_000)
-        ending = file.read(parse_range("L10-"), 1_000)
-        line = file.read(parse_range("L31"), 1_000)
-
-    assert inside.text == "[secret: private key]"
-    assert ending.text == "[secret: private key]\nlast\n"
-    assert line.text == "last\n"
-
-
 def test_a_key_block_is_a_secret_up_to_16_kib() -> None:
     text = f"{BEGIN}PRIVATE KEY-----\n" + (draw(Random(3), BASE64, 64) + "\n") * 600
 
-    with OpenFile(text.encode()) as file:
+    with redacted_file(text.encode()) as file:
         whole = file.read(WHOLE, 100_000)
         late = file.read(Range(start=REACH + 100), 100_000)
         pieces = list(file.follow(WHOLE, 5_000))
@@ -348,73 +282,30 @@ def test_following_next_request_returns_the_redacted_files(
 
 
 async def _follow_next_requests(base: Path, files: list[Composed], chars: int) -> None:
-    for n, whole in enumerate(files):
-        (base / f"{n}.txt").write_bytes(whole.text.encode())
-
-    contents = [""] * len(files)
-    counts = [0] * len(files)
+    contents = {f"{n}.txt": "" for n in range(len(files))}
+    counts = dict.fromkeys(contents, 0)
+    write_files(base, {f"{n}.txt": whole.text for n, whole in enumerate(files)})
     settings = Settings(workspace_dir=base, agent_dir=base, max_response_bytes=40_000)
-    paths = [f"{n}.txt" for n in range(len(files))]
+    request = {"paths": list(contents), "max_chars_per_file": chars}
 
     async with Abilities.open(settings) as abilities:
-        request: dict[str, Any] | None = {"paths": paths, "max_chars_per_file": chars}
-        while request is not None:
-            payload = await abilities.call("file_read_bulk", request)
+        async for payload in follow(abilities, "file_read_bulk", request):
             assert len(render(payload).encode()) <= 40_000
 
-            for record in payload["results"]:
-                if record["success"]:
-                    data = record["data"]
-                    number = int(data["path"].removesuffix(".txt"))
-                    contents[number] += data["content"]
-                    counts[number] += data.get("redacted", 0)
-            request = payload.get("next_request")
+            for data in (record["data"] for record in payload["results"] if record["success"]):
+                contents[data["path"]] += data["content"]
+                counts[data["path"]] += data.get("redacted", 0)
 
-    assert contents == [whole.redacted for whole in files]
-    assert counts == [len(whole.secrets) for whole in files]
+    assert list(contents.values()) == [whole.redacted for whole in files]
+    assert list(counts.values()) == [len(whole.secrets) for whole in files]
 
 
-async def test_a_setting_shows_secrets(roots: Settings) -> None:
-    sample = SAMPLES[0]
-    (roots.workspace_dir / "a.txt").write_text(sample.text)
-    open_settings = roots.model_copy(update={"redact": False})
-
-    async with Abilities.open(open_settings) as abilities:
-        payload = await abilities.call("file_read_bulk", {"paths": ["a.txt"]})
-
-    data = payload["results"][0]["data"]
-    assert data["content"] == sample.text
-    assert "redacted" not in data
-
-
-async def test_notes_are_redacted_and_memories_are_not(roots: Settings) -> None:
-    sample = SAMPLES[0]
-    (roots.agent_dir / "MEMORY.md").write_text(sample.text)
+async def test_memories_are_not_redacted(roots: Settings) -> None:
+    memory = {"key": "k", "content": SAMPLES[0].text.strip(), "type": "core"}
 
     async with Abilities.open(roots) as abilities:
-        await abilities.call(
-            "store_memory", {"key": "k", "content": sample.text.strip(), "type": "core"}
-        )
-        payload = await abilities.call(
-            "memory_read_bulk", {"targets": [{"type": "long_term"}, {"type": "stored", "key": "k"}]}
-        )
+        await abilities.call("store_memory", memory)
+        targets = [{"type": "stored", "key": "k"}]
+        payload = await abilities.call("memory_read_bulk", {"targets": targets})
 
-    note, memory = (record["data"] for record in payload["results"])
-    assert note["content"] == sample.redacted
-    assert note["redacted"] == 1
-    assert memory["content"] == sample.text.strip()
-    assert "redacted" not in memory
-
-
-async def test_the_version_and_the_size_are_those_of_the_file(roots: Settings) -> None:
-    (roots.workspace_dir / "a.txt").write_text(SAMPLES[0].text)
-    answers: list[dict[str, Any]] = []
-
-    for redacts in (True, False):
-        async with Abilities.open(roots.model_copy(update={"redact": redacts})) as abilities:
-            payload = await abilities.call("file_read_bulk", {"paths": ["a.txt"]})
-            data = payload["results"][0]["data"]
-            answers.append({name: data[name] for name in ("version", "size_bytes", "modified_at")})
-
-    assert answers[0] == answers[1]
-    assert answers[0]["size_bytes"] == len(SAMPLES[0].text)
+    assert list_outcomes(payload) == [memory["content"]]

@@ -6,6 +6,7 @@ Figure 15, first half: 265 names under which programs keep secrets, and 200 ordi
 import os
 import re
 import unicodedata
+from collections.abc import Iterable
 from pathlib import Path
 
 import pytest
@@ -14,14 +15,16 @@ from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 
 from abilities import Abilities, Settings
-from abilities.helpers.files.deny import DenyList, shorten
+from abilities.helpers.files.deny import DenyList
 from abilities.helpers.files.secret_names import SECRET_NAMES, list_denied, list_word_patterns
 from tests.support.measurements import reached
+from tests.support.reading import list_outcomes, read, write_files
 from tests.support.tier import size
 
 SUPPORT = Path(__file__).parents[1] / "support"
 DENY = DenyList(list_denied())
 EXAMPLES = size("ABILITIES_NAME_EXAMPLES", quick=100, full=1_500)
+many = hypothesis_settings(max_examples=EXAMPLES, deadline=None)
 
 COPIES = (
     "{}~", "{}.bak", "{}.BAK2", "{}.old", "{}.orig", "{}.save", "{}.swp", "{}.1", "{}.20240131",
@@ -39,8 +42,12 @@ def read_names(file: str) -> list[str]:
 
 SECRETS = read_names("secret_names.txt")
 ORDINARY = read_names("ordinary_names.txt")
-SECRETS_BY_KIND = read_names("secret_kinds.txt")
-ORDINARY_BY_KIND = read_names("ordinary_kinds.txt")
+
+
+def check(deny: DenyList, *, refused: Iterable[str], readable: Iterable[str] = ()) -> None:
+    """Check what a list refuses, and what it does not."""
+    assert [path for path in refused if not deny.denies(path)] == []
+    assert [path for path in readable if deny.denies(path)] == []
 
 
 def list_samples(pattern: str) -> list[str]:
@@ -57,74 +64,79 @@ def change_name(path: str, form: str) -> str:
     return folder + slash + form.format(name)
 
 
-def test_the_usual_names_of_secrets_are_refused() -> None:
-    assert len(set(SECRETS)) == 265
+def test_the_usual_names_of_secrets_are_refused_and_ordinary_ones_are_not() -> None:
+    assert (len(set(SECRETS)), len(set(ORDINARY))) == (265, 200)
 
-    assert [name for name in SECRETS if not DENY.denies(name)] == []
-    reached(15, "265 of 265 names of secrets refused")
-
-
-def test_ordinary_names_are_not_refused() -> None:
-    assert len(set(ORDINARY)) == 200
-
-    assert [name for name in ORDINARY if DENY.denies(name)] == []
-    reached(15, "0 of 200 ordinary names refused")
+    check(DENY, refused=SECRETS, readable=ORDINARY)
+    reached(15, "265 of 265 names of secrets refused, and 0 of 200 ordinary names")
 
 
 def test_each_pattern_refuses_what_it_says_and_stands_once() -> None:
     patterns = [pattern.lower() for names in SECRET_NAMES for pattern in names.patterns]
     patterns += list_word_patterns()
-    samples = [sample for pattern in patterns for sample in list_samples(pattern)]
 
     assert len(patterns) == len(set(patterns))
-    assert [sample for sample in samples if not DENY.denies(sample)] == []
+    check(DENY, refused=[name for pattern in patterns for name in list_samples(pattern)])
 
 
 def test_names_are_known_by_their_kind() -> None:
-    assert [name for name in SECRETS_BY_KIND if not DENY.denies(name)] == []
-    assert [name for name in ORDINARY_BY_KIND if DENY.denies(name)] == []
+    check(DENY, refused=read_names("secret_kinds.txt"), readable=read_names("ordinary_kinds.txt"))
 
 
 @pytest.mark.parametrize("word", ["credentials", "private_key", "api-keys", "tokens", "env"])
 def test_a_word_for_a_secret_names_files_and_not_folders(word: str) -> None:
-    assert DENY.denies(f"src/{word}")
-
-    assert not DENY.denies(f"src/{word}/")
-    assert not DENY.denies(f"src/{word}/index.ts")
+    check(DENY, refused=[f"src/{word}"], readable=[f"src/{word}/", f"src/{word}/index.ts"])
 
 
-def test_braces_stand_for_either_and_file_for_no_folder() -> None:
-    deny = DenyList(["*.{crt,cer}", "file:{my,our}*notes", "{odd}", "!ca.{crt,cer}"])
+LISTS = {
+    "braces stand for either, and file: for no folder": (
+        ["*.{crt,cer}", "file:{my,our}*notes", "{odd}", "!ca.{crt,cer}"],
+        ["a.crt", "a/b.CER", "my-notes", "x/ournotes~", "a.crt/b", "{odd}"],
+        ["a.cert", "ca.crt", "x/ca.cer", "your-notes", "my-notes/", "my-notes/a", "odd"],
+    ),
+    "a name in either normal form": (
+        ["schlüssel.txt"],
+        [unicodedata.normalize("NFD", "schlüssel.txt"), "SCHLU\u0308SSEL.TXT~"],
+        ["schlussel.txt"],
+    ),
+    "an exception holds for its own name alone": (
+        ["*.key", ".env.*", ".ssh/**", "!.env.example", "!certs/*.key", "!x.key.old"],
+        ["test.key", "certs/a/b.key", "certs/.ssh/b.key", ".ssh/.env.example", "y.key.old"],
+        ["certs/test.key", "a/certs/b.key", ".env.example", "x.key.old", "certs/b.key~"],
+    ),
+    "patterns without a whole word": (
+        ["*secret*", "?.x?", "*/pri*/cert*"],
+        ["my-secrets.txt", "a/B.XY", "a/private/certs/x", "topsecret/a", "mysecretfile~"],
+        ["secre.txt", "ab.xy", "private/cert", "a/certs/private"],
+    ),
+}
 
-    refused = ["a.crt", "a/b.CER", "my-notes", "x/ournotes~", "a.crt/b", "{odd}"]
-    readable = ["a.cert", "ca.crt", "x/ca.cer", "your-notes", "my-notes/", "my-notes/a", "odd"]
 
-    assert [path for path in refused if not deny.denies(path)] == []
-    assert [path for path in readable if deny.denies(path)] == []
+@pytest.mark.parametrize("name", LISTS)
+def test_a_list_refuses_what_its_patterns_say(name: str) -> None:
+    patterns, refused, readable = LISTS[name]
+
+    check(DenyList(patterns), refused=refused, readable=readable)
 
 
 async def test_every_ability_gives_one_answer_about_a_name(roots: Settings) -> None:
     names = ["deploy_key", "db-password.txt", "db_credentials", "team/tokens.json"]
     ordinary = ["credentials.md", "credentials_form/index.ts", "api_keys/list.ts"]
-    for name in (*names, *ordinary):
-        file = roots.workspace_dir / name
-        file.parent.mkdir(exist_ok=True, parents=True)
-        file.write_text("plain words")
+    write_files(roots.workspace_dir, dict.fromkeys((*names, *ordinary), "plain words"))
 
     async with Abilities.open(roots) as abilities:
-        read = await abilities.call("file_read_bulk", {"paths": [*names, *ordinary, "api_keys"]})
+        outcomes = await read(abilities, *names, *ordinary, "api_keys")
         listed = await abilities.call("file_list", {"pattern": "**", "limit": 500})
         items = [{"search": "plain words"}, {"glob": "**"}]
         found = await abilities.call("read", {"items": items})
 
-    reasons = [record.get("error", {}).get("reason") for record in read["results"]]
-    assert reasons == ["denied"] * len(names) + [None] * len(ordinary) + ["is_directory"]
+    assert outcomes == ["denied"] * len(names) + ["plain words"] * len(ordinary) + ["is_directory"]
     assert {file["path"] for file in listed["files"]} >= set(ordinary)
     assert not {file["path"] for file in listed["files"]} & set(names)
     assert not [name for name in names if name in str(found)]
 
 
-@hypothesis_settings(max_examples=EXAMPLES)
+@many
 @given(
     name=st.sampled_from(SECRETS),
     folder=st.sampled_from(("", "a/", "deep/er/and deeper/", "node_modules/x/")),
@@ -147,7 +159,7 @@ def test_a_refused_name_stays_refused_in_every_spelling(
     assert DENY.denies("".join(letters))
 
 
-@hypothesis_settings(max_examples=EXAMPLES)
+@many
 @given(
     name=st.sampled_from(ORDINARY),
     folder=st.lists(st.sampled_from(("src", "docs", "my notes", "v1.2", "old", "Tests"))),
@@ -156,90 +168,31 @@ def test_an_ordinary_name_stays_readable_in_ordinary_folders(name: str, folder: 
     assert not DENY.denies("/".join((*folder, name)))
 
 
-@pytest.mark.parametrize(
-    "path",
-    [
-        "GIT~1/config",
-        "git~12/HEAD",
-        "a/ENV~1",
-        "ENV~1.LOC",
-        "NETRC~1",
-        "CREDEN~1.JSO",
-        "SERVIC~1.JSO",
-        "PASSWO~1.KDB",
-        "ID_RSA~1",
-        "SSH~1/config",
-        "CONFIG~1/GCLOUD/x",
-        ".git::$INDEX_ALLOCATION/config",
-        ".ssh./config",
-        ".credentials.json.swp",
-        ".id_rsa.swp",
-        ".terraform.tfvars.swo",
-        "credentials - Copy.json",
-        "credentials (1).json",
-        "credentials_old.json",
-        "secrets.bak.yaml",
-        ".aws.old/credentials",
-        "key4.db.sync-conflict-20240131-101112-ABCDEF7",
-        ".git/.env.example",
-        "tmp/.#krb5cc_1000",
-    ],
-)
-def test_aliases_and_copies_are_refused(path: str) -> None:
-    assert DENY.denies(path)
+ALIASES_AND_COPIES = """
+    GIT~1/config git~12/HEAD a/ENV~1 ENV~1.LOC NETRC~1 CREDEN~1.JSO SERVIC~1.JSO PASSWO~1.KDB
+    ID_RSA~1 SSH~1/config CONFIG~1/GCLOUD/x .git::$INDEX_ALLOCATION/config .ssh./config
+    .credentials.json.swp .id_rsa.swp .terraform.tfvars.swo credentials_old.json secrets.bak.yaml
+    .aws.old/credentials key4.db.sync-conflict-20240131-101112-ABCDEF7 .git/.env.example
+    tmp/.#krb5cc_1000
+"""
+SPELLINGS = [
+    ".e\u200dnv",
+    "．ｅｎｖ",
+    ".e\u034fnv",  # ignored by ext4, though no format character
+    ".env\ufe0f",
+    "\ufeff.env",
+    ".\u212aube/config",  # the Kelvin sign
+    ".\u017fsh/config",  # the long s
+    "pa\u00dfword.txt",
+    unicodedata.normalize("NFD", ".ssh/schlüssel"),
+]
+"""Names that some file system takes for one that is refused."""
 
 
-@pytest.mark.parametrize(
-    "path",
-    [
-        ".e\u200dnv",
-        "．ｅｎｖ",
-        ".e\u034fnv",  # ignored by ext4, though no format character
-        ".env\ufe0f",
-        "\ufeff.env",
-        ".\u212aube/config",  # the Kelvin sign
-        ".\u017fsh/config",  # the long s
-        "pa\u00dfword.txt",
-        unicodedata.normalize("NFD", ".ssh/schlüssel"),
-    ],
-)
-def test_spellings_that_a_file_system_takes_for_one_are_refused(path: str) -> None:
-    assert DENY.denies(path)
+def test_aliases_copies_and_other_spellings_are_refused() -> None:
+    copies = ["credentials - Copy.json", "credentials (1).json"]
 
-
-def test_a_name_in_either_normal_form_is_refused() -> None:
-    deny = DenyList(["schlüssel.txt"])
-
-    assert deny.denies(unicodedata.normalize("NFD", "schlüssel.txt"))
-    assert deny.denies("SCHLU\u0308SSEL.TXT~") and not deny.denies("schlussel.txt")
-
-
-def test_short_names_are_those_of_windows() -> None:
-    names = (".git", ".env.local", "service-account.json", "Login Data", "a+b.tfstate", ".my.cnf")
-
-    assert [shorten(name) for name in names] == [
-        "git", "env.loc", "servic.jso", "LoginD", "a_b.tfs", "my.cnf",
-    ]  # fmt: skip
-
-
-def test_an_exception_holds_for_its_own_name_alone() -> None:
-    deny = DenyList(["*.key", ".env.*", ".ssh/**", "!.env.example", "!certs/*.key", "!x.key.old"])
-
-    readable = ["certs/test.key", "a/certs/b.key", ".env.example", "x.key.old", "certs/b.key~"]
-    refused = ["test.key", "certs/a/b.key", "certs/.ssh/b.key", ".ssh/.env.example", "y.key.old"]
-
-    assert [path for path in readable if deny.denies(path)] == []
-    assert [path for path in refused if not deny.denies(path)] == []
-
-
-def test_patterns_without_a_whole_word_work_too() -> None:
-    deny = DenyList(["*secret*", "?.x?", "*/pri*/cert*"])
-
-    refused = ["my-secrets.txt", "a/B.XY", "a/private/certs/x", "topsecret/a", "mysecretfile~"]
-    readable = ["secre.txt", "ab.xy", "private/cert", "a/certs/private"]
-
-    assert [path for path in refused if not deny.denies(path)] == []
-    assert [path for path in readable if deny.denies(path)] == []
+    check(DENY, refused=[*ALIASES_AND_COPIES.split(), *copies, *SPELLINGS])
 
 
 def test_three_dots_stand_for_the_default_list() -> None:
@@ -252,12 +205,8 @@ def test_three_dots_stand_for_the_default_list() -> None:
 
 
 async def test_what_links_lead_through_is_refused_and_not_listed(roots: Settings) -> None:
-    root = roots.workspace_dir
-    (root / ".ssh").mkdir()
-    (root / "real").mkdir()
-    for file in (".env", ".ssh/config", "real/plain.txt", "real/id_rsa"):
-        (root / file).write_text("plain words")
-
+    files = (".env", ".ssh/config", "real/plain.txt", "real/id_rsa")
+    write_files(roots.workspace_dir, dict.fromkeys(files, "plain words"))
     links = {
         "notes.txt": ".env",
         "twice.txt": "notes.txt",
@@ -273,30 +222,27 @@ async def test_what_links_lead_through_is_refused_and_not_listed(roots: Settings
         "fine.txt": "real/plain.txt",
     }
     for link, target in links.items():
-        os.symlink(target, root / link)
+        os.symlink(target, roots.workspace_dir / link)
 
     refused = [link for link in links if link not in ("folder", "to-folder", "fine.txt")]
     refused = [*refused, "folder/config", "to-folder/plain.txt", ".aws/plain.txt"]
 
     async with Abilities.open(roots) as abilities:
-        reply = await abilities.call("file_read_bulk", {"paths": [*refused, "fine.txt"]})
+        outcomes = await read(abilities, *refused, "fine.txt")
         listed = await abilities.call("file_list", {"pattern": "{*,.*,**/*,.*/*}", "limit": 500})
 
-    reasons = [record.get("error", {}).get("reason") for record in reply["results"]]
     paths = {file["path"] for file in listed["files"]}
-
-    assert reasons == ["denied"] * len(refused) + [None]
+    assert outcomes == ["denied"] * len(refused) + ["plain words"]
     assert "fine.txt" in paths
     assert not paths & {*refused, ".env", ".ssh/config", "real/id_rsa"}
 
 
 async def test_a_day_whose_notes_are_a_link_to_a_secret_is_refused(roots: Settings) -> None:
-    (roots.agent_dir / ".env").write_text("KEY=1")
-    (roots.agent_dir / "memory").mkdir(exist_ok=True)
+    write_files(roots.agent_dir, {".env": "KEY=1", "memory/2026-03-03.md": "notes"})
     os.symlink("../.env", roots.agent_dir / "memory" / "2026-03-04.md")
+    targets = [{"type": "short_term", "date": f"2026-03-0{day}"} for day in (3, 4)]
 
     async with Abilities.open(roots) as abilities:
-        target = {"type": "short_term", "date": "2026-03-04"}
-        reply = await abilities.call("memory_read_bulk", {"targets": [target]})
+        reply = await abilities.call("memory_read_bulk", {"targets": targets})
 
-    assert reply["results"][0]["error"]["reason"] == "denied"
+    assert list_outcomes(reply) == ["notes", "denied"]

@@ -1,8 +1,7 @@
 """What changes between the replies of one `read` fails alone, or stays what it was."""
 
 from collections.abc import AsyncIterator
-from datetime import timedelta
-from pathlib import Path
+from datetime import date, timedelta
 from typing import Any
 
 import pytest
@@ -10,6 +9,7 @@ import pytest
 from abilities import Abilities, Settings
 from tests.support.read_collecting import collect
 from tests.support.read_samples import TODAY, today_is
+from tests.support.reading import write_files
 
 Payload = dict[str, Any]
 
@@ -21,12 +21,9 @@ LOG = "a line of a log\n" * 4_000
 @pytest.fixture
 async def linked(roots: Settings) -> AsyncIterator[Abilities]:
     """A hub that links to eight long memories, a log, and notes of the last seven days."""
-    assert roots.workspace_dir is not None
-    (roots.workspace_dir / "log.txt").write_text(LOG)
-    (roots.agent_dir / "memory").mkdir()
-    for days in range(9):
-        day = TODAY - timedelta(days=days)
-        (roots.agent_dir / f"memory/{day}.md").write_text(f"notes of {day}\n" * 100)
+    write_files(roots.workspace_dir, {"log.txt": LOG})
+    days = [TODAY - timedelta(days=days) for days in range(9)]
+    write_notes(roots, days, lines=100)
 
     async with Abilities.open(roots) as abilities:
         links = [{"key": f"m{number}"} for number in range(8)]
@@ -39,11 +36,22 @@ async def linked(roots: Settings) -> AsyncIterator[Abilities]:
         yield abilities
 
 
+def write_notes(roots: Settings, days: list[date], *, lines: int) -> None:
+    notes = {f"{day}.md": f"notes of {day}\n" * lines for day in days}
+    write_files(roots.agent_dir / "memory", notes)
+
+
 async def read_first(app: Abilities, *items: Any) -> Payload:
     """Return what is left after a first reply of 4,000 bytes."""
     answer = await app.call("read", {"items": list(items), "max_tokens": 1_000})
-    request: Payload = {**answer["next_request"], "max_tokens": 30_000}
-    return request
+    return {**answer["next_request"], "max_tokens": 30_000}
+
+
+async def read_rest(app: Abilities, rest: Payload, *more: Any) -> list[Payload]:
+    """Return the records of what was left, and those of more items."""
+    payload = await app.call("read", {**rest, "items": [*rest["items"], *more]})
+    records: list[Payload] = payload["results"]
+    return records
 
 
 async def find_id(app: Abilities, key: str) -> str:
@@ -53,9 +61,7 @@ async def find_id(app: Abilities, key: str) -> str:
 
 @pytest.mark.parametrize("change", ["update", "archive", "delete", "link", "unlink"])
 @pytest.mark.parametrize("item", [WALK, {"recall": "hub of tea"}], ids=["walk", "recall"])
-async def test_an_item_whose_memories_changed_fails_alone(
-    item: Payload, change: str, linked: Abilities
-) -> None:
+async def test_a_changed_item_fails_alone(item: Payload, change: str, linked: Abilities) -> None:
     rest = await read_first(linked, item)
     name = await find_id(linked, "m7")
     hub = await find_id(linked, "hub")
@@ -70,8 +76,7 @@ async def test_an_item_whose_memories_changed_fails_alone(
     else:
         await linked.call("delete_memory", {"id": name, "permanent": change == "delete"})
 
-    rest["items"] += ["log.txt#L1-L2", {"memory": "m0"}]
-    changed, *others = (await linked.call("read", rest))["results"]
+    changed, *others = await read_rest(linked, rest, "log.txt#L1-L2", {"memory": "m0"})
 
     if "recall" in item and change == "unlink":
         return  # whether what an item found has changed is the ranking's business
@@ -79,16 +84,11 @@ async def test_an_item_whose_memories_changed_fails_alone(
     assert [record["success"] for record in others] == [True, True]
 
 
-async def test_a_file_that_changed_before_its_place_fails_alone(
-    linked: Abilities, roots: Settings
-) -> None:
-    assert roots.workspace_dir is not None
+async def test_a_file_that_changed_fails_alone(linked: Abilities, roots: Settings) -> None:
     rest = await read_first(linked, "log.txt")
-    (roots.workspace_dir / "log.txt").write_text("other " + LOG)
+    write_files(roots.workspace_dir, {"log.txt": "other " + LOG})
 
-    changed, other = (await linked.call("read", {**rest, "items": [*rest["items"], WALK]}))[
-        "results"
-    ]
+    changed, other = await read_rest(linked, rest, WALK)
 
     assert changed["error"]["reason"] == "changed"
     assert other["success"]
@@ -98,12 +98,11 @@ async def test_a_file_that_changed_before_its_place_fails_alone(
 async def test_a_file_that_changed_fails_alone_within_a_glob(
     detail: str, linked: Abilities, roots: Settings
 ) -> None:
-    assert roots.workspace_dir is not None
-    (roots.workspace_dir / "z.txt").write_text("behind it")
+    write_files(roots.workspace_dir, {"z.txt": "behind it"})
     rest = await read_first(linked, {"glob": "*.txt"})
-    (roots.workspace_dir / "log.txt").write_text("other " + LOG)
+    write_files(roots.workspace_dir, {"log.txt": "other " + LOG})
 
-    (record,) = (await linked.call("read", {**rest, "detail": detail}))["results"]
+    (record,) = await read_rest(linked, {**rest, "detail": detail})
 
     changed, behind = record.get("data", record)["items"]
     assert changed.get("error", changed)["reason"] == "changed"
@@ -115,19 +114,19 @@ async def test_a_memory_that_is_gone_fails_alone(linked: Abilities) -> None:
     del rest["items"][0]
     await linked.call("delete_memory", {"id": await find_id(linked, "m2"), "permanent": True})
 
-    gone, other = (
-        await linked.call("read", {**rest, "items": [*rest["items"], {"memory": "m1"}]})
-    )["results"]
+    gone, other = await read_rest(linked, rest, {"memory": "m1"})
 
     assert gone["error"]["reason"] == "not_found"
     assert other["success"]
 
 
 @pytest.mark.parametrize("note", ["last 7 days", "last 2 days", "today", "yesterday"])
-async def test_a_range_of_days_stays_past_midnight(
-    note: str, linked: Abilities, roots: Settings
-) -> None:
+async def test_days_stay_past_midnight(note: str, linked: Abilities, roots: Settings) -> None:
     request: Payload = {"items": [{"note": note}]}
+    tomorrow = TODAY + timedelta(days=1)
+    write_notes(roots, [tomorrow], lines=1)
+    if note in ("today", "yesterday"):
+        write_notes(roots, [tomorrow, TODAY, TODAY - timedelta(days=1)], lines=400)
     with today_is(TODAY):
         (whole,) = await collect(lambda asked: linked.call("read", asked), request)
 
@@ -136,17 +135,8 @@ async def test_a_range_of_days_stays_past_midnight(
     async def read_a_day_later(asked: Payload) -> Payload:
         nonlocal replies
         replies += 1
-        with today_is(TODAY + timedelta(days=min(replies - 1, 1))):
+        with today_is(TODAY if replies == 1 else tomorrow):
             return await linked.call("read", {**asked, "max_tokens": 1_000})
-
-    (roots.agent_dir / f"memory/{TODAY + timedelta(days=1)}.md").write_text("of tomorrow")
-    days = sorted(Path(roots.agent_dir / "memory").iterdir())
-    assert days[-1].name == f"{TODAY + timedelta(days=1)}.md"
-    if note in ("today", "yesterday"):
-        for day in days:
-            day.write_text(f"notes of {day.name}\n" * 400)
-        with today_is(TODAY):
-            (whole,) = await collect(lambda asked: linked.call("read", asked), request)
 
     (parts,) = await collect(read_a_day_later, request)
 

@@ -11,65 +11,53 @@ import pytest
 from abilities import Abilities, render
 from tests.support.read_collecting import measure_input
 from tests.support.read_samples import TODAY
+from tests.support.reading import noting_reads
 
 Payload = dict[str, Any]
 Change = Callable[[Abilities, Path], Awaitable[None]]
 
 
-async def edit_file(app: Abilities, folder: Path) -> None:
-    with (folder / "workspace/small/20.txt").open("a") as file:
-        file.write("more")
+def edit(path: str) -> Change:
+    """Return a change that appends to a file, or makes one."""
+
+    async def edit_file(app: Abilities, folder: Path) -> None:
+        with (folder / path).open("a") as file:
+            file.write("more")
+
+    return edit_file
 
 
 async def replace_file(app: Abilities, folder: Path) -> None:
     """Replace a file by one of the same size and time."""
-    old = folder / "workspace/small/20.txt"
+    old, new = folder / "workspace/small/20.txt", folder / "workspace/new"
     status = old.stat()
-    new = folder / "workspace/new"
     new.write_bytes(old.read_bytes()[::-1])
     os.utime(new, ns=(status.st_atime_ns, status.st_mtime_ns))
     new.rename(old)
-
-
-async def add_file(app: Abilities, folder: Path) -> None:
-    (folder / "workspace/small/200.txt").write_text("new")
 
 
 async def remove_file(app: Abilities, folder: Path) -> None:
     (folder / "workspace/small/21.txt").unlink()
 
 
-async def edit_lasting_notes(app: Abilities, folder: Path) -> None:
-    with (folder / "agent/MEMORY.md").open("a") as file:
-        file.write("more")
-
-
-async def edit_day(app: Abilities, folder: Path) -> None:
-    with (folder / f"agent/memory/{TODAY - timedelta(days=3)}.md").open("a") as file:
-        file.write("more")
-
-
-async def add_day(app: Abilities, folder: Path) -> None:
-    (folder / f"agent/memory/{TODAY - timedelta(days=5)}.md").write_text("new")
+async def change_memory(app: Abilities, key: str, **fields: Any) -> None:
+    memory = await app.call("memory_get", {"key": key})
+    await app.call("update_memory", {"id": memory["data"]["id"], **fields})
 
 
 async def update_memory(app: Abilities, folder: Path) -> None:
-    memory = await app.call("memory_get", {"key": "k1"})
-    await app.call("update_memory", {"id": memory["data"]["id"], "content": "tea is new"})
+    await change_memory(app, "k1", content="tea is new")
 
 
 async def update_a_linked_memory(app: Abilities, folder: Path) -> None:
     linked = (await app.call("memory_get", {"key": "k1"}))["data"]["links"][0]["key"]
-    memory = await app.call("memory_get", {"key": linked})
-    await app.call("update_memory", {"id": memory["data"]["id"], "content": "tea is new"})
+    await change_memory(app, linked, content="tea is new")
 
 
 async def link_memory(app: Abilities, folder: Path) -> None:
     new = {"type": "core", "key": "new", "content": "new", "memory_score": 1}
     await app.call("store_memory", new)
-    memory = await app.call("memory_get", {"key": "k1"})
-    links = [{"key": "new", "link_weight": 1}]
-    await app.call("update_memory", {"id": memory["data"]["id"], "links": links})
+    await change_memory(app, "k1", links=[{"key": "new", "link_weight": 1}])
 
 
 async def store_an_answer(app: Abilities, folder: Path) -> None:
@@ -78,36 +66,40 @@ async def store_an_answer(app: Abilities, folder: Path) -> None:
 
 FILE, GLOB = {"file": "small/20.txt"}, {"glob": "small/2*.txt"}
 WALK, MEMORY = {"memory": "k1", "depth": 2}, {"memory": "k1"}
-CASES: list[tuple[Payload, Change]] = [
-    (FILE, edit_file),
-    (FILE, replace_file),
-    ({"file": "small/20.txt#L2-L3"}, edit_file),
-    (GLOB, edit_file),
-    (GLOB, replace_file),
-    (GLOB, add_file),
-    (GLOB, remove_file),
-    ({"note": "long_term"}, edit_lasting_notes),
-    ({"note": str(TODAY - timedelta(days=3))}, edit_day),
-    ({"note": "last 7 days"}, edit_day),
-    ({"note": "last 7 days"}, add_day),
-    (MEMORY, update_memory),
-    (WALK, update_memory),
-    (WALK, update_a_linked_memory),
-    (WALK, link_memory),
-    ({"recall": "who drinks tea"}, store_an_answer),
-    ({"recall": "who drinks tea"}, edit_lasting_notes),
-]
+DAY, WEEK = {"note": str(TODAY - timedelta(days=3))}, {"note": "last 7 days"}
+RECALL = {"recall": "who drinks tea"}
+edit_file, edit_lasting_notes = edit("workspace/small/20.txt"), edit("agent/MEMORY.md")
+edit_day = edit(f"agent/memory/{TODAY - timedelta(days=3)}.md")
 
-
-def name_case(value: object) -> str:
-    return str(getattr(value, "__name__", value))
+CASES: dict[str, tuple[Payload, Change]] = {
+    "a file that grew": (FILE, edit_file),
+    "a file that was replaced": (FILE, replace_file),
+    "lines of a file": ({"file": "small/20.txt#L2-L3"}, edit_file),
+    "a glob of a file that grew": (GLOB, edit_file),
+    "a glob of a file that was replaced": (GLOB, replace_file),
+    "a glob that matches one more": (GLOB, edit("workspace/small/200.txt")),
+    "a glob that matches one less": (GLOB, remove_file),
+    "lasting notes": ({"note": "long_term"}, edit_lasting_notes),
+    "notes of a day": (DAY, edit_day),
+    "days of which one changed": (WEEK, edit_day),
+    "days with one more": (WEEK, edit(f"agent/memory/{TODAY - timedelta(days=5)}.md")),
+    "a memory": (MEMORY, update_memory),
+    "a list of keys with one more": ({"memory": "*"}, store_an_answer),
+    "a list of keys of which one changed": ({"memory": "k1*"}, update_memory),
+    "a walk from a memory": (WALK, update_memory),
+    "a walk to a memory": (WALK, update_a_linked_memory),
+    "a walk over one more link": (WALK, link_memory),
+    "a question with one more answer": (RECALL, store_an_answer),
+    "a question that notes answer": (RECALL, edit_lasting_notes),
+}
 
 
 @pytest.mark.parametrize("detail", ["full", "concise"])
-@pytest.mark.parametrize(("item", "change"), CASES, ids=name_case)
+@pytest.mark.parametrize("name", CASES)
 async def test_what_is_known_is_sent_again_only_once_it_has_changed(
-    item: Payload, change: Change, detail: str, app: Abilities, tmp_path: Path
+    name: str, detail: str, app: Abilities, tmp_path: Path
 ) -> None:
+    item, change = CASES[name]
     (first,) = (await app.call("read", {"items": [item], "detail": detail}))["results"]
     version = first.get("data", first)["version"]
     request = {"items": [{**item, "known": version}], "detail": detail}
@@ -151,25 +143,15 @@ async def test_what_goes_on_does_not_say_what_was_known(app: Abilities) -> None:
     assert "known" not in cut[0]
 
 
-async def test_unchanged_files_are_not_read(
-    app: Abilities, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_unchanged_files_are_not_read(app: Abilities) -> None:
     first = await app.call("read", {"items": [FILE, GLOB]})
     items = [
         {**item, "known": record["data"]["version"]}
         for item, record in zip((FILE, GLOB), first["results"], strict=True)
     ]
-    read: list[str] = []
-    pread, plain = os.pread, os.read
 
-    def note(fd: int) -> int:
-        read.append(os.readlink(f"/proc/self/fd/{fd}"))
-        return fd
-
-    monkeypatch.setattr(os, "pread", lambda fd, *rest: pread(note(fd), *rest))
-    monkeypatch.setattr(os, "read", lambda fd, *rest: plain(note(fd), *rest))
-
-    answer = await app.call("read", {"items": items})
+    with noting_reads() as reads:
+        answer = await app.call("read", {"items": items})
 
     assert [record.get("unchanged") for record in answer["results"]] == [True, True]
-    assert not [path for path in read if "workspace" in path]
+    assert not [read for read in reads if "workspace" in str(read.path)]

@@ -7,6 +7,7 @@ import pytest
 
 from abilities import Abilities, AbilityError, Settings
 from tests.support.detail_cases import check_schema
+from tests.support.reading import follow
 
 Payload = dict[str, Any]
 
@@ -73,36 +74,18 @@ async def test_pages_have_every_key_once(
     request: Payload | None = {"items": [{"memory": "k/*"}], "detail": detail, **room}
 
     while request is not None:
-        payload = await app.call("read", request)
-        (record,) = payload["results"]
-        data = record.get("data", record)
-        pages.append([entry["key"] for entry in data["items"]])
-
-        request = payload.get("next_request")
-        if request is None and "more" in data:
-            request = {"items": [data["more"]], "detail": detail}
+        data: Payload = {}
+        async for payload in follow(app, "read", request):
+            data = payload["results"][0].get("data", payload["results"][0])
+            pages.append([entry["key"] for entry in data["items"]])
+        request = {"items": [data["more"]], "detail": detail} if "more" in data else None
 
     assert [key for page in pages for key in page] == keys
     assert max(map(len, pages)) <= PAGE
     assert (len(pages) > 3) == (max_tokens is not None)
 
 
-async def test_an_unchanged_list_is_not_sent_again(app: Abilities) -> None:
-    await fill(app, "a", "b")
-    (record,) = (await read(app, {"memory": "*"}))["results"]
-    known = {"memory": "*", "known": record["data"]["version"]}
-
-    (unchanged,) = (await read(app, known))["results"]
-    await fill(app, "b", summary="new")
-    (changed,) = (await read(app, known))["results"]
-
-    assert unchanged["unchanged"] is True
-    assert len(changed["data"]["items"]) == 2
-
-
-async def test_an_entry_without_room_is_refused_with_the_size_that_it_needs(
-    app: Abilities,
-) -> None:
+async def test_an_entry_without_room_is_refused_with_the_size_that_it_needs(app: Abilities) -> None:
     await fill(app, "界" * 200, summary="\x01" * 500)
     request = {"items": [{"memory": "界" * 199 + "*"}], "max_tokens": 1_000}
 
@@ -124,12 +107,3 @@ async def test_a_key_that_ends_in_a_star_is_read_as_a_target_or_by_a_walk(app: A
     assert target["data"]["content"] == "About a*."
     assert walk["data"]["items"][0]["data"]["content"] == "About a*."
     assert await list_keys(app, "a*") == ["a*", "ab"]
-
-
-async def test_a_plan_counts_the_entries(app: Abilities) -> None:
-    await fill(app, "a", "b")
-
-    (planned,) = (await read(app, {"memory": "*"}, plan=True))["results"]
-
-    assert (planned["items"], planned["granted_items"]) == (2, 2)
-    assert planned["bytes"] == 0

@@ -10,57 +10,44 @@ from hypothesis import strategies as st
 
 from abilities import Abilities, render
 from tests.read.conftest import Opened
-from tests.read.test_continuation import details, formats, tokens
+from tests.read.test_continuation import requests
 from tests.support.read_collecting import measure_input
-from tests.support.read_samples import batches
 from tests.support.tier import size
 
 Payload = dict[str, Any]
 
-EXAMPLES = size("ABILITIES_EXAMPLES", quick=40, full=250)
+EXAMPLES = size("ABILITIES_EXAMPLES", quick=25, full=200)
 
 
 @hypothesis_settings(max_examples=EXAMPLES, deadline=None)
-@given(
-    items=batches,
-    max_tokens=tokens,
-    output_format=formats,
-    detail=details,
-    is_structured=st.booleans(),
-    seed=st.one_of(st.none(), st.integers()),
-)
+@given(requests, st.booleans(), st.one_of(st.none(), st.integers()))
 def test_what_a_plan_predicts_is_what_comes(
-    opened: Opened,
-    items: list[Any],
-    max_tokens: int | None,
-    output_format: str | None,
-    detail: str | None,
-    is_structured: bool,
-    seed: int | None,
+    opened: Opened, asked: Payload, is_structured: bool, seed: int | None
 ) -> None:
-    asked = {"max_tokens": max_tokens, "output_format": output_format, "detail": detail}
-    given = {name: value for name, value in asked.items() if value is not None}
+    opened.runner.run(compare_plan(opened, asked, is_structured, seed))
 
+
+async def compare_plan(
+    opened: Opened, asked: Payload, is_structured: bool, seed: int | None
+) -> None:
     async def call(request: Payload) -> Payload:
         reply = await opened.bounded.reply(
             "read", request, for_model=True, structured=is_structured
         )
         return reply.payload
 
-    async def check() -> None:
-        request: Payload = {"items": items, **given}
-        if seed is not None:
-            request["items"] = await make_some_known(opened.unbounded, items, random.Random(seed))
+    request = asked
+    if seed is not None:
+        known = await make_some_known(opened.unbounded, asked["items"], random.Random(seed))
+        request = {**asked, "items": known}
 
-        planned = await call({**request, "plan": True})
-        if "error" in planned:
-            assert planned == await call(request)
-            return
+    planned = await call({**request, "plan": True})
+    if "error" in planned:
+        assert planned == await call(request)
+        return
 
-        assert planned["next_request"] == request
-        check_plan(planned, await call(planned["next_request"]))
-
-    opened.runner.run(check())
+    assert planned["next_request"] == request
+    check_plan(planned, await call(request))
 
 
 async def make_some_known(
