@@ -508,9 +508,9 @@ OLD_BACKUPS = [f"memories-2020-01-0{day}T000000Z.db" for day in (1, 2, 3)]
 def test_a_folder_keeps_the_newest_backups_and_all_foreign_files(
     file_place: FilePlace, folder: Path
 ) -> None:
+    file_place.fill(20)
     assert "mkdir -p" in file_place.run("backup", folder / "none", "--keep", "7").stderr
     assert file_place.run("backup", folder, "--keep", "0").exit_code == 2
-    file_place.fill(20)
     assert "--keep 7" in file_place.run("backup", folder).stderr
     assert list(folder.iterdir()) == []
 
