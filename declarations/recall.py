@@ -186,10 +186,7 @@ ArchivedWords = Annotated[
 
 DidYouMean = Annotated[
     dict[str, int] | None,
-    Field(
-        description="The argument for the time that the question names; memory_changes lists all "
-        "changes since then."
-    ),
+    Field(description="The argument for the time that the question names."),
 ]
 
 

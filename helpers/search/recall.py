@@ -9,7 +9,6 @@ from array import array
 from collections import defaultdict
 from collections.abc import Collection, Generator, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import pairwise
 from operator import itemgetter
 from typing import Any, NamedTuple, TypeVar
 
@@ -217,15 +216,19 @@ class FetchPassing(NamedTuple):
 
 
 class FetchKeys(NamedTuple):
-    """A request for the keys of these memories; answered with a mapping of those that exist."""
+    """A request for the keys of these memories, and the times of their last changes.
+
+    It is answered with a mapping to `KeyAndTime`, of those that exist.
+    """
 
     docs: tuple[int, ...]
 
 
-class FetchDates(NamedTuple):
-    """A request for the last changes of these memories; answered with RFC 3339 times by key."""
+class KeyAndTime(NamedTuple):
+    """A memory's key, and the time of its last change in RFC 3339."""
 
-    keys: tuple[str, ...]
+    key: str
+    updated_at: str
 
 
 class FetchLinks(NamedTuple):
@@ -240,7 +243,7 @@ class FetchLinks(NamedTuple):
     keys: tuple[str, ...]
 
 
-Fetch = FetchBlocks | FetchMatching | FetchPassing | FetchKeys | FetchLinks | FetchDates
+Fetch = FetchBlocks | FetchMatching | FetchPassing | FetchKeys | FetchLinks
 
 
 class IndexBlocks(NamedTuple):
@@ -282,14 +285,15 @@ def rank(request: RecallRequest) -> Conversation[tuple[Ranking, ...]]:
         hits.append((yield from _select(search, filters, allowed)))
 
     docs = {doc: None for selected in hits for doc, _ in selected}
-    keys: Mapping[int, str] = {}
+    found: Mapping[int, KeyAndTime] = {}
     if docs:
-        keys = yield FetchKeys(tuple(docs))
+        found = yield FetchKeys(tuple(docs))
 
     own: list[list[RankedEntry]] = []
-    numbers: dict[str, int] = {key: doc for doc, key in keys.items()}
+    numbers = {one.key: doc for doc, one in found.items()}
+    dates = dict(found.values())
     for search, selected in zip(searches, hits, strict=True):
-        present = [(-score, keys[doc], doc) for doc, score in selected if doc in keys]
+        present = [(-score, found[doc].key, doc) for doc, score in selected if doc in found]
         best = heapq.nsmallest(MOST_SELECTED, present)  # of equal scores, the first by key
         entries: list[RankedEntry] = []
         for fall, key, doc in best:
@@ -311,10 +315,6 @@ def rank(request: RecallRequest) -> Conversation[tuple[Ranking, ...]]:
         named = {entry.name for entry in hit if search.is_named(numbers[entry.name])}
         merged = _merge(hit, given, named) + _score_notes(search, request.notes)
         sorted_entries.append(_sort(merged))
-
-    dates: Mapping[str, str] = {}
-    if dated := _list_tied(sorted_entries):
-        dates = yield FetchDates(dated)
 
     note_terms = {note.name: note.terms for note in request.notes}
     rankings: list[Ranking] = []
@@ -428,19 +428,11 @@ def _merge(entries: Sequence[RankedEntry], gifts: Gifts, named: Collection[str])
     return merged
 
 
-def _list_tied(rankings: Iterable[Sequence[Columns]]) -> tuple[str, ...]:
-    """Return the keys of memories among the best that tie with a neighbor as they are shown."""
-    tied: dict[str, None] = {}
-    for ranked in rankings:
-        for first, second in pairwise(ranked[:MOST_DATED]):
-            if round_score(first[_SCORE]) == round_score(second[_SCORE]):
-                tied |= {one[_NAME]: None for one in (first, second) if not one[_IS_NOTE]}
-
-    return tuple(tied)
-
-
 def _put_newer_first(ranked: list[Columns], dates: Mapping[str, str]) -> list[Columns]:
-    """Return a ranking in which, of equal scores as they are shown, the newer ones come first."""
+    """Return a ranking in which, of equal scores as they are shown, the newer ones come first.
+
+    Notes, and memories that only links lead to, have no date.
+    """
     best = ranked[:MOST_DATED]
     best.sort(key=lambda one: "" if one[_IS_NOTE] else dates.get(one[_NAME], ""), reverse=True)
     best.sort(key=lambda one: round_score(one[_SCORE]), reverse=True)

@@ -17,13 +17,13 @@ from abilities.helpers.search.recall import (
     Conversation,
     Fetch,
     FetchBlocks,
-    FetchDates,
     FetchKeys,
     FetchLinks,
     FetchMatching,
     FetchPassing,
     Filters,
     IndexBlocks,
+    KeyAndTime,
     RecallRequest,
     rank,
 )
@@ -54,7 +54,7 @@ SELECT doc, archived, terms, weights FROM recall_recent
 WHERE namespace = ? AND archived = ANY (?) ORDER BY number
 """
 _KEYS = """
-SELECT doc, key FROM shelf INDEXED BY shelf_doc WHERE namespace = ? AND doc = ANY (?)
+SELECT doc, key, updated_at FROM shelf INDEXED BY shelf_doc WHERE namespace = ? AND doc = ANY (?)
 """
 _MATCHING = "SELECT s.doc FROM shelf AS s WHERE s.namespace = ? AND {} LIMIT ?"
 _PASSING = """
@@ -71,9 +71,6 @@ _PASSING_KEYS = """
 SELECT m.key FROM memories AS m CROSS JOIN shelf AS s
 WHERE m.namespace = ? AND m.key = ANY (?) AND m.score BETWEEN 0 AND 1
     AND s.namespace = m.namespace AND s.id = m.id AND {}
-"""
-_DATES = """
-SELECT key, updated_at FROM memories WHERE namespace = ? AND key = ANY (?)
 """
 _SCORES = """
 SELECT key, score FROM memories
@@ -162,15 +159,10 @@ async def _answer(transaction: Transaction, namespace: str, fetch: Fetch) -> obj
             found = await transaction.fetch(statement, namespace, list(docs), *passing.values)
             return {doc for (doc,) in found}
         case FetchKeys(docs):
-            keys_by_doc: dict[int, str] = {}
-            for doc, key in await transaction.fetch(_KEYS, namespace, list(docs)):
-                keys_by_doc[doc] = key
-            return keys_by_doc
-        case FetchDates(keys):
-            dates: dict[str, str] = {}
-            for key, updated_at in await transaction.fetch(_DATES, namespace, list(keys)):
-                dates[key] = updated_at
-            return dates
+            named: dict[int, KeyAndTime] = {}
+            for doc, *columns in await transaction.fetch(_KEYS, namespace, list(docs)):
+                named[doc] = KeyAndTime._make(columns)
+            return named
         case FetchLinks(filters, keys):
             return await _LinkReader(transaction, namespace, filters).read(keys)
 

@@ -119,10 +119,12 @@ CASES = [
         ],
         "has_more": False,
     }),
-    Case("recall", {"queries": ["one or three?", "zebra"], "hops": 0, "notes": False}, {
+    Case("recall", {
+        "queries": ["B: one or three?", "zebra"], "hops": 0, "notes": False, "at_least": 1,
+    }, {
         "results": [
-            {"input": "one or three?", "matched": 4, "confidence": "weak",
-             "memories": [{"key": key, "content": CONTENT, "score": 0.19} for key in "ABCD"]},
+            {"input": "B: one or three?", "matched": 1, "confidence": "strong",
+             "memories": [{"key": "B", "content": CONTENT, "score": 1.8}]},
             {"input": "zebra", "memories": [], "matched": 0, "confidence": "none",
              "unknown_words": ["zebra"]},
         ],

@@ -222,14 +222,17 @@ def rank_one(
 
 
 def put_newer_first(ranked: list[Expected], memories: Sequence[PlainMemory]) -> list[Expected]:
-    """Of the first 64 whose scores are equal as shown, the newer come first; notes have no date."""
+    """Of the first 64 whose scores are equal as shown, the newer come first.
+
+    Notes, and what only links lead to, have no date.
+    """
     dates = {memory.key: memory.updated_at for memory in memories}
     groups: dict[int, list[Expected]] = {}
     for entry in ranked[:64]:
         shown = math.floor(Fraction(100 * entry.score, 63 * 1024) + Fraction(1, 2))
         groups.setdefault(shown, []).append(entry)
     for group in groups.values():
-        group.sort(key=lambda e: "" if e.is_note else dates[e.name], reverse=True)
+        group.sort(key=lambda e: dates[e.name] if e.own and not e.is_note else "", reverse=True)
 
     return [e for value in sorted(groups, reverse=True) for e in groups[value]] + ranked[64:]
 

@@ -10,13 +10,13 @@ from abilities.helpers.search.ranking import MOST_INCOMING, MOST_OUTGOING, Links
 from abilities.helpers.search.recall import (
     Conversation,
     FetchBlocks,
-    FetchDates,
     FetchKeys,
     FetchLinks,
     FetchMatching,
     FetchPassing,
     Filters,
     IndexBlocks,
+    KeyAndTime,
     RecallRequest,
     rank,
 )
@@ -132,9 +132,8 @@ class RecallIndex:
             case FetchPassing(filters, docs):
                 return self._find_passing(filters, docs)
             case FetchKeys(docs):
-                return {doc: self._keys[doc] for doc in docs}
-            case FetchDates(keys):
-                return {key: self.memories[key].updated_at for key in keys}
+                memories = {doc: self.memories[self._keys[doc]] for doc in docs}
+                return {doc: KeyAndTime(m.key, m.updated_at) for doc, m in memories.items()}
             case FetchLinks(filters, keys):
                 return {key: self._find_links(key, filters) for key in keys}
 
