@@ -23,7 +23,7 @@ from abilities.helpers.store.postgres.store import PostgresStore
 from abilities.helpers.store.postgres.transaction import lock, translate_postgres_error
 from abilities.helpers.store.transaction import Transaction
 from abilities.helpers.walk import WalkLimits
-from tests.memories import test_memories
+from tests.memories import calls, test_memories
 from tests.stores.behaviours import NAMESPACE, put
 from tests.stores.test_stores import KILLS, list_lost
 from tests.support import postgres
@@ -124,7 +124,7 @@ async def test_a_wrong_call_is_refused_as_by_the_embedded_store(
         call = calls_through("python")(unchanged)
 
     reason = row.call[0]
-    found = await test_memories.find_reason(call, row.name, **row.arguments)
+    found = await calls.find_reason(call, row.name, **row.arguments)
     assert found == SHOWN_REASONS.get(reason, reason)
 
 
