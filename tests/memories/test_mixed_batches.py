@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from abilities import Abilities, Settings
-from tests.memories.calls import follow, open_calls, store
+from tests.memories.calls import open_calls, store
 from tests.support.mixed_batches import Expected, check_answer, mix, read_one_at_a_time
 from tests.support.stores import tamper
 from tests.support.surfaces import SURFACES
@@ -88,29 +88,6 @@ async def test_a_target_gets_in_a_mixed_batch_what_it_gets_alone(filled: Setting
             alone = await read_one_at_a_time(abilities, "memory_read_bulk", "targets", batch)
 
             assert together["results"] == alone
-
-
-async def test_a_mixed_batch_over_the_budget_loses_nothing(roots: Settings) -> None:
-    """Failures are told once; what did not fit comes with the next requests, each byte once."""
-    (roots.agent_dir / "memory").mkdir()
-    texts = {f"2026-01-{n:02}": f"{n} äöü\n" * 200 * n for n in range(1, 13)}
-    targets: list[dict[str, Any]] = []
-    for date, text in texts.items():
-        (roots.agent_dir / "memory" / f"{date}.md").write_text(text)
-        targets += [day(date), day(date.replace("2026", "2001"))]
-
-    request = {"targets": targets, "max_chars_per_item": 100_000}
-    async with open_calls(roots.model_copy(update={"max_response_bytes": 40_000})) as call:
-        records = await follow(call, "memory_read_bulk", request, "results")
-
-    read = [record["data"] for record in records if record["success"]]
-    pieces = dict.fromkeys(texts, "")
-    for data in read:
-        pieces[data["date"]] += data["content"]
-
-    assert pieces == texts and len(read) > len(texts)
-    failures = [record["error"]["reason"] for record in records if not record["success"]]
-    assert failures.count("not_found") == 12
 
 
 async def test_a_store_that_cannot_answer_fails_its_targets_alone(roots: Settings) -> None:

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from abilities import AbilityError, Settings
+from abilities import AbilityError, Settings, render
 from abilities.helpers.store.model import IMPORTANCES
 from tests.memories.calls import Payload, find_fault, follow, open_calls, store
 from tests.support import postgres
@@ -146,7 +146,9 @@ async def test_a_page_that_does_not_fit_goes_on_where_it_ended(roots: Settings) 
         for content in contents:
             await store(call, content[:2], content)
 
-        assert (await call("query_memories", **query))["has_more"]
+        page = await call("query_memories", **query)
+        assert page["limit"] == len(page["memories"]) < 12 and page["has_more"]
+        assert len(render(page).encode()) <= 40_000
         found = await follow(call, "query_memories", query, "memories")
 
     assert sorted(memory["content"] for memory in found) == contents
