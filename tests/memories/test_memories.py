@@ -540,6 +540,7 @@ def mixed_store(tmp_path_factory: pytest.TempPathFactory) -> Settings:
 @pytest.mark.requirement(
     "R3.2.1", "R3.2.2", "R3.2.3", "R3.2.4", "R3.2.5", "R3.2.6", "R3.2.9", "R3.2.10", "R3.2.11"
 )
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize(
     "sort_by", ["created_at", "updated_at", "accessed_at", "importance", "access_count"]
 )

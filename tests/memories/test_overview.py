@@ -85,6 +85,7 @@ async def test_notes_can_be_left_out_and_archived_memories_are(roots: Settings, 
     assert [record["key"] for record in overview] == ["user/name", "user/2", "user/0"]
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("detail", ["full", "concise"])
 @pytest.mark.parametrize("output_format", ["json", "text", "toon"])
 async def test_an_overview_is_short_and_says_how_to_read_on(
