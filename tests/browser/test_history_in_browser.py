@@ -131,6 +131,7 @@ def test_what_changed_meanwhile_is_not_deleted_unseen(visitor: Visitor) -> None:
 def test_a_half_written_form_is_kept(visitor: Visitor) -> None:
     visitor.edit(ADA)
     visitor.content.fill("half")
+    visitor.settle()  # a form is kept once it has been drawn
 
     # Leaving the page keeps it, and so does leaving the form.
     visitor.go("files")
@@ -166,6 +167,7 @@ def test_a_form_that_was_left_can_be_discarded(reader: Visitor) -> None:
     reader.go("memories")
     reader.button("New memory").click()
     reader.content.fill("half")
+    reader.settle()
     reader.open("memory", ADA)
     reader.go("memories")
 
