@@ -16,15 +16,17 @@ SCREENSHOTS = ROOT / ".browser"
 
 def main() -> int:
     """Run the browser tests and return pytest's exit status, or 2 without Chromium."""
-    chromium = os.environ.get("ABILITIES_CHROMIUM") or shutil.which("chromium")
-    chromium = chromium or _install_chromium()
-
+    chromium = os.environ.get("ABILITIES_CHROMIUM") or find_chromium()
     if chromium is None:
         print("Chromium is not installed. Run: sudo apt-get install chromium")
         print("Or name another one in ABILITIES_CHROMIUM.")
         return 2
 
-    status = _run_tests(chromium)
+    environment = {**os.environ, "ABILITIES_CHROMIUM": chromium, "ABILITIES_TEST_BROWSER": "1"}
+    command = [sys.executable, "-m", "pytest", "-v", "-n", "2", "--no-header"]
+    command += ["-p", "no:cacheprovider", str(HERE)]
+    status = subprocess.run(command, cwd=ROOT, env=environment).returncode
+
     if status == 0 and "--keep" in sys.argv:
         for screenshot in SCREENSHOTS.glob("explorer-*.png"):
             shutil.copy(screenshot, ROOT / "docs")
@@ -32,22 +34,14 @@ def main() -> int:
     return status
 
 
-def _run_tests(chromium: str) -> int:
-    environment = {**os.environ, "ABILITIES_CHROMIUM": chromium, "ABILITIES_TEST_BROWSER": "1"}
-    command = [sys.executable, "-m", "pytest", "-v", "-n", "2", "--no-header"]
-    command += ["-p", "no:cacheprovider", str(HERE)]
-
-    return subprocess.run(command, cwd=ROOT, env=environment).returncode
-
-
-def _install_chromium() -> str | None:
-    """Install Debian's Chromium if this user may, and return its path."""
-    if os.geteuid() == 0 and shutil.which("apt-get"):
+def find_chromium() -> str | None:
+    """Return Chromium's path; if it is missing, install Debian's if this user may."""
+    if shutil.which("chromium") is None and os.geteuid() == 0 and shutil.which("apt-get"):
         print("Installing Chromium ...", flush=True)
-        install = ["apt-get", "install", "-y", "-qq", "--no-install-recommends", "chromium"]
 
         # If either fails, the missing Chromium is reported.
         subprocess.run(["apt-get", "update", "-qq"], check=False)
+        install = ["apt-get", "install", "-y", "-qq", "--no-install-recommends", "chromium"]
         subprocess.run(install, check=False)
 
     return shutil.which("chromium")

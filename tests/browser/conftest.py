@@ -1,4 +1,4 @@
-"""A real Chromium that looks at a real server over a store of its own."""
+"""A real Chromium that looks at real servers over stores with samples."""
 
 import os
 import shutil
@@ -9,8 +9,9 @@ import pytest
 from playwright.sync_api import Browser, BrowserContext, Page, sync_playwright
 
 from abilities import Settings
+from abilities.helpers.tokens import TokenFile
 from tests.browser.sample_memories import create_samples
-from tests.browser.visitor import FLAGS, Visitor
+from tests.browser.visitor import FLAGS, LOOKS, TokenVisit, Visitor
 from tests.support.serving import Server, serving
 
 
@@ -37,10 +38,18 @@ def server(settings: Settings, tmp_path: Path) -> Iterator[Server]:
         server.stop()
 
 
+@pytest.fixture(scope="session")
+def shared_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    folder = tmp_path_factory.mktemp("samples")
+    with serving(create_samples(folder), folder) as server:
+        yield server
+        server.stop()
+
+
 @pytest.fixture
 def window(chromium: Browser) -> Iterator[BrowserContext]:
     """A window of its own, without anything from earlier tests."""
-    window = chromium.new_context(viewport={"width": 1280, "height": 900}, color_scheme="light")
+    window = chromium.new_context(**LOOKS["light"])
     yield window
     window.close()
 
@@ -52,7 +61,45 @@ def page(window: BrowserContext) -> Page:
 
 @pytest.fixture
 def visitor(page: Page, server: Server) -> Iterator[Visitor]:
-    """A person at the explorer, whose browser records everything that must not happen."""
+    """A person at the explorer of a server of its own."""
     visitor = Visitor(page, server.address)
     yield visitor
     assert visitor.violations == []
+
+
+@pytest.fixture
+def reader(page: Page, shared_server: Server) -> Iterator[Visitor]:
+    """A person who changes nothing, and whose agent reads no single memory: that is counted."""
+    reader = Visitor(page, shared_server.address)
+    yield reader
+    assert reader.violations == []
+
+
+@pytest.fixture(params=LOOKS)
+def look(request: pytest.FixtureRequest) -> str:
+    name: str = request.param
+    return name
+
+
+@pytest.fixture
+def somebody(look: str, chromium: Browser, server: Server) -> Iterator[Visitor]:
+    """A person with any kind of screen."""
+    window = chromium.new_context(**LOOKS[look])
+    somebody = Visitor(window.new_page(), server.address)
+    yield somebody
+    assert somebody.violations == []
+    window.close()
+
+
+@pytest.fixture
+def token_visit(settings: Settings, tmp_path: Path, page: Page) -> Iterator[TokenVisit]:
+    settings = settings.model_copy(update={"tokens_file": tmp_path / "tokens.json"})
+    tokens = TokenFile(settings.tokens_file)
+    read_token = tokens.add("default", "read")[1]
+    write_token = tokens.add("default", "write", label="helper bot")[1]
+
+    with serving(settings, tmp_path) as server:
+        visitor = Visitor(page, server.address, write_token)
+        visitor.expected = ["401 (Unauthorized)"]
+        yield TokenVisit(visitor, read_token, write_token)
+        assert visitor.violations == []

@@ -1,105 +1,81 @@
 """Samples to look at: memories that link to each other, notes of some days, files in both roots."""
 
 import asyncio
-from collections.abc import Coroutine
 from concurrent.futures import ThreadPoolExecutor
 from datetime import date, timedelta
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 from abilities import Abilities, Settings
+from abilities.declarations.values import JsonObject
 
-T = TypeVar("T")
 
-MEMORIES: list[dict[str, Any]] = [
-    {
-        "key": "project/goals",
-        "type": "core",
-        "importance": "high",
-        "category": "goal",
-        "tags": ["project", "plan"],
-        "content": (
-            "Ship the reader in spring: one call for many files, nothing lost.\n\n"
-            "Ada decides what counts."
-        ),
-        "summary": "One call for many files, by spring.",
-        "metadata": {"reviewed": True},
-        "links": [
-            ("project/plan", 0.9),
-            ("people/Ada", 0.8),
-            ("decisions/storage", 0.7),
-            ("gone/one", 0.3),
-        ],
-    },
-    {
-        "key": "project/plan",
-        "type": "task",
-        "importance": "high",
-        "tags": ["plan"],
-        "content": "First the walk, then the store, then the surfaces.",
-        "links": [("tasks/walk", 0.9), ("tasks/store", 0.8), ("tasks/surfaces", 0.6)],
-    },
-    {
-        "key": "people/Ada",
-        "type": "core",
-        "category": "person",
-        "tags": ["people"],
-        "content": "Ada leads. She prefers short answers, and tea.",
-        "links": [("people/Grace", 0.7), ("project/goals", 0.8)],
-    },
-    {
-        "key": "people/Grace",
-        "type": "core",
-        "category": "person",
-        "tags": ["people"],
-        "content": "Grace reviews what touches storage.",
-        "links": [("decisions/storage", 0.9)],
-    },
-    {
-        "key": "decisions/storage",
-        "type": "learning",
-        "importance": "high",
-        "tags": ["project"],
-        "content": "One SQLite file, because nobody wants to run a server for notes.",
-        "links": [("learned/durability", 0.8)],
-    },
-    {
-        "key": "learned/durability",
-        "type": "learning",
-        "tags": ["sqlite"],
-        "content": "A write is acknowledged only when it is on the disk.",
-    },
-    {
-        "key": "tasks/walk",
-        "type": "task",
-        "content": "The walk returns each memory once.",
-        "links": [("learned/graphs", 0.6)],
-    },
-    {
-        "key": "tasks/store",
-        "type": "task",
-        "content": "The store keeps what it said it kept.",
-        "links": [("learned/durability", 0.9)],
-    },
-    {
-        "key": "tasks/surfaces",
-        "type": "task",
-        "importance": "low",
-        "content": "The same bytes on every surface.",
-    },
-    {
-        "key": "learned/graphs",
-        "type": "learning",
-        "importance": "low",
-        "content": "A plain visited set loses memories that the depth allows.",
-    },
-    {
-        "key": "世界/größe",
-        "type": "core",
-        "importance": "low",
-        "tags": ["emoji 🙂"],
-        "content": "Zwölf Boxkämpfer jagen Viktor quer über den großen Sylter Deich.",
-    },
+def _memory(
+    key: str, type: str, content: str, *links: tuple[str, float], **more: Any
+) -> JsonObject:
+    linked = [{"key": target, "link_weight": weight} for target, weight in links]
+    return {"key": key, "type": type, "content": content, "links": linked, **more}
+
+
+MEMORIES = [
+    _memory(
+        "project/goals",
+        "core",
+        "Ship the reader in spring: one call for many files, nothing lost.\n\n"
+        "Ada decides what counts.",
+        *[("project/plan", 0.9), ("people/Ada", 0.8), ("decisions/storage", 0.7)],
+        ("gone/one", 0.3),
+        importance="high",
+        category="goal",
+        tags=["project", "plan"],
+        summary="One call for many files, by spring.",
+        metadata={"reviewed": True},
+    ),
+    _memory(
+        "project/plan",
+        "task",
+        "First the walk, then the store, then the surfaces.",
+        *[("tasks/walk", 0.9), ("tasks/store", 0.8), ("tasks/surfaces", 0.6)],
+        importance="high",
+        tags=["plan"],
+    ),
+    _memory(
+        "people/Ada",
+        "core",
+        "Ada leads. She prefers short answers, and tea.",
+        *[("people/Grace", 0.7), ("project/goals", 0.8)],
+        category="person",
+        tags=["people"],
+    ),
+    _memory(
+        "people/Grace",
+        "core",
+        "Grace reviews what touches storage.",
+        ("decisions/storage", 0.9),
+        category="person",
+        tags=["people"],
+    ),
+    _memory(
+        "decisions/storage",
+        "learning",
+        "One SQLite file, because nobody wants to run a server for notes.",
+        ("learned/durability", 0.8),
+        importance="high",
+        tags=["project"],
+    ),
+    _memory(
+        "learned/durability",
+        "learning",
+        "A write is acknowledged only when it is on the disk.",
+        tags=["sqlite"],
+    ),
+    _memory("tasks/walk", "task", "It returns each memory once.", ("learned/graphs", 0.6)),
+    _memory("tasks/store", "task", "It keeps what it said it kept.", ("learned/durability", 0.9)),
+    _memory("tasks/surfaces", "task", "The same bytes on every surface.", importance="low"),
+    _memory("learned/graphs", "learning", "A visited set loses memories.", importance="low"),
+    _memory(
+        "世界/größe", "core", "Zwölf Boxkämpfer jagen Viktor.", importance="low", tags=["emoji 🙂"]
+    ),
 ]
 
 SCRIPTS = [
@@ -141,13 +117,16 @@ SCRIPTS = [
 """Texts that pages have been attacked with."""
 
 
-def run(work: Coroutine[Any, Any, T]) -> T:
-    """Run a coroutine and return its result.
+def list_attacks() -> list[JsonObject]:
+    """Return memories with hostile text in all that anyone may write."""
+    memories: list[JsonObject] = []
+    for index, script in enumerate(SCRIPTS):
+        links = [{"key": key, "type": script[:50]} for key in SCRIPTS[index + 1 : index + 3]]
+        texts = dict.fromkeys(("key", "content", "summary"), script)
+        labels = {"category": script[:50], "tags": [script[:30]], "metadata": {script: script}}
+        memories.append({"type": "core", "importance": "low", "links": links, **texts, **labels})
 
-    It runs on a thread of its own, because Playwright's event loop already runs on this one.
-    """
-    with ThreadPoolExecutor(1) as threads:
-        return threads.submit(asyncio.run, work).result()
+    return memories
 
 
 def create_samples(base: Path) -> Settings:
@@ -157,18 +136,7 @@ def create_samples(base: Path) -> Settings:
         workspace_dir=base / "workspace",
         store_url=f"sqlite:///{base}/memory.db",
     )
-
-    for name, text in (_list_files() | _list_notes()).items():
-        path = base / name
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(text)
-
-    run(_store_memories(settings))
-    return settings
-
-
-def _list_files() -> dict[str, str]:
-    return {
+    files = {
         "agent/MEMORY.md": "# Memory\n\nAda prefers tea.\n",
         "agent/shared.md": "the agent's own\n",
         "workspace/shared.md": "the workspace's, which nobody reads\n",
@@ -177,43 +145,24 @@ def _list_files() -> dict[str, str]:
         "workspace/long.txt": "".join(f"line {n} of a long file\n" for n in range(6_000)),
         "workspace/.env": "SECRET=1\n",
     }
-
-
-def _list_notes() -> dict[str, str]:
-    notes: dict[str, str] = {}
-
     for age in (0, 1, 2, 5, 9, 30, 31, 60):
         day = date.today() - timedelta(days=age)
         lines = "Something was learned.\n" * (1 + age % 7)
-        notes[f"agent/memory/{day.isoformat()}.md"] = f"# {day}\n{lines}"
+        files[f"agent/memory/{day.isoformat()}.md"] = f"# {day}\n{lines}"
 
-    return notes
+    for name, text in files.items():
+        path = base / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+
+    # On a thread of its own, because on this one Playwright's event loop may run.
+    with ThreadPoolExecutor(1) as threads:
+        threads.submit(asyncio.run, _store_memories(settings)).result()
+
+    return settings
 
 
 async def _store_memories(settings: Settings) -> None:
     async with Abilities.open(settings) as abilities:
         for memory in MEMORIES:
-            links = [{"key": key, "link_weight": weight} for key, weight in memory.get("links", ())]
-            await abilities.call("store_memory", {**memory, "links": links})
-
-
-async def attack(settings: Settings) -> None:
-    """Put hostile text wherever anyone but the page's user may write."""
-    (settings.workspace_dir / "src" / f"{SCRIPTS[1]}.txt").write_text(SCRIPTS[0])
-    (settings.agent_dir / "MEMORY.md").write_text("\n".join(SCRIPTS))
-
-    async with Abilities.open(settings) as abilities:
-        for index, script in enumerate(SCRIPTS):
-            next_keys = SCRIPTS[index + 1 : index + 3]
-            memory = {
-                "key": script,
-                "type": "core",
-                "importance": "low",
-                "content": script,
-                "summary": script,
-                "category": script[:50],
-                "tags": [script[:30]],
-                "metadata": {script: script},
-                "links": [{"key": key, "type": script[:50]} for key in next_keys],
-            }
             await abilities.call("store_memory", memory)

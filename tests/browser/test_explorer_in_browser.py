@@ -3,38 +3,19 @@
 import json
 import re
 from datetime import date, timedelta
-from typing import Any
 
 from playwright.sync_api import Route, expect
 
-from abilities import Abilities, Settings, render
+from abilities import render
 from abilities.declarations.values import JsonObject
-from tests.browser.sample_memories import MEMORIES, run
+from tests.browser.sample_memories import MEMORIES
 from tests.browser.visitor import Visitor
 from tests.support.catalog import BUILT_IN
 
 
-def call_ability(settings: Settings, name: str, **arguments: Any) -> JsonObject:
-    """Call an ability from Python."""
-
-    async def call() -> JsonObject:
-        async with Abilities.open(settings) as abilities:
-            return await abilities.call(name, arguments)
-
-    return run(call())
-
-
-def find_memory(settings: Settings, key: str) -> JsonObject:
-    """Return a memory with its counters, which a query does not change; {} if there is none."""
-    page = call_ability(settings, "query_memories", archived=True, limit=100)
-    return next((memory for memory in page["memories"] if memory["key"] == key), {})
-
-
-def test_memories_are_searched_filtered_sorted_and_counted(
-    visitor: Visitor, settings: Settings
-) -> None:
-    visitor.go("memories")
-    assert visitor.read_texts(".count") == [f"{len(MEMORIES)} memories"]
+def test_memories_are_searched_filtered_sorted_and_counted(reader: Visitor) -> None:
+    reader.go("memories")
+    assert reader.read_texts(".count") == [f"{len(MEMORIES)} memories"]
 
     for label, value, query in (
         ("Search", "SHORT ANSWERS", {"search": "short answers"}),
@@ -44,50 +25,46 @@ def test_memories_are_searched_filtered_sorted_and_counted(
         ("Category", "person", {"category": "person"}),
         ("Sort by", "importance", {"sort_by": "importance"}),
     ):
-        expected = call_ability(settings, "query_memories", limit=25, **query)
-        keys = [memory["key"] for memory in expected["memories"]]
+        expected = reader.agent.call("query_memories", limit=25, **query)
         total = expected["total"]
 
-        visitor.go("memories")
-        control = visitor.field(label)
+        reader.go("memories")
+        control = reader.field(label)
         if label in ("Type", "Importance", "Sort by"):
             control.select_option(value)
         else:
             control.fill(value)
-        visitor.settle()
+        reader.settle()
 
-        assert visitor.read_texts(".memories a.key") == keys
-        assert visitor.read_texts(".count") == ["1 memory" if total == 1 else f"{total} memories"]
+        keys = [memory["key"] for memory in expected["memories"]]
+        assert reader.read_texts(".memories a.key") == keys
+        assert reader.read_texts(".count") == ["1 memory" if total == 1 else f"{total} memories"]
 
-    visitor.page.reload()
-    visitor.settle()
-    expect(visitor.field("Sort by")).to_have_value("importance")
-
-
-def test_a_key_typed_into_the_search_leads_to_its_memory(visitor: Visitor) -> None:
-    visitor.go("memories")
-
-    visitor.field("Search").fill("世界/größe")
-    visitor.page.locator(".exact a").click()
-    visitor.settle()
-
-    assert visitor.read_texts("h1") == ["世界/größe"]
-    assert "世界" in visitor.page.title()
+    reader.page.reload()
+    reader.settle()
+    expect(reader.field("Sort by")).to_have_value("importance")
 
 
-def test_a_question_shows_what_an_agent_gets(visitor: Visitor, settings: Settings) -> None:
+def test_a_key_typed_into_the_search_leads_to_its_memory(reader: Visitor) -> None:
+    reader.go("memories")
+    reader.field("Search").fill("世界/größe")
+    reader.follow(reader.page.locator(".exact a"))
+
+    assert reader.read_texts("h1") == ["世界/größe"]
+    assert "世界" in reader.page.title()
+
+
+def test_a_question_shows_what_an_agent_gets(reader: Visitor) -> None:
     question = "Who decides about the reader?"
-    answer = call_ability(settings, "recall", queries=[question])
-    (record,) = answer["results"]
+    (record,) = reader.agent.call("recall", queries=[question])["results"]
     found = record["memories"]
     linked = next(memory for memory in found if "via" in memory)
 
-    visitor.go("memories")
-    visitor.field("Question").fill(question)
-    visitor.page.get_by_role("button", name="Ask").click()
-    visitor.settle()
+    reader.go("memories")
+    reader.field("Question").fill(question)
+    reader.follow(reader.page.get_by_role("button", name="Ask"))
 
-    answered = visitor.page.locator(".answer")
+    answered = reader.page.locator(".answer")
     assert answered.locator("ol a.key").all_inner_texts() == [memory["key"] for memory in found]
     expect(answered.locator(".count")).to_contain_text(f"{len(found)} of {record['matched']} hits")
     expect(answered).to_contain_text("holds decides")
@@ -97,82 +74,70 @@ def test_a_question_shows_what_an_agent_gets(visitor: Visitor, settings: Setting
     expect(answered.locator("pre")).to_contain_text(found[0]["key"])
 
     # The question is in the address.
-    visitor.page.reload()
-    visitor.settle()
-    expect(visitor.field("Question")).to_have_value(question)
+    reader.page.reload()
+    reader.settle()
+    expect(reader.field("Question")).to_have_value(question)
     assert answered.locator("ol a.key").count() == len(found)
 
 
-def test_a_question_says_what_the_reply_has_no_room_for(
-    visitor: Visitor, settings: Settings
-) -> None:
-    async def store_many() -> None:
-        async with Abilities.open(settings) as abilities:
-            for n in range(30):
-                memory = {"key": f"long-{n}", "type": "task", "content": f"zeppelin {n} " * 60}
-                await abilities.call("store_memory", memory)
-
-    run(store_many())
+def test_a_question_says_what_the_reply_has_no_room_for(visitor: Visitor) -> None:
+    visitor.agent.store(
+        *({"key": f"long-{n}", "type": "task", "content": f"zeppelin {n} " * 60} for n in range(30))
+    )
     visitor.go("memories?question=zeppelin%20unheardof")
 
     answered = visitor.page.locator(".answer")
-    shown = answered.locator("ol a.key").count()
-    assert 0 < shown < 30
+    assert 0 < answered.locator("ol a.key").count() < 30
     assert answered.locator(".next a.key").count() == 10
     expect(answered).to_contain_text("In no memory: unheardof")
 
 
-def test_pages_go_on_and_back(visitor: Visitor, settings: Settings) -> None:
-    async def store_many() -> None:
-        async with Abilities.open(settings) as abilities:
-            for n in range(60):
-                memory = {"type": "core", "key": f"many/{n:02}", "content": f"multitude {n}"}
-                await abilities.call("store_memory", memory)
-
-    run(store_many())
+def test_pages_go_on_and_back(visitor: Visitor) -> None:
+    expected = [f"many/{n:02}" for n in range(60)]
+    visitor.agent.store(
+        *({"type": "core", "key": key, "content": f"multitude {key}"} for key in expected)
+    )
     visitor.go("memories")
     visitor.field("Search").fill("multitude")
     visitor.settle()
 
     keys = visitor.read_texts(".memories a.key")
     for range_text in ("26 to 50 of 60", "51 to 60 of 60"):
-        visitor.button("Next →").click()
-        visitor.settle()
+        visitor.press("Next →")
         assert visitor.read_texts(".pager span") == [range_text]
         keys += visitor.read_texts(".memories a.key")
 
-    assert sorted(keys) == [f"many/{n:02}" for n in range(60)]
+    assert sorted(keys) == expected
     expect(visitor.button("Next →")).to_be_disabled()
 
-    visitor.button("← Previous").click()
-    visitor.settle()
+    visitor.press("← Previous")
     assert visitor.read_texts(".pager span") == ["26 to 50 of 60"]
 
 
-def test_the_keyboard_is_enough(visitor: Visitor) -> None:
-    visitor.go("memories")
-    keyboard = visitor.page.keyboard
+def test_the_keyboard_is_enough(reader: Visitor) -> None:
+    reader.go("memories")
+    keyboard = reader.page.keyboard
 
     keyboard.press("/")
-    expect(visitor.field("Search")).to_be_focused()
+    expect(reader.field("Search")).to_be_focused()
     keyboard.type("the")
-    visitor.settle()
+    reader.settle()
 
-    keys = visitor.read_texts(".memories a.key")
-    visitor.page.locator(".memories a.key").first.focus()
+    keys = reader.read_texts(".memories a.key")
+    reader.page.locator(".memories a.key").first.focus()
     keyboard.press("ArrowDown")
     keyboard.press("Enter")
-    visitor.settle()
-    assert visitor.read_texts("h1") == [keys[1]]
-    expect(visitor.page.locator("h1")).to_be_focused()
+    reader.settle()
+    assert reader.read_texts("h1") == [keys[1]]
+    expect(reader.page.locator("h1")).to_be_focused()
 
-    visitor.page.go_back()
-    visitor.settle()
-    expect(visitor.field("Search")).to_have_value("the")
+    reader.page.go_back()
+    reader.settle()
+    expect(reader.field("Search")).to_have_value("the")
 
 
 def test_a_memory_shows_its_content_its_links_both_ways_and_counts_no_access(
-    visitor: Visitor, settings: Settings
+    visitor: Visitor,
 ) -> None:
     visitor.open("memory", "people/Ada")
 
@@ -183,18 +148,16 @@ def test_a_memory_shows_its_content_its_links_both_ways_and_counts_no_access(
     assert backlinks.locator("a").all_inner_texts() == ["project/goals"]
     assert "0 times" in visitor.read_texts(".facts")[0]
 
-    backlinks.locator("a").click()
-    visitor.settle()
+    visitor.follow(backlinks.locator("a"))
     assert visitor.read_texts("h1") == ["project/goals"]
-    assert find_memory(settings, "people/Ada")["access_count"] == 0
+    assert visitor.agent.find("people/Ada")["access_count"] == 0
 
 
-def test_a_memory_is_edited_field_by_field(visitor: Visitor, settings: Settings) -> None:
-    before = find_memory(settings, "project/goals")
-    visitor.open("memory", "project/goals")
+def test_a_memory_is_edited_field_by_field(visitor: Visitor) -> None:
+    before = visitor.agent.find("project/goals")
+    visitor.edit("project/goals")
 
-    visitor.button("Edit").click()
-    visitor.page.get_by_role("textbox", name="Content").fill("Ship in autumn.\nNothing lost.")
+    visitor.content.fill("Ship in autumn.\nNothing lost.")
     visitor.field("Tags").fill("project\nlater, maybe")
     visitor.field("Importance").select_option("low")
     visitor.field("Metadata").fill('{"reviewed": false, "by": "Grace"}')
@@ -202,53 +165,47 @@ def test_a_memory_is_edited_field_by_field(visitor: Visitor, settings: Settings)
     visitor.page.get_by_label("Weight of the link").first.fill("0.25")
     visitor.button("Add a link").click()
     visitor.page.get_by_label("Key of the linked memory").last.fill("tasks/store")
-    visitor.button("Save changes").click()
-    visitor.settle()
-
+    visitor.press("Save changes")
     assert "Saved." in visitor.read_texts(".done")
 
-    after = find_memory(settings, "project/goals")
-    assert after["content"] == "Ship in autumn.\nNothing lost."
-    assert after["tags"] == ["project", "later, maybe"]
-    assert after["importance"] == "low"
-    assert (after["summary"], after["category"]) == (before["summary"], before["category"])
-
+    after = visitor.agent.get("project/goals")
     after["metadata"].pop("memory_score")
-    assert after["metadata"] == {"reviewed": False, "by": "Grace"}
-
-    links = call_ability(settings, "memory_get", key="project/goals")["data"]["links"]
-    assert {link["key"]: link["link_weight"] for link in links} == {
+    assert {link["key"]: link["link_weight"] for link in after["links"]} == {
         "project/plan": 0.25,
         "people/Ada": 0.8,
         "decisions/storage": 0.7,
         "tasks/store": 0.5,
     }
+    expected = {
+        "content": "Ship in autumn.\nNothing lost.",
+        "tags": ["project", "later, maybe"],
+        "importance": "low",
+        "metadata": {"reviewed": False, "by": "Grace"},
+        "summary": before["summary"],
+        "category": before["category"],
+    }
+    assert {name: after[name] for name in expected} == expected
 
 
-def test_a_refusal_is_shown_and_the_form_keeps_what_was_typed(
-    visitor: Visitor, settings: Settings
-) -> None:
-    visitor.expected = ["400 (Bad Request)"]
-    visitor.open("memory", "people/Ada")
-    visitor.button("Edit").click()
-    content = visitor.page.get_by_role("textbox", name="Content")
+def test_a_refusal_is_shown_and_the_form_keeps_what_was_typed(reader: Visitor) -> None:
+    reader.expected = ["400 (Bad Request)"]
+    reader.edit("people/Ada")
 
-    content.fill("x" * 200_001)
-    visitor.button("Save changes").click()
-    visitor.settle()
-    assert "operations takes at most 200000 bytes in total" in visitor.read_texts(".fault")[0]
-    expect(content).to_have_value("x" * 200_001)
+    reader.content.fill("x" * 200_001)
+    reader.press("Save changes")
+    assert "operations takes at most 200000 bytes in total" in reader.read_texts(".fault")[0]
+    expect(reader.content).to_have_value("x" * 200_001)
 
-    content.fill("shorter")
-    visitor.field("Metadata").fill("not JSON")
-    visitor.button("Save changes").click()
-    assert visitor.read_texts(".fault") == ["Metadata must be a JSON object."]
+    reader.content.fill("shorter")
+    reader.field("Metadata").fill("not JSON")
+    reader.button("Save changes").click()
+    assert reader.read_texts(".fault") == ["Metadata must be a JSON object."]
 
-    visitor.button("Cancel").click()
-    assert find_memory(settings, "people/Ada")["content"].startswith("Ada leads.")
+    reader.button("Cancel").click()
+    assert reader.agent.find("people/Ada")["content"].startswith("Ada leads.")
 
 
-def test_a_memory_is_stored(visitor: Visitor, settings: Settings) -> None:
+def test_a_memory_is_stored(visitor: Visitor) -> None:
     visitor.go("memories")
     visitor.button("New memory").click()
     form = visitor.page.get_by_role("form", name="New memory")
@@ -257,16 +214,15 @@ def test_a_memory_is_stored(visitor: Visitor, settings: Settings) -> None:
     form.get_by_label("Type").select_option("learning")
     form.get_by_label(re.compile("^Content")).fill("Learned today.")
     form.get_by_label("Tags").fill("new")
-    visitor.button("Store memory").click()
-    visitor.settle()
+    visitor.press("Store memory")
 
-    memory = find_memory(settings, "new/one")
+    memory = visitor.agent.find("new/one")
     assert visitor.read_texts("h1") == ["new/one"]
     assert (memory["type"], memory["content"]) == ("learning", "Learned today.")
     assert memory["tags"] == ["new"]
 
 
-def test_limits_are_those_that_the_server_publishes(visitor: Visitor) -> None:
+def test_limits_are_those_that_the_server_publishes(reader: Visitor) -> None:
     def publish_other_limits(route: Route) -> None:
         abilities = route.fetch().json()
         schemas = {ability["name"]: ability["inputSchema"]["properties"] for ability in abilities}
@@ -283,73 +239,82 @@ def test_limits_are_those_that_the_server_publishes(visitor: Visitor) -> None:
         schemas["file_read_bulk"]["paths"]["maxItems"] = 2
         route.fulfill(json=abilities)
 
-    visitor.page.route("**/api/abilities", publish_other_limits)
+    reader.page.route("**/api/abilities", publish_other_limits)
 
-    visitor.go("memories")
-    visitor.button("New memory").click()
-    visitor.button("Add a link").click()
-    form = visitor.page.get_by_role("form", name="New memory")
+    reader.go("memories")
+    reader.button("New memory").click()
+    reader.button("Add a link").click()
+    form = reader.page.get_by_role("form", name="New memory")
     for label, limit in (("Key", "11"), ("Summary", "12"), ("Category", "13")):
         expect(form.get_by_label(label, exact=True)).to_have_attribute("maxlength", limit)
     expect(form.get_by_label("Type of the link")).to_have_attribute("maxlength", "16")
     expect(form.get_by_text("0 characters")).to_be_visible()
     expect(form.get_by_text("at most 14, up to 15 characters each")).to_be_visible()
-    assert visitor.read_texts(".editor option")[:2] == ["core", "other"]
+    assert reader.read_texts(".editor option")[:2] == ["core", "other"]
 
-    visitor.go("graph/project%2Fgoals?depth=3")
-    depth = visitor.page.get_by_role("slider", name="depth")
+    reader.go("graph/project%2Fgoals?depth=3")
+    depth = reader.page.get_by_role("slider", name="depth")
     expect(depth).to_have_attribute("max", "17")
-    visitor.go("graph/project%2Fgoals")
+    reader.go("graph/project%2Fgoals")
     expect(depth).to_have_value("7")
 
-    visitor.go("files")
+    reader.go("files")
     for name in ("shared.md", "README.md"):
-        visitor.page.get_by_label(f"Select {name}").check()
-    expect(visitor.page.get_by_text("2 of at most 2 selected")).to_be_visible()
-    expect(visitor.page.get_by_label("Select long.txt")).to_be_disabled()
+        reader.page.get_by_label(f"Select {name}").check()
+    expect(reader.page.get_by_text("2 of at most 2 selected")).to_be_visible()
+    expect(reader.page.get_by_label("Select long.txt")).to_be_disabled()
 
 
-def test_archiving_restoring_and_deleting_ask_first(visitor: Visitor, settings: Settings) -> None:
-    visitor.open("memory", "tasks/store")
-    dialog = visitor.page.get_by_role("dialog")
+def test_archiving_restoring_and_deleting_ask_first_and_are_undone(visitor: Visitor) -> None:
+    key = "tasks/store"
+    before = visitor.agent.get(key)
+    visitor.open("memory", key)
 
     for name, archived in (("Archive", True), ("Restore", False)):
         visitor.button(name).click()
-        dialog.get_by_role("button", name="Cancel").click()
-        assert find_memory(settings, "tasks/store").get("archived", False) is not archived
+        visitor.dialog.get_by_role("button", name="Cancel").click()
+        assert visitor.agent.find(key).get("archived", False) is not archived
 
-        visitor.button(name).click()
-        dialog.get_by_role("button", name=name).click()
-        visitor.settle()
-        assert find_memory(settings, "tasks/store").get("archived", False) is archived
+        visitor.confirm(name)
+        assert visitor.agent.find(key).get("archived", False) is archived
+
+    visitor.confirm("Archive")
+    visitor.press("Undo")
+    assert "archived" not in visitor.agent.get(key)
+    expect(visitor.button("Archive")).to_be_visible()
 
     visitor.button("Delete permanently").click()
-    expect(dialog).to_be_visible()
+    expect(visitor.dialog).to_be_visible()
     visitor.page.keyboard.press("Escape")
-    expect(dialog).to_have_count(0)
-    assert find_memory(settings, "tasks/store")
+    expect(visitor.dialog).to_have_count(0)
+    assert visitor.agent.find(key)
 
-    visitor.button("Delete permanently").click()
-    dialog.get_by_role("button", name="Delete permanently").click()
-    visitor.settle()
-    assert find_memory(settings, "tasks/store") == {}
+    visitor.confirm("Delete permanently")
+    assert visitor.agent.find(key) == {}
     assert visitor.read_texts("h1") == ["Memories"]
+    expect(visitor.page.locator(".notice")).to_contain_text("Deleted")
+    assert key not in visitor.read_texts(".memories a.key")
+
+    visitor.press("Undo")
+    changed = {"version": 0, "updated_at": ""}
+    assert {**visitor.agent.get(key), **changed} == {**before, **changed}
+    assert visitor.read_texts("h1") == [key]
 
 
-def test_the_graph_is_the_walk(visitor: Visitor, settings: Settings) -> None:
-    boxes = visitor.page.locator(".box:not(.cut)")
-    cut_boxes = visitor.page.locator(".box.cut")
-    visitor.open("graph", "project/goals")
+def test_the_graph_is_the_walk(reader: Visitor) -> None:
+    boxes = reader.page.locator(".box:not(.cut)")
+    cut_boxes = reader.page.locator(".box.cut")
+    reader.open("graph", "project/goals")
 
     # Each step keeps the limits of the one before.
     arguments: JsonObject = {"key": "project/goals"}
     for limits in ({}, {"depth": 2, "breadth": 2}, {"total": 4}):
         arguments |= limits
         for name, value in limits.items():
-            visitor.page.get_by_role("slider", name=name).fill(str(value))
-        visitor.settle()
+            reader.page.get_by_role("slider", name=name).fill(str(value))
+        reader.settle()
 
-        walk = call_ability(settings, "bulk_read_memory", **arguments)
+        walk = reader.agent.call("bulk_read_memory", **arguments)
         entries = [walk["targetMemory"], *walk["associatedMemories"]]
         frontier = walk["metadata"]["frontier"]
         titles = [f"{order}. {entry['key']}" for order, entry in enumerate(entries, 1)]
@@ -357,179 +322,160 @@ def test_the_graph_is_the_walk(visitor: Visitor, settings: Settings) -> None:
         assert sorted(boxes.locator("title").all_text_contents()) == sorted(titles)
         assert sorted(cut_boxes.locator("title").all_text_contents()) == sorted(cut_titles)
 
-        summary = visitor.read_texts(".count")[0]
+        summary = reader.read_texts(".count")[0]
         assert all(limit in summary for limit in walk["metadata"]["limitsReached"])
 
         replies = render(walk), render(walk, "text"), render(walk, "toon")
-        for reply, sizes in zip(replies, visitor.read_texts(".formats .sizes"), strict=True):
+        for reply, sizes in zip(replies, reader.read_texts(".formats .sizes"), strict=True):
             assert sizes.startswith(f"{len(reply):,} characters")
             assert f"about {-(-len(reply.encode()) // 4):,} tokens" in sizes
 
-    assert "breadth=2" in visitor.page.url
-    visitor.page.reload()
-    visitor.settle()
+    assert "breadth=2" in reader.page.url
+    reader.page.reload()
+    reader.settle()
     assert boxes.count() == 4
 
 
-def test_a_memory_in_the_graph_is_chosen_and_walked_from_by_keyboard(visitor: Visitor) -> None:
-    visitor.open("graph", "project/goals")
-    assert visitor.read_texts("aside h2") == ["project/goals"]
+def test_a_memory_in_the_graph_is_chosen_and_walked_from_by_keyboard(reader: Visitor) -> None:
+    reader.open("graph", "project/goals")
+    assert reader.read_texts("aside h2") == ["project/goals"]
 
-    visitor.button("1. project/goals").focus()
-    visitor.page.keyboard.press("ArrowDown")
-    visitor.page.keyboard.press("Enter")
-    assert visitor.read_texts("aside h2") == ["project/plan"]
-    assert "with weight 0.9" in visitor.read_texts("aside p")[0]
+    reader.button("1. project/goals").focus()
+    reader.page.keyboard.press("ArrowDown")
+    reader.page.keyboard.press("Enter")
+    assert reader.read_texts("aside h2") == ["project/plan"]
+    assert "with weight 0.9" in reader.read_texts("aside p")[0]
     content = "First the walk, then the store, then the surfaces."
-    assert visitor.read_texts("aside pre") == [content]
+    assert reader.read_texts("aside pre") == [content]
 
-    visitor.page.get_by_role("link", name="Walk from here").click()
-    visitor.settle()
-    assert visitor.read_texts("h1") == ["Graph of project/plan"]
-
-
-def test_a_graph_starts_at_a_memory_that_is_chosen_or_typed(visitor: Visitor) -> None:
-    visitor.go("graph")
-    visitor.page.get_by_role("link", name="people/Ada").click()
-    visitor.settle()
-    assert visitor.read_texts("h1") == ["Graph of people/Ada"]
-
-    visitor.go("graph")
-    visitor.field("Search").fill("no/such/memory")
-    visitor.page.keyboard.press("Enter")
-    visitor.settle()
-    assert "No memory with this key." in visitor.read_texts(".fault")[0]
+    reader.follow(reader.page.get_by_role("link", name="Walk from here"))
+    assert reader.read_texts("h1") == ["Graph of project/plan"]
 
 
-def test_notes_are_read_by_day(visitor: Visitor, settings: Settings) -> None:
+def test_a_graph_starts_at_a_memory_that_is_chosen_or_typed(reader: Visitor) -> None:
+    reader.go("graph")
+    reader.follow(reader.page.get_by_role("link", name="people/Ada"))
+    assert reader.read_texts("h1") == ["Graph of people/Ada"]
+
+    reader.go("graph")
+    reader.field("Search").fill("no/such/memory")
+    reader.page.keyboard.press("Enter")
+    reader.settle()
+    assert "No memory with this key." in reader.read_texts(".fault")[0]
+
+
+def test_notes_are_read_by_day(reader: Visitor) -> None:
     day = date.today() - timedelta(days=1)
     target = {"type": "short_term", "date": day.isoformat()}
-    reply = call_ability(settings, "memory_read_bulk", targets=[target])
-    content = reply["results"][0]["data"]["content"]
+    (record,) = reader.agent.call("memory_read_bulk", targets=[target])["results"]
+    content = record["data"]["content"]
 
-    visitor.go(f"notes?year={day.year}")
-    visitor.button(f"{day.isoformat()}, {len(content.encode())} bytes").click()
-    visitor.settle()
-    assert visitor.page.locator("pre.content").inner_text().strip() == content.strip()
+    reader.go(f"notes?year={day.year}")
+    reader.press(f"{day.isoformat()}, {len(content.encode())} bytes")
+    assert reader.page.locator("pre.content").inner_text().strip() == content.strip()
 
-    visitor.button("Long-term notes").click()
-    visitor.settle()
-    assert "Ada prefers tea." in visitor.read_texts("pre.content")[0]
+    reader.press("Long-term notes")
+    assert "Ada prefers tea." in reader.read_texts("pre.content")[0]
 
-    visitor.button("Previous year").click()
-    visitor.settle()
-    assert visitor.read_texts("h2")[0] == str(day.year - 1)
+    reader.press("Previous year")
+    assert reader.read_texts("h2")[0] == str(day.year - 1)
 
 
-def test_files_show_which_root_they_are_read_from(visitor: Visitor) -> None:
-    visitor.go("files")
+def test_files_show_which_root_they_are_read_from(reader: Visitor) -> None:
+    reader.go("files")
 
-    rows = visitor.read_texts(".files tbody tr")
+    rows = reader.read_texts(".files tbody tr")
     hiding = "shared.md agent hides the workspace's file, 36 bytes"
     assert any(row.startswith(hiding) for row in rows)
     assert any(row.startswith("src/app.py workspace") for row in rows)
     assert ".env" not in " ".join(rows)
 
-    visitor.field("Pattern").fill("src/**")
-    visitor.settle()
-    assert visitor.read_texts(".files .path") == ["src/app.py"]
+    reader.field("Pattern").fill("src/**")
+    reader.settle()
+    assert reader.read_texts(".files .path") == ["src/app.py"]
 
 
-def test_files_are_read_in_one_call(visitor: Visitor, settings: Settings) -> None:
+def test_files_are_read_in_one_call(reader: Visitor) -> None:
     names = ["shared.md", "long.txt", "README.md"]
-    expected = call_ability(settings, "file_read_bulk", paths=names)
+    expected = reader.agent.call("file_read_bulk", paths=names)
 
-    visitor.go("files")
+    reader.go("files")
     for name in names:
-        visitor.page.get_by_label(f"Select {name}").check()
-    visitor.button("Read 3 in one call").click()
-    visitor.settle()
+        reader.page.get_by_label(f"Select {name}").check()
+    reader.press("Read 3 in one call")
 
-    assert visitor.read_texts(".record h3") == names
-    assert visitor.page.locator(".record pre").first.inner_text().strip() == "the agent's own"
-    assert json.loads(visitor.page.locator(".reply pre").inner_text()) == expected
+    assert reader.read_texts(".record h3") == names
+    assert reader.page.locator(".record pre").first.inner_text().strip() == "the agent's own"
+    assert json.loads(reader.page.locator(".reply pre").inner_text()) == expected
     cut = "Cut after 20,000 characters, by the limit for each item."
-    assert cut in visitor.read_texts(".cutoff")[0]
+    assert cut in reader.read_texts(".cutoff")[0]
 
-    visitor.button("Continue: send next_request").click()
-    visitor.settle()
-    assert visitor.read_texts(".record h3") == [expected["results"][1]["truncation"]["next"]]
+    reader.press("Continue: send next_request")
+    assert reader.read_texts(".record h3") == [expected["results"][1]["truncation"]["next"]]
 
 
-def test_every_ability_has_a_form_of_its_schema(visitor: Visitor) -> None:
-    visitor.go("try")
-    assert visitor.read_texts(".try nav code") == [ability.name for ability in BUILT_IN]
+def test_every_ability_has_a_form_of_its_schema(reader: Visitor) -> None:
+    reader.go("try")
+    assert reader.read_texts(".try nav code") == [ability.name for ability in BUILT_IN]
 
     for ability in BUILT_IN:
-        visitor.page.get_by_role("link", name=ability.name, exact=True).click()
-        visitor.settle()
-        labels = visitor.read_texts(".try form label > span")
+        reader.follow(reader.page.get_by_role("link", name=ability.name, exact=True))
+        labels = reader.read_texts(".try form label > span")
         names = [label.removesuffix(" (required)") for label in labels]
         assert names == [name for name in ability.input.model_fields if name != "output_format"]
 
 
-def test_abilities_are_tried_and_shown_in_every_format(
-    visitor: Visitor, settings: Settings
-) -> None:
-    arguments = {"paths": ["shared.md", "none.md"], "max_chars_per_file": 5}
-    expected = call_ability(settings, "file_read_bulk", **arguments)
+def test_abilities_are_tried_and_shown_in_every_format(reader: Visitor) -> None:
+    names = ["shared.md", "none.md"]
+    expected = reader.agent.call("file_read_bulk", paths=names, max_chars_per_file=5)
 
-    visitor.go("try/file_read_bulk")
-    visitor.field("paths").fill("shared.md\nnone.md")
-    visitor.field("max_chars_per_file").fill("5")
-    visitor.button("Call file_read_bulk").click()
-    visitor.settle()
+    reader.go("try/file_read_bulk")
+    reader.field("paths").fill("\n".join(names))
+    reader.field("max_chars_per_file").fill("5")
+    reader.press("Call file_read_bulk")
 
-    reply = visitor.page.locator(".reply pre")
+    reply = reader.page.locator(".reply pre")
     assert json.loads(reply.inner_text()) == expected
-    assert "NOT_FOUND" in visitor.read_texts(".record .fault")[0]
+    assert "NOT_FOUND" in reader.read_texts(".record .fault")[0]
 
-    visitor.page.get_by_label("TOON").check()
+    reader.page.get_by_label("TOON").check()
     assert reply.inner_text().strip() == render(expected, "toon").strip()
 
-    visitor.page.get_by_label("TEXT").check()
+    reader.page.get_by_label("TEXT").check()
     assert reply.inner_text().strip() == render(expected, "text").strip()
 
 
-def test_arguments_can_be_written_as_json(visitor: Visitor) -> None:
+def test_arguments_can_be_written_as_json_and_a_call_that_fails_says_why(reader: Visitor) -> None:
     targets = [{"type": "long_term"}]
-    visitor.go("try/memory_read_bulk")
-    visitor.field("targets").fill(json.dumps(targets))
+    reader.go("try/memory_read_bulk")
+    reader.field("targets").fill(json.dumps(targets))
 
-    visitor.button("Write JSON instead").click()
-    arguments = visitor.field("Arguments as JSON")
+    reader.button("Write JSON instead").click()
+    arguments = reader.field("Arguments as JSON")
     assert json.loads(arguments.input_value()) == {"targets": targets}
 
-    visitor.button("Call memory_read_bulk").click()
-    visitor.settle()
-    assert "Ada prefers tea." in visitor.read_texts(".record pre")[0]
+    reader.press("Call memory_read_bulk")
+    assert "Ada prefers tea." in reader.read_texts(".record pre")[0]
 
     arguments.fill("{")
-    visitor.button("Call memory_read_bulk").click()
-    assert "This is not valid JSON." in visitor.read_texts(".fault")[0]
+    reader.button("Call memory_read_bulk").click()
+    assert "This is not valid JSON." in reader.read_texts(".fault")[0]
+
+    reader.go("try/memory_get")
+    reader.field("key").fill("none")
+    reader.press("Call memory_get")
+    assert "No memory with this key." in reader.read_texts(".fault")[0]
 
 
-def test_a_tried_call_that_fails_says_why(visitor: Visitor) -> None:
-    visitor.go("try/memory_get")
-
-    visitor.field("key").fill("none")
-    visitor.button("Call memory_get").click()
-    visitor.settle()
-
-    assert "No memory with this key." in visitor.read_texts(".fault")[0]
-
-
-def test_a_call_that_writes_asks_first(visitor: Visitor, settings: Settings) -> None:
+def test_a_call_that_writes_asks_first(visitor: Visitor) -> None:
     visitor.go("try/store_memory")
     visitor.field("type").select_option("core")
     visitor.field("content").fill("tried")
     visitor.field("key").fill("tried/one")
 
     visitor.button("Call store_memory").click()
-    dialog = visitor.page.get_by_role("dialog")
-    assert find_memory(settings, "tried/one") == {}
+    assert visitor.agent.find("tried/one") == {}
 
-    dialog.get_by_role("button", name="Call").click()
-    visitor.settle()
-    assert find_memory(settings, "tried/one")["content"] == "tried"
-    expect(dialog).to_have_count(0)
+    visitor.follow(visitor.dialog.get_by_role("button", name="Call"))
+    assert visitor.agent.find("tried/one")["content"] == "tried"
+    expect(visitor.dialog).to_have_count(0)

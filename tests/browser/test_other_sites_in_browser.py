@@ -3,8 +3,9 @@
 import json
 import threading
 from collections.abc import Iterator
-from http.server import BaseHTTPRequestHandler, HTTPServer
-from typing import Any
+from functools import partial
+from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
 
 import httpx
 import pytest
@@ -12,9 +13,10 @@ from playwright.sync_api import Page, expect
 
 from tests.support.serving import Server
 
-_TRY = """
+TRY = """
 async (address) => {
-  const waitFor = (element, source) => new Promise((resolve) => {
+  const waitFor = (name, source) => new Promise((resolve) => {
+    const element = document.createElement(name);
     element.onload = () => resolve('load');
     element.onerror = () => resolve('error');
     Object.assign(element, source);
@@ -33,32 +35,24 @@ async (address) => {
     plain: await send({}),
     blind: await send({ mode: 'no-cors' }),
     post: await send({ mode: 'no-cors', method: 'POST', body }),
-    image: await waitFor(document.createElement('img'), { src: address }),
-    script: await waitFor(document.createElement('script'), { src: address }),
-    style: await waitFor(document.createElement('link'), { rel: 'stylesheet', href: address }),
+    image: await waitFor('img', { src: address }),
+    script: await waitFor('script', { src: address }),
+    style: await waitFor('link', { rel: 'stylesheet', href: address }),
   };
 }
 """
-_FRAME = """
+FRAME = """
 (address) => new Promise((resolve) => {
   const frame = document.createElement('iframe');
-  frame.onload = () => {
-    try {
-      resolve(frame.contentDocument ? frame.contentDocument.body.innerHTML : 'closed');
-    } catch {
-      resolve('closed');
-    }
-  };
+  frame.onload = () => resolve(frame.contentDocument?.body.innerHTML ?? 'closed');
   frame.src = address;
   document.body.append(frame);
 })
 """
-_FORM = """
+FORM = """
 (address) => {
   const form = document.createElement('form');
-  form.method = 'POST';
-  form.enctype = 'text/plain';
-  form.action = address;
+  Object.assign(form, { method: 'POST', enctype: 'text/plain', action: address });
   const field = document.createElement('input');
   field.name = '{"type": "core", "key": "planted", "content": "';
   field.value = '"}';
@@ -69,27 +63,19 @@ _FORM = """
 """
 
 
-class _EmptyPage(BaseHTTPRequestHandler):
-    def do_GET(self) -> None:
-        page = b"<!doctype html><title>Other</title><body></body>"
-        self.send_response(200)
-        self.send_header("Content-Type", "text/html")
-        self.send_header("Content-Length", str(len(page)))
-        self.end_headers()
-        self.wfile.write(page)
-
-    def log_message(self, format: str, *args: Any) -> None:
-        """Say nothing on stderr."""
-
-
 @pytest.fixture(params=["localhost", "127.0.0.1"])
-def other_site(request: pytest.FixtureRequest) -> Iterator[str]:
+def other_site(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
     """The address of a page of another site, and of another port of the server's own."""
-    server = HTTPServer(("127.0.0.1", 0), _EmptyPage)
-    threading.Thread(target=server.serve_forever, daemon=True).start()
-    yield f"http://{request.param}:{server.server_port}/"
-    server.shutdown()
-    server.server_close()
+    folder = tmp_path / "site"
+    folder.mkdir()
+    (folder / "index.html").write_text("<!doctype html><title>Other</title><body></body>")
+    (folder / "favicon.ico").touch()
+
+    pages = partial(SimpleHTTPRequestHandler, directory=str(folder))
+    with ThreadingHTTPServer(("127.0.0.1", 0), pages) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        yield f"http://{request.param}:{server.server_port}/"
+        server.shutdown()
 
 
 def list_calls(log: str) -> list[str]:
@@ -102,20 +88,19 @@ def test_another_page_reaches_no_ability_and_learns_nothing(
     server: Server, page: Page, other_site: str
 ) -> None:
     page.goto(other_site)
-    learned = []
+    there, missing = (
+        [page.evaluate(script, f"{server.address}/api/memories/{key}") for script in (TRY, FRAME)]
+        for key in ("people%2FAda", "none")
+    )
 
-    for key in ("people%2FAda", "none"):
-        learned.append(page.evaluate(_TRY, f"{server.address}/api/memories/{key}"))
-        learned.append({"frame": page.evaluate(_FRAME, f"{server.address}/api/memories/{key}")})
-
-    assert learned[:2] == learned[2:]
-    assert learned[0]["plain"] == "failed"
-    assert learned[0]["image"] == learned[0]["script"] == "error"
-    assert learned[1] == {"frame": "closed"}
+    assert there == missing
+    tried, framed = there
+    assert (tried["plain"], tried["image"], tried["script"]) == ("failed", "error", "error")
+    assert framed == "closed"
 
     for path in ("/api/abilities/store_memory", "/api/memories"):
         page.goto(other_site)
-        page.evaluate(_FORM, server.address + path)
+        page.evaluate(FORM, server.address + path)
         expect(page.get_by_text("Pages of other sites may not call this server")).to_be_visible()
 
     assert list_calls(server.log.read_text()) == []

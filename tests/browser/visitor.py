@@ -1,9 +1,14 @@
-"""A person at the explorer, who goes to views and records what no page may do."""
+"""A person at the explorer, whose browser records what no page may do, and an agent beside it."""
 
 import re
+from typing import Any, NamedTuple
 from urllib.parse import quote, urlsplit
 
+import httpx
+from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import ConsoleMessage, Dialog, Locator, Page, Request, expect
+
+from abilities.declarations.values import JsonObject
 
 FLAGS = [
     "--no-sandbox",
@@ -11,20 +16,61 @@ FLAGS = [
     "--disable-background-networking",
     "--disable-component-update",
 ]
-VIEWS = [
-    "memories",
-    "memories?question=Who%20decides%20what%20counts%3F",
-    "memory/project%2Fgoals",
-    "changes",
-    "graph",
-    "graph/project%2Fgoals",
-    "notes",
-    "files",
-    "try/store_memory",
-]
+LOOKS: dict[str, dict[str, Any]] = {
+    "light": {"viewport": {"width": 1280, "height": 900}, "color_scheme": "light"},
+    "dark": {"viewport": {"width": 1280, "height": 900}, "color_scheme": "dark"},
+    "phone": {
+        "viewport": {"width": 390, "height": 844},
+        "color_scheme": "dark",
+        "is_mobile": True,
+        "has_touch": True,
+    },
+}
+RULES = ["wcag2a", "wcag2aa", "wcag21aa", "wcag22aa", "best-practice"]
 
 TYPING_PAUSE_MS = 350
 """Longer than the page waits for a pause in typing before it sends a request."""
+
+
+class Agent:
+    """An agent that uses the same server over HTTP; each of its calls must succeed."""
+
+    def __init__(self, address: str, token: str | None = None) -> None:
+        self._address = address
+        self._headers = {"Authorization": f"Bearer {token}"} if token else {}
+
+    def call(self, name: str, **arguments: Any) -> JsonObject:
+        """Call an ability and return its answer."""
+        url = f"{self._address}/api/abilities/{name}"
+        response = httpx.post(url, json=arguments, headers=self._headers)
+        assert response.status_code == 200, response.text
+        answer: JsonObject = response.json()
+        return answer
+
+    def store(self, *memories: JsonObject) -> None:
+        """Store memories."""
+        for start in range(0, len(memories), 50):
+            operations = [{"op": "store", **memory} for memory in memories[start : start + 50]]
+            assert self.call("remember", operations=operations)["summary"]["failed"] == 0
+
+    def get(self, key: str) -> JsonObject:
+        """Return a memory with its version and links."""
+        data: JsonObject = self.call("memory_get", key=key, detail="full")["data"]
+        return data
+
+    def find(self, key: str) -> JsonObject:
+        """Return a memory with its counters, which this does not change; {} if there is none."""
+        page = self.call("query_memories", archived=True, limit=100, detail="full")
+        return next((memory for memory in page["memories"] if memory["key"] == key), {})
+
+    def change(self, memory: str, **values: Any) -> None:
+        """Change the memory with a key."""
+        self.call("update_memory", id=self.get(memory)["id"], **values)
+
+    def list_actions(self, key: str) -> list[tuple[str, str]]:
+        """Return what was done to a memory, newest first, and by whom."""
+        entries = self.call("memory_history", key=key)["entries"]
+        return [(entry["action"], entry["by"]) for entry in entries]
 
 
 class Visitor:
@@ -35,9 +81,10 @@ class Visitor:
     are in ``expected_dialogs`` are accepted once each.
     """
 
-    def __init__(self, page: Page, address: str) -> None:
+    def __init__(self, page: Page, address: str, token: str | None = None) -> None:
         self.page = page
         self.address = address
+        self.agent = Agent(address, token)
         self.violations: list[str] = []
         self.expected: list[str] = []
         self.expected_dialogs: list[str] = []
@@ -65,6 +112,17 @@ class Visitor:
         """Go to the view of one memory."""
         self.go(f"{view}/{quote(key, safe='')}")
 
+    def edit(self, key: str) -> None:
+        """Open the form of a memory."""
+        self.open("memory", key)
+        self.button("Edit").click()
+
+    def enter(self, token: str) -> None:
+        """Enter a token."""
+        self.field("Token").fill(token)
+        self.button("Enter").click()
+        self.page.wait_for_load_state("networkidle")
+
     def read_texts(self, selector: str) -> list[str]:
         """Return the visible texts of all elements that match, each on one line."""
         texts = self.page.locator(selector).all_inner_texts()
@@ -74,9 +132,46 @@ class Visitor:
         """Return a button by its name."""
         return self.page.get_by_role("button", name=name, exact=True)
 
+    def press(self, name: str) -> None:
+        """Press a button, and wait for what it does."""
+        self.button(name).click()
+        self.settle()
+
+    def follow(self, link: Locator) -> None:
+        """Follow a link, and wait for where it leads."""
+        link.click()
+        self.settle()
+
+    @property
+    def dialog(self) -> Locator:
+        """The open dialog."""
+        return self.page.get_by_role("dialog")
+
+    def confirm(self, name: str) -> None:
+        """Press a button, and the one of the same name in the dialog that asks."""
+        self.button(name).click()
+        self.follow(self.dialog.get_by_role("button", name=name))
+
+    @property
+    def content(self) -> Locator:
+        """The field of the content in the editor."""
+        return self.page.get_by_role("textbox", name="Content")
+
     def field(self, label: str) -> Locator:
         """Return a control by the beginning of its label."""
         return self.page.get_by_label(re.compile(rf"^{re.escape(label)}"))
+
+    def expect_usable(self) -> None:
+        """Check that everybody can use the page: by its structure and colors, and on its screen."""
+        result = Axe().run(self.page, options={"runOnly": RULES}).response
+        problems = [
+            (rule["id"], [node["html"][:200] for node in rule["nodes"]])
+            for rule in result["violations"]
+        ]
+        assert problems == [], self.page.url
+        assert result["passes"]
+        fits = self.page.evaluate("document.documentElement.scrollWidth <= innerWidth")
+        assert fits, f"{self.page.url} is too wide"
 
     def _check_message(self, message: ConsoleMessage) -> None:
         is_expected = any(text in message.text for text in self.expected)
@@ -98,3 +193,11 @@ class Visitor:
 
         self.violations.append(f"dialog: {dialog.message}")
         dialog.dismiss()
+
+
+class TokenVisit(NamedTuple):
+    """A visitor of a server that requires tokens, and one for each scope; the agent may write."""
+
+    visitor: Visitor
+    read_token: str
+    write_token: str

@@ -3,33 +3,21 @@
 from datetime import date
 from typing import Any
 
-from click.testing import CliRunner
+from click.testing import CliRunner, Result
 from hypothesis import given
 from hypothesis import strategies as st
 
 from abilities import Abilities, Settings, parse_text
 from abilities.cli.main import main
-from abilities.helpers.memory.overview import (
-    MAX_MEMORY_BYTES,
-    Finding,
-    Findings,
-    format_findings,
-)
+from abilities.helpers.memory.overview import MAX_MEMORY_BYTES, Finding, Findings, format_findings
 from abilities.helpers.text.pieces import Piece
 from abilities.prompts import write_catch_up
 from tests.support.surfaces import environment
 
 OPENING = "What is known."
+END = "00000000 end of the data\n"
 LINES = st.sampled_from(
-    [
-        "a line\n",
-        "é\u0301\n",
-        "名前 ",
-        '{"results":[1]}\n',
-        "00000000 end of the data\n",
-        "👩‍👩‍👧",
-        "\r\n",
-    ]
+    ["a line\n", "é\u0301\n", "名前 ", "👩‍👩‍👧", "\r\n", '{"results":[1]}\n', END]
 )
 CONTENTS = st.builds(
     lambda lines, times: "".join(lines) * times,
@@ -67,12 +55,11 @@ FINDINGS = st.builds(
 @given(findings=FINDINGS, max_bytes=st.integers(2_000, 20_000))
 def test_any_findings_keep_the_bound_and_their_records(findings: Findings, max_bytes: int) -> None:
     text = format_findings(findings, OPENING, max_bytes)
+    payload = read_payload(text)
+    records = payload["results"]
 
     assert len(text.encode()) <= max_bytes
     assert text == format_findings(findings, OPENING, max_bytes)
-
-    payload = read_payload(text)
-    records = payload["results"]
     everything = [*findings.lasting, *findings.days, *findings.memories]
     assert len(records) + payload.get("left_out", 0) == len(everything)
     assert payload.get("failed", []) == findings.failures
@@ -114,16 +101,18 @@ def test_whatever_one_section_does_not_need_is_for_the_others(size: int) -> None
 
 
 def test_the_command_prints_what_the_prompt_returns(roots: Settings) -> None:
-    nothing = CliRunner().invoke(main, ["catch-up"], env=environment(roots))
+    def catch_up(*options: str) -> Result:
+        return CliRunner().invoke(main, ["catch-up", *options], env=environment(roots))
+
+    nothing = catch_up()
     (roots.agent_root.path / "MEMORY.md").write_text("Ada owns the parser.\n" * 1_000)
-    done = CliRunner().invoke(main, ["catch-up"], env=environment(roots))
-    short = CliRunner().invoke(main, ["catch-up", "--max-tokens", "500"], env=environment(roots))
-    wrong = CliRunner().invoke(main, ["catch-up", "--max-tokens", "10"], env=environment(roots))
+    done, short = catch_up(), catch_up("--max-tokens", "500")
 
     assert nothing.stdout.startswith("There are no notes and no memories yet")
     assert 7_000 < len(done.stdout_bytes) <= 8_000
     assert 1_500 < len(short.stdout_bytes) <= 2_000
-    assert [done.exit_code, short.exit_code, wrong.exit_code] == [0, 0, 2]
+    assert done.exit_code == short.exit_code == 0
+    assert catch_up("--max-tokens", "10").exit_code == 2
 
 
 async def test_a_store_that_cannot_be_read_leaves_the_notes(roots: Settings) -> None:

@@ -6,12 +6,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from click.testing import CliRunner
+from click.testing import CliRunner, Result
 
-from abilities import Abilities, Settings
+from abilities import Settings
 from abilities.cli.drawing import Drawing, DrawnEdge, DrawnNode, as_svg
 from abilities.cli.main import main
-from tests.support.surfaces import environment
+from tests.memories.calls import Payload, list_keys, store
+from tests.support.surfaces import Call, environment
 
 HOSTILE = '<script>alert("1")</script>&amp;]]>'
 EDGES: dict[str, dict[str, float]] = {
@@ -26,113 +27,78 @@ EDGES: dict[str, dict[str, float]] = {
 
 
 @pytest.fixture
-async def answer(roots: Settings) -> dict[str, Any]:
-    async with Abilities.open(roots) as abilities:
-        for key, links in EDGES.items():
-            listed = [{"key": other, "link_weight": weight} for other, weight in links.items()]
-            await abilities.call(
-                "store_memory",
-                {"type": "core", "content": key, "key": key, "memory_score": 1, "links": listed},
-            )
-        return await abilities.call("bulk_read_memory", {"key": "start", "depth": 2, "breadth": 2})
+async def answer(call: Call) -> Payload:
+    for key, links in EDGES.items():
+        listed = [{"key": other, "link_weight": weight} for other, weight in links.items()]
+        await store(call, key, memory_score=1, links=listed)
+
+    return await call("bulk_read_memory", key="start", depth=2, breadth=2)
+
+
+def invoke(roots: Settings, *arguments: str) -> Result:
+    return CliRunner().invoke(main, ["graph", *arguments], env=environment(roots))
 
 
 def draw(roots: Settings, *arguments: str) -> str:
-    done = CliRunner().invoke(
-        main,
-        ["graph", "start", "--depth", "2", "--breadth", "2", *arguments],
-        env=environment(roots),
-    )
-
+    done = invoke(roots, "start", "--depth", "2", "--breadth", "2", *arguments)
     assert done.exit_code == 0, done.output
-
     return done.stdout
 
 
-def list_keys(answer: dict[str, Any]) -> list[str]:
-    return [record["key"] for record in (answer["targetMemory"], *answer["associatedMemories"])]
-
-
 def test_the_svg_numbers_what_is_retrieved_and_pales_what_was_cut(
-    roots: Settings, answer: dict[str, Any]
+    roots: Settings, answer: Payload
 ) -> None:
     picture = ET.fromstring(draw(roots))
-    space = {"s": "http://www.w3.org/2000/svg"}
-    groups = [
-        (g.get("class"), g.findtext("s:title", "", space), g.findtext("s:text", "", space))
-        for g in picture.findall("s:g", space)
+    boxes: dict[str, list[tuple[str, list[Any]]]] = {"kept": [], "cut": []}
+    for group in picture.findall("{*}g"):
+        texts = [text.text for text in group.findall("{*}text")]
+        boxes[group.get("class", "")].append((group.findtext("{*}title", ""), texts))
+    ways = [path.get("class") for path in picture.findall("{*}path")]
+    metadata = answer["metadata"]
+
+    assert [title for title, _ in boxes["kept"]] == list_keys(answer)
+    numbers = [texts[0].split(".")[0] for _, texts in boxes["kept"]]
+    assert numbers == [str(place + 1) for place in range(len(numbers))]
+
+    assert [(title, texts[1]) for title, texts in boxes["cut"]] == [
+        (cut["key"], f"cut by {cut['cutBy']}") for cut in metadata["frontier"]
     ]
-    kept = [(title, text) for kind, title, text in groups if kind == "kept"]
+    assert {title for title, _ in boxes["cut"]} == {"c", "deeper"}
 
-    assert [title for title, _ in kept] == list_keys(answer)
-    assert [text.split(".")[0] for _, text in kept] == [str(n) for n in range(1, len(kept) + 1)]
+    assert ways.count("way") == len(boxes["kept"]) - 1
+    assert ways.count("again") == metadata["duplicatesSkipped"]
 
-    cut = [
-        (g.findtext("s:title", "", space), g.findall("s:text", space)[1].text)
-        for g in picture.findall("s:g", space)
-        if g.get("class") == "cut"
-    ]
-
-    assert cut == [(c["key"], f"cut by {c['cutBy']}") for c in answer["metadata"]["frontier"]]
-    assert {"c", "deeper"} == {key for key, _ in cut}
-
-    ways = [path for path in picture.findall("s:path", space) if path.get("class") == "way"]
-    again = [path for path in picture.findall("s:path", space) if path.get("class") == "again"]
-
-    assert len(ways) == len(kept) - 1
-    assert len(again) == answer["metadata"]["duplicatesSkipped"]
-
-    boxes = [
-        tuple(map(float, (rect.get("x", 0), rect.get("y", 0))))
-        for rect in picture.findall("s:g/s:rect", space)
-    ]
-
-    assert len(set(boxes)) == len(groups), "no box hides another"
-    assert not picture.findall(".//s:script", space)
+    corners = {(rect.get("x"), rect.get("y")) for rect in picture.findall("{*}g/{*}rect")}
+    assert len(corners) == len(boxes["kept"]) + len(boxes["cut"]), "no box hides another"
+    assert not picture.findall(".//{*}script")
 
 
-def test_the_mermaid_shows_the_same_walk(roots: Settings, answer: dict[str, Any]) -> None:
-    lines = draw(roots, "--format", "mermaid").splitlines()
+def test_the_mermaid_shows_the_same_walk(roots: Settings, answer: Payload) -> None:
+    text = draw(roots, "--format", "mermaid")
 
-    assert lines[0] == "flowchart LR"
-
-    nodes = dict(re.findall(r'^    (m\d+)\["(.*)"\](?:::: ?cut)?', "\n".join(lines), re.M))
-    shown = [label for label in nodes.values() if re.match(r"\d+\. ", label)]
-    keys = [
-        re.sub(r"#(\d+);", lambda m: chr(int(m[1])), label.split(". ", 1)[1]) for label in shown
-    ]
-
+    assert text.startswith("flowchart LR\n")
+    labels = re.findall(r'^    m\d+\["\d+\. (.*)"\]', text, re.M)
+    keys = [re.sub(r"#(\d+);", lambda m: chr(int(m[1])), label) for label in labels]
     assert keys == list_keys(answer)
-    assert "<" not in "".join(shown) and 'm0 -->|"0.9"| m1' in "\n".join(lines)
-    assert sum("cut by" in line for line in lines) == len(answer["metadata"]["frontier"])
+    assert "<" not in "".join(labels) and 'm0 -->|"0.9"| m1' in text
+    cut = [line for line in text.splitlines() if "cut by" in line]
+    assert len(cut) == len(answer["metadata"]["frontier"])
 
 
-def test_a_file_an_unknown_key_and_a_wrong_limit(
-    roots: Settings, answer: dict[str, Any], tmp_path: Path
+def test_a_drawing_is_written_to_a_file_and_what_is_wrong_is_said(
+    roots: Settings, answer: Payload, tmp_path: Path
 ) -> None:
     draw(roots, "-o", str(tmp_path / "walk.svg"))
-
     assert (tmp_path / "walk.svg").read_text() == draw(roots)
 
-    unknown = CliRunner().invoke(main, ["graph", "none"], env=environment(roots))
-
+    unknown = invoke(roots, "none")
     assert unknown.exit_code == 1 and "No memory with this key." in unknown.stderr
+    assert invoke(roots, "start", "--depth", "7").exit_code == 2
 
-    too_deep = CliRunner().invoke(main, ["graph", "start", "--depth", "7"], env=environment(roots))
-
-    assert too_deep.exit_code == 2
-
-
-def test_a_drawing_that_cannot_be_written(
-    roots: Settings, answer: dict[str, Any], tmp_path: Path
-) -> None:
-    output = tmp_path / "none" / "walk.svg"
-
-    done = CliRunner().invoke(main, ["graph", "start", "-o", str(output)], env=environment(roots))
-
-    assert done.exit_code == 1
-    reason = "No such file or directory; create its folder, or name another place."
-    assert done.stderr == f"Error: {output}: {reason}\n"
+    nowhere = tmp_path / "none" / "walk.svg"
+    failed = invoke(roots, "start", "-o", str(nowhere))
+    assert failed.exit_code == 1
+    assert failed.stderr.startswith(f"Error: {nowhere}: No such file or directory; ")
 
 
 def test_each_depth_is_a_column_from_the_first_retrieved_to_what_was_cut() -> None:
@@ -142,9 +108,8 @@ def test_each_depth_is_a_column_from_the_first_retrieved_to_what_was_cut() -> No
 
     picture = ET.fromstring(as_svg(Drawing(nodes, edges)))
 
-    boxes = picture.findall("{*}g/{*}rect")
     columns: dict[int, list[int]] = {}
-    for box, depth in zip(boxes, depths, strict=True):
+    for box, depth in zip(picture.findall("{*}g/{*}rect"), depths, strict=True):
         assert int(box.get("x", "")) == 24 + 300 * depth
         columns.setdefault(depth, []).append(int(box.get("y", "")))
     assert columns == {0: [120], 1: [56, 120, 184], 2: [24, 88, 152, 216], 3: [120]}

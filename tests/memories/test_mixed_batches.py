@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 from abilities import Abilities, Settings
+from tests.memories.calls import open_calls, store
 from tests.support.mixed_batches import Expected, check_answer, mix, read_one_at_a_time
 from tests.support.stores import tamper
 from tests.support.surfaces import SURFACES
@@ -58,10 +59,9 @@ BATCHES = list(mix(SUCCESSES, FAILURES))
 @pytest.fixture
 async def filled(settings: Settings) -> AsyncIterator[Settings]:
     """The sample files, with memories of which one is damaged."""
-    async with Abilities.open(settings) as abilities:
+    async with open_calls(settings) as call:
         for key, content in {"tea": "Ada drinks tea.", "damaged": "x", "umlaut": "äöü"}.items():
-            memory = {"type": "core", "key": key, "content": content}
-            await abilities.call("store_memory", memory)
+            await store(call, key, content)
 
     tamper(settings, "UPDATE memories SET content = 'other' WHERE key = 'damaged'")
     yield settings
@@ -80,49 +80,14 @@ async def test_each_target_of_a_mixed_batch_has_its_own_outcome(
     check_answer(answer, batch)
 
 
-@pytest.mark.parametrize("batch", BATCHES, ids=range(len(BATCHES)))
-async def test_a_target_gets_in_a_mixed_batch_what_it_gets_alone(
-    batch: list[Expected], filled: Settings
-) -> None:
-    targets = [expected.item for expected in batch]
-
+async def test_a_target_gets_in_a_mixed_batch_what_it_gets_alone(filled: Settings) -> None:
     async with Abilities.open(filled) as abilities:
-        together = await abilities.call("memory_read_bulk", {"targets": targets})
-        alone = await read_one_at_a_time(abilities, "memory_read_bulk", "targets", batch)
+        for batch in BATCHES:
+            targets = [expected.item for expected in batch]
+            together = await abilities.call("memory_read_bulk", {"targets": targets})
+            alone = await read_one_at_a_time(abilities, "memory_read_bulk", "targets", batch)
 
-    assert together["results"] == alone
-
-
-async def test_a_mixed_batch_over_the_budget_loses_nothing(roots: Settings) -> None:
-    """Failures are told once; what did not fit comes with the next requests, each byte once."""
-    settings = roots.model_copy(update={"max_response_bytes": 40_000})
-    (roots.agent_dir / "memory").mkdir()
-    texts: dict[str, str] = {}
-    targets: list[dict[str, Any]] = []
-
-    for n in range(1, 13):
-        date = f"2026-01-{n:02}"
-        texts[date] = f"{n} äöü\n" * 200 * n
-        (roots.agent_dir / "memory" / f"{date}.md").write_text(texts[date])
-        targets += [day(date), day(f"2001-01-{n:02}")]
-
-    pieces = dict.fromkeys(texts, "")
-    request: dict[str, Any] = {"targets": targets, "max_chars_per_item": 100_000}
-    failed = answers = 0
-    async with Abilities.open(settings) as abilities:
-        while request:
-            answer = await abilities.call("memory_read_bulk", request)
-            answers += 1
-            for record in answer["results"]:
-                if record["success"]:
-                    pieces[record["data"]["date"]] += record["data"]["content"]
-                else:
-                    failed += record["error"]["reason"] == "not_found"
-            request = answer.get("next_request", {})
-
-    assert pieces == texts
-    assert failed == 12
-    assert answers > 2
+            assert together["results"] == alone
 
 
 async def test_a_store_that_cannot_answer_fails_its_targets_alone(roots: Settings) -> None:
@@ -130,8 +95,8 @@ async def test_a_store_that_cannot_answer_fails_its_targets_alone(roots: Setting
     settings = roots.model_copy(update={"store_url": "sqlite:////proc/none/memory.db"})
     targets = [{"type": "long_term"}, stored("tea"), day("2001-01-01"), stored("")] * 5
 
-    async with Abilities.open(settings) as abilities:
-        answer = await abilities.call("memory_read_bulk", {"targets": targets})
+    async with open_calls(settings) as call:
+        answer = await call("memory_read_bulk", targets=targets)
 
     codes = [record.get("error", {}).get("code") for record in answer["results"]]
     assert codes == [None, "STORAGE_ERROR", "NOT_FOUND", "INVALID_INPUT"] * 5

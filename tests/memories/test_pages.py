@@ -2,16 +2,15 @@
 
 import random
 from collections.abc import Iterator
-from typing import Any
 
 import pytest
 
-from abilities import Abilities, AbilityError, Settings
+from abilities import AbilityError, Settings, render
 from abilities.helpers.store.model import IMPORTANCES
+from tests.memories.calls import Payload, find_fault, follow, open_calls, store
 from tests.support import postgres
+from tests.support.surfaces import Call
 from tests.support.tier import size
-
-Payload = dict[str, Any]
 
 SORTED_BY = ("created_at", "updated_at", "accessed_at", "importance", "access_count")
 FILTERS: tuple[Payload, ...] = (
@@ -26,7 +25,7 @@ TRIALS = size("ABILITIES_PAGE_TRIALS", quick=3, full=15)
 
 
 @pytest.fixture(params=["sqlite", "postgresql"])
-def app_settings(request: pytest.FixtureRequest, roots: Settings) -> Iterator[Settings]:
+def either(request: pytest.FixtureRequest, roots: Settings) -> Iterator[Settings]:
     """Settings with an empty store of either kind."""
     if request.param == "sqlite":
         yield roots
@@ -36,11 +35,10 @@ def app_settings(request: pytest.FixtureRequest, roots: Settings) -> Iterator[Se
         yield roots.model_copy(update={"store_url": url})
 
 
-async def fill(app: Abilities) -> dict[str, Payload]:
-    """Store memories, read some of them, and return all as they are now, by their ids."""
-    operations = []
-    for number in range(MEMORIES):
-        operation = {
+async def fill(call: Call) -> dict[str, Payload]:
+    """Store memories, and return them by their ids."""
+    operations = [
+        {
             "op": "store",
             "type": ("core", "task")[number % 4 == 3],
             "content": f"number {number}",
@@ -48,124 +46,109 @@ async def fill(app: Abilities) -> dict[str, Payload]:
             "category": ("fact", "idea")[number % 5 == 4],
             "tags": [("even", "odd")[number % 2]],
         }
-        operations.append(operation)
-    await app.call("remember", {"operations": operations})
+        for number in range(MEMORIES)
+    ]
+    await call("remember", operations=operations)
 
-    return await read_all(app)
+    return await read_all(call)
 
 
-async def read_all(app: Abilities) -> dict[str, Payload]:
+async def read_all(call: Call) -> dict[str, Payload]:
     """Return all memories by their ids."""
-    page = await app.call("query_memories", {"archived": True, "limit": 100})
+    page = await call("query_memories", archived=True, limit=100)
     return {memory["id"]: memory for memory in page["memories"]}
 
 
-async def write_something(app: Abilities, ids: list[str], chance: random.Random) -> None:
-    """Change, archive, delete or read one of the memories, or store another."""
-    one = chance.choice(ids)
-    kind = chance.randrange(5)
-    if kind == 0:
-        await app.call("store_memory", {"type": "core", "content": "number new", "tags": ["even"]})
-        return
-
-    names = {1: "update_memory", 2: "delete_memory", 3: "delete_memory", 4: "update_memory"}
-    changes: dict[int, Payload] = {
-        1: {"content": f"number {chance.random()}"},
-        2: {},
-        3: {"permanent": True},
-        4: {"importance": chance.choice(IMPORTANCES)},
-    }
+async def write_something(call: Call, ids: list[str], chance: random.Random) -> None:
+    """Change, archive or delete one of the memories, or store another."""
+    name, changes = chance.choice(
+        (
+            ("store_memory", {"type": "core", "content": "number new", "tags": ["even"]}),
+            ("update_memory", {"content": f"number {chance.random()}"}),
+            ("update_memory", {"importance": chance.choice(IMPORTANCES)}),
+            ("delete_memory", {}),
+            ("delete_memory", {"permanent": True}),
+        )
+    )
+    named = {} if name == "store_memory" else {"id": chance.choice(ids)}
     try:
-        await app.call(names[kind], {"id": one, **changes[kind]})
+        await call(name, **named, **changes)
     except AbilityError as error:
         assert error.fault.reason == "not_found"  # it was deleted already
 
 
 async def test_what_stays_as_it_is_comes_once_and_in_order_while_others_write(
-    app_settings: Settings,
+    either: Settings,
 ) -> None:
-    async with Abilities.open(app_settings) as app:
+    async with open_calls(either) as call:
         for trial in range(TRIALS):
-            await check_pages(app, random.Random(trial))
+            await check_pages(call, random.Random(trial))
 
 
-async def check_pages(app: Abilities, chance: random.Random) -> None:
+async def check_pages(call: Call, chance: random.Random) -> None:
     """Follow a query's pages while memories change, and compare with what did not change."""
-    before = await fill(app)
-    sort_by = chance.choice(SORTED_BY)
-    order = chance.choice(("asc", "desc"))
-    first: Payload = {
+    before = await fill(call)
+    query = {
         **chance.choice(FILTERS),
-        "sort_by": sort_by,
-        "sort_order": order,
-        "limit": chance.randint(1, 7),
+        "sort_by": chance.choice(SORTED_BY),
+        "sort_order": chance.choice(("asc", "desc")),
     }
-    expected = await collect({**first, "limit": 100}, app)
+    whole = await call("query_memories", **query, limit=100)
+    assert not whole["has_more"]
 
     seen: list[str] = []
-    request: Payload | None = first
-    while request is not None:
-        page = await app.call("query_memories", request)
+    request: Payload = {**query, "limit": chance.randint(1, 7)}
+    while request:
+        page = await call("query_memories", **request)
         assert page["offset"] == len(seen)
 
         seen += [memory["id"] for memory in page["memories"]]
-        request = page.get("next_request")
+        request = page.get("next_request", {})
         for _ in range(chance.randrange(4)):
-            await write_something(app, list(before), chance)
+            await write_something(call, list(before), chance)
 
-    after = await read_all(app)
+    after = await read_all(call)
+    expected = [memory["id"] for memory in whole["memories"]]
     unchanged = [one for one in expected if after.get(one) == before[one]]
     assert [one for one in seen if one in unchanged] == unchanged
 
     deletions = [{"op": "delete", "id": one, "permanent": True} for one in after]
     for begin in range(0, len(deletions), 50):
-        await app.call("remember", {"operations": deletions[begin : begin + 50]})
+        await call("remember", operations=deletions[begin : begin + 50])
 
 
-async def collect(request: Payload, app: Abilities) -> list[str]:
-    """Return the ids of all that a query of one page finds."""
-    page = await app.call("query_memories", request)
-    assert not page["has_more"]
-    return [memory["id"] for memory in page["memories"]]
+async def test_a_cursor_counts_and_an_offset_beside_it_does_not(either: Settings) -> None:
+    async with open_calls(either) as call:
+        await fill(call)
 
-
-async def test_a_cursor_counts_and_an_offset_beside_it_does_not(app_settings: Settings) -> None:
-    async with Abilities.open(app_settings) as app:
-        await fill(app)
-
-        whole = await app.call("query_memories", {"limit": 30})
-        first = await app.call("query_memories", {"limit": 4, "offset": 3})
-        rest = await app.call("query_memories", {**first["next_request"], "offset": 9})
+        whole = await call("query_memories", limit=30)
+        first = await call("query_memories", limit=4, offset=3)
+        rest = await call("query_memories", **first["next_request"], offset=9)
 
     assert first["next_request"].keys() == {"limit", "after"}
     assert rest["offset"] == 7
     assert rest["memories"] == whole["memories"][7:11]
 
 
-async def test_a_cursor_of_another_order_or_form_is_refused(roots: Settings) -> None:
-    async with Abilities.open(roots) as app:
-        await fill(app)
-        first = await app.call("query_memories", {"limit": 4})
-        cursor: str = first["next_request"]["after"]
+async def test_a_cursor_of_another_order_or_form_is_refused(call: Call) -> None:
+    await fill(call)
+    following: Payload = (await call("query_memories", limit=4))["next_request"]
 
-        for change in ({"sort_by": "importance"}, {"after": cursor[:-1]}, {"after": "0/1"}):
-            with pytest.raises(AbilityError) as caught:
-                await app.call("query_memories", {**first["next_request"], **change})
-            assert caught.value.fault.reason == "invalid_format"
-            assert caught.value.fault.field == "after"
+    for change in ({"sort_by": "importance"}, {"after": following["after"][:-1]}, {"after": "0/1"}):
+        fault = await find_fault(call, "query_memories", **{**following, **change})
+        assert (fault.reason, fault.field) == ("invalid_format", "after")
 
 
 async def test_a_page_that_does_not_fit_goes_on_where_it_ended(roots: Settings) -> None:
-    settings = roots.model_copy(update={"max_response_bytes": 40_000})
-    async with Abilities.open(settings) as app:
-        for number in range(12):
-            content = f"{number}" + "x" * 4_900
-            await app.call("store_memory", {"type": "core", "content": content})
+    contents = [f"{number:02}" + "x" * 4_900 for number in range(12)]
+    query = {"limit": 100, "sort_by": "created_at", "sort_order": "asc"}
+    async with open_calls(roots.model_copy(update={"max_response_bytes": 40_000})) as call:
+        for content in contents:
+            await store(call, content[:2], content)
 
-        pages = [await app.call("query_memories", {"limit": 100, "sort_by": "created_at"})]
-        while "next_request" in pages[-1]:
-            pages.append(await app.call("query_memories", pages[-1]["next_request"]))
+        page = await call("query_memories", **query)
+        assert page["limit"] == len(page["memories"]) < 12 and page["has_more"]
+        assert len(render(page).encode()) <= 40_000
+        found = await follow(call, "query_memories", query, "memories")
 
-    found = [memory["content"] for page in pages for memory in page["memories"]]
-    assert len(pages) > 1
-    assert sorted(found) == sorted(set(found)) and len(found) == 12
+    assert sorted(memory["content"] for memory in found) == contents

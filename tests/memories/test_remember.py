@@ -1,7 +1,6 @@
 """`remember`: many writes in one call, each with its own outcome, long contents included."""
 
 import asyncio
-from collections.abc import AsyncIterator
 from typing import Any
 
 import orjson
@@ -10,20 +9,14 @@ from hypothesis import given
 from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 
-from abilities import Abilities, AbilityError, Settings, render
-from tests.support.detail_cases import check_schema
-from tests.support.surfaces import SURFACES, CannotCarry, python
+from abilities import Abilities, Settings, render
+from tests.memories.calls import Payload, calls_of, find_fault, find_reason, get, open_calls
+from tests.support.memory_cases import UNKNOWN
+from tests.support.sample_files import make_roots
+from tests.support.surfaces import SURFACES, Call, CannotCarry
 
-Payload = dict[str, Any]
-
-UNKNOWN = "00000000-0000-4000-8000-000000000000"
 LONG = " ".join(f"word{number}" for number in range(4_000))
-
-
-@pytest.fixture
-async def app(roots: Settings) -> AsyncIterator[Abilities]:
-    async with Abilities.open(roots) as abilities:
-        yield abilities
+BOUND = 40_000
 
 
 def store(key: str, content: str = "Tea.", **more: Any) -> Payload:
@@ -31,11 +24,14 @@ def store(key: str, content: str = "Tea.", **more: Any) -> Payload:
     return {"op": "store", "type": "core", "key": key, "content": content, **more}
 
 
-async def remember(app: Abilities, *operations: Any, **more: Any) -> list[Payload]:
+def append(key: str, content: str) -> Payload:
+    """Return an operation that appends to a memory."""
+    return {"op": "append", "key": key, "content": content}
+
+
+async def remember(call: Call, *operations: Any, **more: Any) -> list[Payload]:
     """Return the records of operations."""
-    arguments = {"operations": list(operations), **more}
-    payload = await app.call("remember", arguments)
-    check_schema("remember", payload)
+    payload = await call("remember", operations=list(operations), **more)
 
     records: list[Payload] = payload["results"]
     assert [record["input"] for record in records] == list(range(len(operations)))
@@ -45,37 +41,30 @@ async def remember(app: Abilities, *operations: Any, **more: Any) -> list[Payloa
     return records
 
 
-async def get(app: Abilities, key: str) -> Payload:
-    payload = await app.call("memory_get", {"key": key})
-    data: Payload = payload["data"]
-    return data
-
-
-async def read_whole(app: Abilities, key: str, **more: Any) -> str:
+async def read_whole(call: Call, key: str) -> str:
     """Return a long content, read until there is no next request."""
-    request: Payload | None = {"key": key, **more}
+    request: Payload = {"key": key}
     pieces: list[str] = []
 
-    while request is not None:
-        payload = await app.call("memory_get", request)
-        assert len(orjson.dumps(payload)) <= app.settings.max_response_bytes
+    while request:
+        payload = await call("memory_get", **request)
+        assert len(orjson.dumps(payload)) <= 64_000
         pieces.append(payload["data"]["content"])
-        request = payload.get("next_request")
+        request = payload.get("next_request", {})
 
     return "".join(pieces)
 
 
-async def list_keys(app: Abilities) -> list[str]:
-    payload = await app.call("memory_list", {"archived": True})
-    return [memory["key"] for memory in payload["memories"]]
+async def list_stored(call: Call) -> list[str]:
+    return [memory["key"] for memory in (await call("memory_list", archived=True))["memories"]]
 
 
-async def test_every_operation_does_what_it_says(app: Abilities) -> None:
+async def test_every_operation_does_what_it_says(call: Call) -> None:
     records = await remember(
-        app,
+        call,
         store("tea", "Green"),
         store("ada", "Ada", links=[{"key": "tea"}], expires_at="2999-01-01T00:00:00Z"),
-        {"op": "append", "key": "tea", "content": " tea."},
+        append("tea", " tea."),
         {"op": "update", "key": "tea", "summary": "A drink.", "importance": "high"},
         {"op": "link", "key": "tea", "links": [{"key": "kettle", "link_weight": 0.9}]},
         {"op": "link", "key": "tea", "links": [{"key": "cup"}]},
@@ -86,53 +75,45 @@ async def test_every_operation_does_what_it_says(app: Abilities) -> None:
         {"op": "delete", "key": "gone", "permanent": True},
     )
 
-    assert [record.get("created", False) for record in records] == [
-        *(True, True),
-        *[False] * 7,
-        True,
-        False,
-    ]
-    tea = await get(app, "green tea")
+    assert [n for n, record in enumerate(records) if record.get("created")] == [0, 1, 9]
+    tea = await get(call, "green tea")
     assert tea["content"] == "Green tea." and tea["summary"] == "A drink."
     assert [link["key"] for link in tea["links"]] == ["kettle"]
     assert tea["version"] == records[7]["version"] and records[7]["key"] == "green tea"
 
-    ada = await get(app, "ada")
+    ada = await get(call, "ada")
     assert ada["archived"] and ada["expires_at"] == "2999-01-01T00:00:00.000Z"
     assert [link["key"] for link in ada["links"]] == ["green tea"]
-    assert await list_keys(app) == ["ada", "green tea"]
+    assert await list_stored(call) == ["ada", "green tea"]
 
 
-@pytest.mark.parametrize("first", ["Short.", LONG])
-@pytest.mark.parametrize("second", ["Other.", f"{LONG} And more."])
+@pytest.mark.parametrize("first", ["Short.", LONG], ids=["short", "long"])
+@pytest.mark.parametrize("second", ["Other.", f"{LONG} And more."], ids=["short", "long"])
 async def test_who_replaces_a_content_can_bring_it_back(
-    first: str, second: str, app: Abilities
+    first: str, second: str, call: Call
 ) -> None:
-    (before,) = await remember(app, store("tea", first))
-    (after,) = await remember(app, store("tea", second))
-    (same,) = await remember(app, store("tea", second))
+    (before,), (after,), (same,) = [
+        await remember(call, store("tea", content)) for content in (first, second, second)
+    ]
 
     assert "replaced" not in before and "replaced" not in same
     assert after["replaced"] == before["version"]
-    full = await remember(app, store("tea", first), detail="full")
-    assert full[0]["data"]["replaced"] == same["version"]
+    (full,) = await remember(call, store("tea", first), detail="full")
+    assert full["data"]["replaced"] == same["version"]
 
-    await app.call("memory_restore", {"key": "tea", "version": same["version"]})
-    assert await read_whole(app, "tea") == second
-    await app.call("memory_restore", {"key": "tea", "version": after["replaced"]})
-    assert await read_whole(app, "tea") == first
+    for version, content in ((same["version"], second), (after["replaced"], first)):
+        await call("memory_restore", key="tea", version=version)
+        assert await read_whole(call, "tea") == content
 
 
-async def test_one_answer_of_50_stores_is_short(app: Abilities) -> None:
+async def test_one_answer_of_50_stores_is_short(call: Call) -> None:
     operations = [store(f"project/decisions/{number:03}") for number in range(50)]
 
-    payload = await app.call("remember", {"operations": operations})
+    payload = await call("remember", operations=operations)
 
     assert len(render(payload, "toon").encode()) <= 5_000
-    assert len(payload["results"]) == 50
-    assert {tuple(record) for record in payload["results"]} == {
-        ("input", "id", "key", "version", "created")
-    }
+    fields = ("input", "id", "key", "version", "created")
+    assert [tuple(record) for record in payload["results"]] == [fields] * 50
 
 
 HOSTILE: list[tuple[Any, str, str | None]] = [
@@ -185,11 +166,10 @@ HOSTILE: list[tuple[Any, str, str | None]] = [
 
 @pytest.mark.parametrize("surface", SURFACES)
 async def test_a_wrong_operation_fails_alone_on_every_surface(
-    surface: str, roots: Settings
+    surface: str, roots: Settings, call: Call
 ) -> None:
-    await python(roots, "remember", {"operations": [store("tea"), store("taken")]})
-    wrong = [operation for operation, _, _ in HOSTILE]
-    operations = [store("before"), *wrong, store("after")]
+    await remember(call, store("tea"), store("taken"))
+    operations = [store("before"), *(wrong for wrong, _, _ in HOSTILE), store("after")]
 
     try:
         payload = await SURFACES[surface](
@@ -202,154 +182,128 @@ async def test_a_wrong_operation_fails_alone_on_every_surface(
     assert first["success"] and last["success"]
     told = [(record["error"]["reason"], record["error"].get("field")) for record in failed]
     assert told == [(reason, field) for _, reason, field in HOSTILE]
-    changed = await python(roots, "memory_changes", {})
-    assert [change["key"] for change in changed["changes"]] == ["tea", "taken", "before", "after"]
+    changed = (await call("memory_changes"))["changes"]
+    assert [change["key"] for change in changed] == ["tea", "taken", "before", "after"]
 
 
-async def test_a_wrong_operation_gets_the_fault_of_the_single_ability(app: Abilities) -> None:
-    cases: list[tuple[str, Payload]] = [
-        ("store_memory", {"type": "core", "content": ""}),
-        ("store_memory", {"type": "fact", "content": "c"}),
-        ("store_memory", {"content": "c", "importence": "high"}),
-        ("store_memory", {"type": "core", "content": "c", "id": UNKNOWN}),
-        ("store_memory", {"type": "core", "content": "c", "key": "k", "if_version": 3}),
-        ("store_memory", {"type": "core", "content": "c", "expires_at": "now"}),
-        ("store_memory", {"type": "core", "content": "c", "links": [{"kay": "k"}]}),
-    ]
+async def test_a_wrong_operation_gets_the_fault_of_the_single_ability(call: Call) -> None:
+    valid = {"type": "core", "content": "c"}
+    for wrong in (
+        {"content": ""},
+        {"type": "fact"},
+        {"importence": "high"},
+        {"id": UNKNOWN},
+        {"key": "k", "if_version": 3},
+        {"expires_at": "now"},
+        {"links": [{"kay": "k"}]},
+    ):
+        fault = await find_fault(call, "store_memory", **{**valid, **wrong})
+        (record,) = await remember(call, {"op": "store", **valid, **wrong}, detail="full")
 
-    for name, arguments in cases:
-        with pytest.raises(AbilityError) as single:
-            await app.call(name, arguments)
-        (record,) = await remember(app, {"op": "store", **arguments}, detail="full")
-
-        assert record["error"]["reason"] == single.value.fault.reason
-        assert record["error"].get("field") == single.value.fault.field
-        assert record["error"]["message"] == single.value.fault.message
+        told = [record["error"].get(name) for name in ("reason", "field", "message")]
+        assert told == [fault.reason, fault.field, fault.message]
 
 
-async def test_all_or_none(app: Abilities) -> None:
-    await remember(app, store("tea"))
+async def test_all_or_none(call: Call) -> None:
+    await remember(call, store("tea"))
 
     for wrong, reason in (
         ({"op": "stroe"}, "not_one_of"),
-        ({"op": "append", "key": "nobody", "content": "c"}, "not_found"),
+        (append("nobody", "c"), "not_found"),
         (store("tea", if_version=9), "version_conflict"),
     ):
-        records = await remember(app, store("a"), wrong, store("b", LONG), atomic=True)
+        records = await remember(call, store("a"), wrong, store("b", LONG), atomic=True)
         assert [record["reason"] for record in records] == ["rolled_back", reason, "rolled_back"]
-        assert await list_keys(app) == ["tea"]
+        assert await list_stored(call) == ["tea"]
 
-    assert (await get(app, "tea"))["version"] == 1
-    records = await remember(app, store("a"), store("b", LONG), atomic=True)
+    assert (await get(call, "tea"))["version"] == 1
+    records = await remember(call, store("a"), store("b", LONG), atomic=True)
     assert all(record["created"] for record in records)
 
 
-async def test_a_conflict_tells_the_current_version(app: Abilities) -> None:
-    (stored,) = await remember(app, store("tea"))
-    (changed,) = await remember(app, store("tea", "Hot.", if_version=stored["version"]))
+async def test_s15_a_conflict_tells_the_current_version(call: Call) -> None:
+    (stored,) = await remember(call, store("tea"))
+    (changed,) = await remember(call, store("tea", "Hot.", if_version=stored["version"]))
 
-    (concise,) = await remember(app, store("tea", "Cold.", if_version=stored["version"]))
-    (full,) = await remember(app, store("tea", "", if_version=1), detail="full")
-    (full,) = await remember(app, store("tea", "Cold.", if_version=1), detail="full")
-    (new,) = await remember(app, store("cup", if_version=1))
+    (concise,) = await remember(call, store("tea", "Cold.", if_version=stored["version"]))
+    (full,) = await remember(call, store("tea", "Cold.", if_version=1), detail="full")
+    (new,) = await remember(call, store("cup", if_version=1))
 
     assert concise == {"input": 0, "version": changed["version"], "reason": "version_conflict"}
     assert full["error"]["expected"] == {"version": changed["version"]}
     assert new["version"] == 0
-    assert (await get(app, "tea"))["content"] == "Hot."
+    assert (await get(call, "tea"))["content"] == "Hot."
 
 
-async def test_the_operations_of_a_call_are_bounded(app: Abilities) -> None:
+async def test_the_operations_of_a_call_are_bounded(call: Call) -> None:
     for operations, reason in (
         ([], "too_few"),
         ([store("k")] * 51, "too_many"),
         ([store("k", "x" * 100_001)] * 2, "too_long"),
         ("store", "wrong_type"),
     ):
-        with pytest.raises(AbilityError) as refused:
-            await app.call("remember", {"operations": operations})
-        assert refused.value.fault.reason == reason
-        assert refused.value.fault.field == "operations"
+        fault = await find_fault(call, "remember", operations=operations)
+        assert (fault.reason, fault.field) == (reason, "operations")
 
-    assert await list_keys(app) == []
+    assert await list_stored(call) == []
 
 
-async def test_what_was_made_is_told_even_if_the_answer_is_at_its_bound(
-    roots: Settings,
-) -> None:
-    small = roots.model_copy(update={"max_response_bytes": 40_000})
+async def test_what_was_made_is_told_even_if_the_answer_is_at_its_bound(roots: Settings) -> None:
     keys = [f"{'🍵' * 195}{number:03}" for number in range(50)]
+    wrong: Payload = {"op": "update", **dict.fromkeys("abcdefgh", 1)}
 
-    async with Abilities.open(small) as app:
-        payload = await app.call("remember", {"operations": [store(key) for key in keys]})
-        assert payload["summary"]["succeeded"] == 50
-        assert len(orjson.dumps(payload)) <= 40_000
-        assert all("id" in record for record in payload["results"])
+    async with open_calls(roots.model_copy(update={"max_response_bytes": BOUND})) as call:
+        made = await call("remember", operations=[store(key) for key in keys])
+        refused = await call("remember", operations=[wrong] * 50, detail="full")
 
-        wrong = {"op": "update", "a": 1, "b": 2, "c": 3, "d": 4, "e": 5, "f": 6, "g": 7, "h": 8}
-        payload = await app.call("remember", {"operations": [wrong] * 50, "detail": "full"})
-        assert payload["summary"]["failed"] == 50
-        assert len(orjson.dumps(payload)) <= 40_000
+    assert made["summary"]["succeeded"] == refused["summary"]["failed"] == 50
+    assert all("id" in record for record in made["results"])
+    for payload in (made, refused):
+        assert len(orjson.dumps(payload)) <= BOUND
 
 
 async def test_a_reading_caller_may_not_remember(app: Abilities) -> None:
-    reading = app.for_namespace("default", read_only=True)
+    reading = calls_of(app.for_namespace("default", read_only=True))
 
-    for name, arguments in (
-        ("remember", {"operations": [store("tea")]}),
-        ("memory_restore", {"key": "tea", "version": 1}),
-    ):
-        with pytest.raises(AbilityError) as refused:
-            await reading.call(name, arguments)
-        assert refused.value.fault.reason == "scope"
-
-
-async def test_operations_on_one_long_content_in_one_call(app: Abilities) -> None:
-    operations = [
-        store("doc", "a" * 4_000),
-        {"op": "append", "key": "doc", "content": "b" * 4_000},
-        {"op": "rename", "key": "doc", "to": "book"},
-        {"op": "append", "key": "book", "content": "c" * 9_000},
-    ]
-
-    for atomic in (False, True):
-        records = await remember(app, *operations, atomic=atomic)
-        assert [record.get("reason") for record in records] == [None] * 4
-        assert await read_whole(app, "book") == "a" * 4_000 + "b" * 4_000 + "c" * 9_000
-        await remember(app, {"op": "delete", "key": "book", "permanent": True})
-        assert await list_keys(app) == []
+    assert await find_reason(reading, "remember", operations=[store("tea")]) == "scope"
+    assert await find_reason(reading, "memory_restore", key="tea", version=1) == "scope"
 
 
 @pytest.mark.parametrize("atomic", [False, True])
-async def test_operations_by_id_and_by_key_on_one_long_content(
-    app: Abilities, atomic: bool
-) -> None:
-    (made,) = await remember(app, store("doc", "a" * 4_000))
+async def test_operations_by_id_and_by_key_on_one_long_content(atomic: bool, call: Call) -> None:
+    (made,) = await remember(call, store("doc", "a" * 4_000))
     by_id = made["id"]
 
     records = await remember(
-        app,
+        call,
         {"op": "update", "id": by_id, "importance": "high"},
-        {"op": "append", "key": "doc", "content": "b" * 8_000},
+        append("doc", "b" * 8_000),
         {"op": "rename", "id": by_id, "to": "book"},
-        {"op": "append", "key": "book", "content": "c" * 4_000},
+        append("book", "c" * 4_000),
         {"op": "update", "id": by_id, "summary": "A book."},
+        store("other", "d" * 4_000),
+        append("other", "e" * 9_000),
         atomic=atomic,
     )
 
-    assert [record.get("reason") for record in records] == [None] * 5
-    assert await read_whole(app, "book") == "a" * 4_000 + "b" * 8_000 + "c" * 4_000
-    book = await get(app, "book")
+    assert [record.get("reason") for record in records] == [None] * 7
+    assert await read_whole(call, "book") == "a" * 4_000 + "b" * 8_000 + "c" * 4_000
+    assert await read_whole(call, "other") == "d" * 4_000 + "e" * 9_000
+    book = await get(call, "book")
     assert (book["id"], book["importance"], book["summary"]) == (by_id, "high", "A book.")
 
-
-TEXTS = st.text(st.sampled_from("ab \n🍵é"), min_size=1, max_size=30)
+    await remember(call, {"op": "delete", "key": "book", "permanent": True})
+    assert await list_stored(call) == ["other"]
 
 
 @hypothesis_settings(max_examples=12, deadline=None)
 @given(
     steps=st.lists(
-        st.tuples(st.sampled_from(["store", "append"]), TEXTS, st.integers(1, 900)),
+        st.tuples(
+            st.sampled_from(["store", "append"]),
+            st.text(st.sampled_from("ab \n🍵é"), min_size=1, max_size=30),
+            st.integers(1, 900),
+        ),
         min_size=1,
         max_size=5,
     ),
@@ -357,50 +311,42 @@ TEXTS = st.text(st.sampled_from("ab \n🍵é"), min_size=1, max_size=30)
     together=st.booleans(),
 )
 def test_what_was_written_is_read_back(
-    steps: list[tuple[str, str, int]], atomic: bool, together: bool, tmp_path_factory: Any
+    steps: list[tuple[str, str, int]],
+    atomic: bool,
+    together: bool,
+    tmp_path_factory: pytest.TempPathFactory,
 ) -> None:
-    folder = tmp_path_factory.mktemp("long")
-    settings = Settings(
-        agent_dir=folder, workspace_dir=folder, store_url=f"sqlite:///{folder}/memory.db"
-    )
     expected = "First."
-    operations: list[Payload] = [store("doc", "First.")]
+    operations = [store("doc", "First.")]
     for op, text, times in steps:
         content = text * times
         expected = content if op == "store" else expected + content
-        operation = {"op": op, "key": "doc", "content": content}
-        operations.append({**operation, "type": "core"} if op == "store" else operation)
+        operations.append(store("doc", content) if op == "store" else append("doc", content))
 
-    async def write_and_read() -> tuple[str, list[str]]:
-        async with Abilities.open(settings) as app:
-            if together:
-                await remember(app, *operations, atomic=atomic)
-            else:
-                for operation in operations:
-                    await remember(app, operation, atomic=atomic)
-            return await read_whole(app, "doc"), await list_keys(app)
+    async def write_and_read() -> None:
+        async with open_calls(make_roots(tmp_path_factory.mktemp("long"))) as call:
+            groups = [operations] if together else [[operation] for operation in operations]
+            for group in groups:
+                await remember(call, *group, atomic=atomic)
 
-    whole, keys = asyncio.run(write_and_read())
+            assert await read_whole(call, "doc") == expected
+            assert await list_stored(call) == ["doc"]
 
-    assert whole == expected
-    assert keys == ["doc"]
+    asyncio.run(write_and_read())
 
 
-async def test_the_version_of_a_long_content_tells_of_every_change(app: Abilities) -> None:
+async def test_the_version_of_a_long_content_tells_of_every_change(call: Call) -> None:
     """Two who have read it cannot overwrite each other, wherever they write."""
-    book = {"op": "store", "type": "core", "key": "book", "content": "a" * 12_000}
-    versions = [(await remember(app, book))[0]["version"]]
+    (made,) = await remember(call, store("book", "a" * 12_000))
+    versions = [made["version"]]
+    last = store("book", "a" * 11_000 + "c")
 
-    for operation in (
-        {"op": "append", "key": "book", "content": "b"},
-        {**book, "content": "a" * 12_000},
-        {**book, "content": "a" * 11_000 + "c"},
-    ):
-        (record,) = await remember(app, {**operation, "if_version": versions[-1]})
+    for operation in (append("book", "b"), store("book", "a" * 12_000), last):
+        (record,) = await remember(call, {**operation, "if_version": versions[-1]})
         versions.append(record["version"])
 
     assert versions == sorted(set(versions))
-    late = await remember(app, {**book, "content": "lost?", "if_version": versions[0]})
-    assert late[0]["reason"] == "version_conflict"
-    same = await remember(app, {**book, "content": "a" * 11_000 + "c"})
-    assert same[0]["version"] == versions[-1]
+    (late,) = await remember(call, store("book", "lost?", if_version=versions[0]))
+    assert late["reason"] == "version_conflict"
+    (same,) = await remember(call, last)
+    assert same["version"] == versions[-1]

@@ -1,5 +1,8 @@
 """The walk: the scenarios that decide it, its invariants, and two oracles over random graphs."""
 
+from collections import Counter
+from typing import NamedTuple
+
 import pytest
 
 from abilities.declarations.memory import Direction
@@ -15,144 +18,114 @@ from tests.support.walk_oracles import (
     walk,
 )
 
+DEFAULT = WalkLimits(3, 5, 20)
+
 
 def list_keys(walked: WalkOutcome) -> list[str]:
     return [step.key for step in walked.steps]
 
 
-DEFAULT = WalkLimits(3, 5, 20)
+class Scenario(NamedTuple):
+    """A walk from A: what it must retrieve, name as cut (each beneath its source), and count."""
+
+    graph: Graph
+    keys: str
+    limits: WalkLimits = DEFAULT
+    cut: str = ""
+    cut_by: tuple[str, ...] = ()
+    duplicates: int = 0
+    cycles: int = 0
+    direction: Direction = "out"
 
 
-@pytest.mark.requirement("R1.3.1", "R4.2.1", "R4.4.1")
-def test_depth_first_order() -> None:
-    assert list_keys(walk(build_graph(A="B C", B="D"), "A", DEFAULT)) == ["A", "B", "D", "C"]
+DIAMOND = build_graph(A="B C", B="C", C="D")
+STAR = build_graph(A=" ".join(f"B{n}" for n in range(10)))
+TREE = build_graph(A="B C", B="D E", C="F")
+WEIGHTED = Graph({"A": [Edge("B", 0.8), Edge("C", 0.9)]}, {"B": 0.9, "C": 0.7})
+BACKWARDS = build_graph(B="A", D="B", A="C")
+TIES = Graph({"A": [Edge("b", 0.5), Edge("a", 0.5), Edge("c", 1.0), Edge("é", 0.5)]}, {"c": 0.5})
+COMPLETE = build_graph(**{key: " ".join("ABCDEF".replace(key, "")) for key in "ABCDEF"})
+SCENARIOS = {
+    "depth first": Scenario(build_graph(A="B C", B="D"), "A B D C"),
+    "weight times score decides": Scenario(WEIGHTED, "A B C"),
+    "weight times score decides who is cut": Scenario(
+        WEIGHTED, "A B", WalkLimits(3, 1, 20), "C/A", ("breadth",)
+    ),
+    "reached twice, retrieved once": Scenario(DIAMOND, "A B C D", duplicates=1),
+    "met again on a shorter way": Scenario(DIAMOND, "A B C D", WalkLimits(2, 5, 20), duplicates=1),
+    "depth stops descending": Scenario(
+        build_graph(A="B", B="C", C="D", D="E"), "A B C", WalkLimits(2, 5, 20), "D/C", ("depth",)
+    ),
+    "breadth takes the best": Scenario(
+        STAR, "A B0 B1 B2 B3 B4", cut="B5/A B6/A B7/A B8/A B9/A", cut_by=("breadth",)
+    ),
+    "a link back takes no place": Scenario(
+        build_graph(A="B C D", B="A C E", C=""),
+        "A B E C",
+        WalkLimits(3, 2, 20),
+        "D/A",
+        ("breadth",),
+        duplicates=2,
+        cycles=1,
+    ),
+    "a full memory takes no more although its children come nearer": Scenario(
+        build_graph(A="B C", B="C X", C="D E F", D="G"),
+        "A B X C D G E",
+        WalkLimits(3, 2, 20),
+        "F/C",
+        ("breadth",),
+        duplicates=1,
+    ),
+    "the total counts the target and stops at once": Scenario(
+        TREE, "A B D", WalkLimits(3, 5, 3), "C/A E/B", ("total",)
+    ),
+    "a total that is just enough": Scenario(TREE, "A B D E C F", WalkLimits(3, 5, 6)),
+    "equal ranks, by weight and then by key": Scenario(TIES, "A c a b é"),
+    "ranks are exact where floats are not": Scenario(
+        Graph({"A": [Edge("b", 0.4), Edge("a", 0.6)]}, {"a": 0.6, "b": 0.9}), "A a b"
+    ),
+    "links to oneself and back": Scenario(
+        build_graph(A="A B", B="A"), "A B", duplicates=1, cycles=1
+    ),
+    "all lead to all": Scenario(COMPLETE, "A B C D E F", duplicates=25, cycles=5),
+    "two links back": Scenario(build_graph(A="B", B="C", C="A B"), "A B C", duplicates=2, cycles=2),
+    "incoming links": Scenario(BACKWARDS, "A B D", direction="in"),
+    "links of both directions": Scenario(
+        BACKWARDS, "A B D C", duplicates=3, cycles=3, direction="both"
+    ),
+}
 
 
-@pytest.mark.requirement("R1.4.1", "R4.2.3", "R4.4.2")
-def test_weight_times_score_decides() -> None:
-    graph = Graph({"A": [Edge("B", 0.8), Edge("C", 0.9)]}, {"B": 0.9, "C": 0.7})
+@pytest.mark.requirement(
+    "R1.3.1", "R1.4.1", "R1.5.1", "R1.6.1", "R1.6.2", "R1.6.3", "R1.6.4", "R1.8.1", "R4.2.1",
+    "R4.2.3", "R4.2.4", "R4.4.1", "R4.4.2", "R4.4.3", "R4.4.4", "R4.5.7", "R4.5.8",
+)  # fmt: skip
+@pytest.mark.parametrize("scenario", SCENARIOS.values(), ids=SCENARIOS)
+def test_a_walk_retrieves_cuts_and_counts_what_the_scenario_says(scenario: Scenario) -> None:
+    walked = walk(scenario.graph, "A", scenario.limits, scenario.direction)
 
-    assert list_keys(walk(graph, "A", WalkLimits(3, 1, 20))) == ["A", "B"]
-    assert list_keys(walk(graph, "A", DEFAULT)) == ["A", "B", "C"]
-
-
-@pytest.mark.requirement("R1.5.1", "R4.2.4", "R4.4.4")
-def test_a_memory_reached_twice_is_retrieved_once() -> None:
-    walked = walk(build_graph(A="B C", B="C", C="D"), "A", DEFAULT)
-
-    assert list_keys(walked) == ["A", "B", "C", "D"]
-    assert walked.duplicates == 1
+    assert " ".join(list_keys(walked)) == scenario.keys
+    assert " ".join(f"{cut.key}/{cut.source}" for cut in walked.frontier) == scenario.cut
+    assert {cut.cut_by for cut in walked.frontier} == set(scenario.cut_by)
+    assert tuple(walked.cut_by) == scenario.cut_by
+    assert (walked.duplicates, walked.cycles) == (scenario.duplicates, scenario.cycles)
 
 
 @pytest.mark.requirement("R1.6.4", "R1.8.1", "R4.4.1")
 @pytest.mark.parametrize("depth", [2, 3])
-def test_a_memory_met_again_on_a_shorter_way_is_walked_on_from_there(depth: int) -> None:
-    walked = walk(build_graph(A="B C", B="C", C="D"), "A", WalkLimits(depth, 5, 20))
+def test_a_memory_stands_beneath_the_shortest_way_to_it(depth: int) -> None:
+    links = [Edge("B", 0.9), Edge("E", 0.8), Edge("C", 0.1)]
+    graph = Graph({"A": links, "B": [Edge("C", 0.9)], "C": [Edge("D", 0.9)]})
 
-    assert sorted(list_keys(walked)) == ["A", "B", "C", "D"]
-    assert {step.key: step.depth for step in walked.steps} == {"A": 0, "B": 1, "C": 1, "D": 2}
-    assert walked.cut_by == []
+    steps = walk(graph, "A", WalkLimits(depth, 5, 20)).steps
 
-
-@pytest.mark.requirement("R1.6.1", "R4.4.3")
-def test_depth_stops_descending() -> None:
-    walked = walk(build_graph(A="B", B="C", C="D", D="E"), "A", WalkLimits(2, 5, 20))
-
-    assert list_keys(walked) == ["A", "B", "C"]
-    assert walked.cut_by == ["depth"]
-    assert [(c.key, c.source, c.cut_by) for c in walked.frontier] == [("D", "C", "depth")]
-
-
-@pytest.mark.requirement("R1.6.2", "R4.4.3")
-def test_breadth_takes_the_best() -> None:
-    walked = walk(build_graph(A=" ".join(f"B{n}" for n in range(10))), "A", DEFAULT)
-
-    assert list_keys(walked) == ["A", "B0", "B1", "B2", "B3", "B4"]
-    assert walked.cut_by == ["breadth"]
-    assert [c.key for c in walked.frontier] == ["B5", "B6", "B7", "B8", "B9"]
-
-
-@pytest.mark.requirement("R1.6.4")
-def test_a_link_back_takes_no_place() -> None:
-    walked = walk(build_graph(A="B C D", B="A C E", C=""), "A", WalkLimits(3, 2, 20))
-
-    assert list_keys(walked) == ["A", "B", "E", "C"]
-    assert walked.duplicates == 2
-    assert [(c.key, c.source, c.cut_by) for c in walked.frontier] == [("D", "A", "breadth")]
-
-
-def test_a_full_memory_takes_no_more_although_its_children_come_nearer() -> None:
-    graph = build_graph(A="B C", B="C X", C="D E F", D="G")
-    walked = walk(graph, "A", WalkLimits(3, 2, 20))
-
-    assert [(step.key, step.depth) for step in walked.steps] == [
-        ("A", 0),
-        ("B", 1),
-        ("X", 2),
-        ("C", 1),
-        ("D", 2),
-        ("G", 3),
-        ("E", 2),
+    assert [(step.key, step.depth, step.parent and step.parent.key) for step in steps] == [
+        ("A", 0, None),
+        ("B", 1, "A"),
+        ("E", 1, "A"),
+        ("C", 1, "A"),
+        ("D", 2, "C"),
     ]
-    assert [(c.key, c.source, c.cut_by) for c in walked.frontier] == [("F", "C", "breadth")]
-
-
-def test_links_between_all_of_six_memories_are_passed_over_once_each() -> None:
-    names = "ABCDEF"
-    complete = build_graph(**{name: " ".join(names.replace(name, "")) for name in names})
-
-    walked = walk(complete, "A", DEFAULT)
-
-    assert (len(walked.steps), walked.duplicates) == (6, 25)
-
-
-def test_a_memory_stands_beneath_the_shortest_way_to_it() -> None:
-    graph = Graph(
-        {
-            "A": [Edge("B", 0.9), Edge("E", 0.8), Edge("C", 0.1)],
-            "B": [Edge("C", 0.9)],
-            "C": [Edge("D", 0.9)],
-        }
-    )
-    walked = walk(graph, "A", WalkLimits(2, 5, 20))
-
-    assert list_keys(walked) == ["A", "B", "E", "C", "D"]
-    assert [step.parent.key for step in walked.steps if step.parent] == ["A", "A", "A", "C"]
-
-
-def test_ranks_are_exact_where_floats_are_not() -> None:
-    graph = Graph({"A": [Edge("a", 0.6), Edge("b", 0.4)]}, {"a": 0.6, "b": 0.9})
-
-    ranks = [link.rank for link in graph.list_links("A")]
-    assert ranks == [360_000, 360_000]
-    assert list_keys(walk(graph, "A", DEFAULT)) == ["A", "a", "b"], "the heavier link first"
-
-
-@pytest.mark.parametrize(
-    ("direction", "keys"), [("in", ["A", "B", "D"]), ("both", ["A", "B", "D", "C"])]
-)
-def test_links_are_followed_backwards_too(direction: Direction, keys: list[str]) -> None:
-    graph = build_graph(B="A", D="B", A="C")
-
-    assert list_keys(walk(graph, "A", DEFAULT, direction)) == keys
-
-
-@pytest.mark.requirement("R4.5.8")
-def test_cycles_are_counted() -> None:
-    assert walk(build_graph(A="B", B="C", C="A B"), "A", DEFAULT).cycles == 2
-    assert walk(build_graph(A="B C", B="D", C="D"), "A", DEFAULT).cycles == 0
-
-
-@pytest.mark.requirement("R1.6.3", "R4.4.3")
-def test_total_counts_the_target_and_stops_at_once() -> None:
-    graph = build_graph(A="B C", B="D E", C="F")
-
-    assert list_keys(walk(graph, "A", WalkLimits(3, 5, 3))) == ["A", "B", "D"]
-    assert walk(graph, "A", WalkLimits(3, 5, 3)).cut_by == ["total"]
-
-    exact = walk(graph, "A", WalkLimits(3, 5, 6))
-
-    assert (list_keys(exact), exact.cut_by) == (["A", "B", "D", "E", "C", "F"], [])
 
 
 def test_missing_archived_and_invalid_are_counted_and_take_no_place() -> None:
@@ -164,40 +137,22 @@ def test_missing_archived_and_invalid_are_counted_and_take_no_place() -> None:
     assert list_keys(walked) == ["A", "E"]
     assert (walked.missing, walked.invalid, walked.cut_by) == (2, 1, [])
 
-
-def test_ties_are_broken_by_weight_and_then_by_key() -> None:
-    graph = Graph(
-        {"A": [Edge("b", 0.5), Edge("a", 0.5), Edge("c", 1.0), Edge("é", 0.5)]}, {"c": 0.5}
-    )
-    assert list_keys(walk(graph, "A", DEFAULT)) == ["A", "c", "a", "b", "é"]
-
-
-@pytest.mark.requirement("R4.5.7")
-def test_cycles_self_links_and_a_complete_graph_end() -> None:
-    assert list_keys(walk(build_graph(A="A B", B="A"), "A", DEFAULT)) == ["A", "B"]
-
-    names = "ABCDEF"
-    complete = build_graph(
-        **{name: " ".join(other for other in names if other != name) for name in names}
-    )
-    walked = walk(complete, "A", DEFAULT)
-
-    assert sorted(list_keys(walked)) == list(names)
-    assert all(step.depth == 1 for step in walked.steps[1:])
+    gone = [f"gone{n}" for n in range(3_000)]
+    many = Graph({"A": [Edge(key, 0.5) for key in gone]}, missing=set(gone))
+    assert walk(many, "A", DEFAULT, page=100).missing == 1_000, "the bound"
 
 
 @pytest.mark.requirement("R4.5.1")
 def test_a_long_chain_and_a_large_hub_are_no_burden() -> None:
     chain = build_graph(**{f"k{n}": f"k{n + 1}" for n in range(5_000)})
-
-    assert len(list_keys(walk(chain, "k0", WalkLimits(6, 20, 50)))) == 7
-
     hub = Graph({"A": [Edge(f"k{n:06}", 0.5) for n in range(20_000)]})
 
+    assert len(list_keys(walk(chain, "k0", WalkLimits(6, 20, 50)))) == 7
     assert len(list_keys(walk(hub, "A", WalkLimits(6, 20, 50), page=50_000))) == 21
 
 
 @pytest.mark.requirement("R2.1.2", "R4.6.1")
+@pytest.mark.sampled(5)
 @pytest.mark.parametrize("block", range(20))
 def test_four_thousand_random_graphs_agree_with_both_oracles(block: int) -> None:
     stops = revisits = cut = 0
@@ -235,19 +190,30 @@ def check_tree(walked: WalkOutcome, limits: WalkLimits) -> None:
     assert max(children.values(), default=0) <= limits.breadth
 
 
-@pytest.mark.requirement("R4.5.2", "R4.5.3", "R4.5.9")
-def test_no_more_links_are_requested_than_are_needed() -> None:
-    graph = build_graph(m0=" ".join(f"m{n}" for n in range(1, 1001)))
+def send_links(graph: Graph, page: int | None = None) -> list[tuple[str, int, int]]:
+    """Walk, and return which links were sent: of which memory, from which one on, and how many.
+
+    They are as many as are on a page, or as are needed.
+    """
     conversation = Walk("m0", WalkLimits(1, 5, 20)).run()
-    offsets: list[int] = []
+    sent: list[tuple[str, int, int]] = []
     request = next(conversation)
 
     with pytest.raises(StopIteration):
         while True:
-            if request.key == "m0":
-                offsets.append(request.offset)
-            links = graph.list_links(request.key)[request.offset : request.offset + 5]
+            end = request.offset + (page or request.needed)
+            links = graph.list_links(request.key)[request.offset : end]
+            sent.append((request.key, request.offset, len(links)))
             request = conversation.send(links)
+
+    return sent
+
+
+@pytest.mark.requirement("R4.5.2", "R4.5.3", "R4.5.9")
+def test_no_more_links_are_requested_than_are_needed() -> None:
+    graph = build_graph(m0=" ".join(f"m{n}" for n in range(1, 1001)))
+
+    offsets = [offset for key, offset, _ in send_links(graph, page=5) if key == "m0"]
 
     assert offsets == [0, 5, 10, 15], "five to retrieve, ten for the frontier, one beyond it"
 
@@ -256,22 +222,9 @@ def test_of_memories_at_the_limit_few_links_are_needed() -> None:
     graph = build_graph(m0="a b c")
     for name, weight in (("a", 0.9), ("b", 0.5), ("c", 0.1)):
         graph.edges[name] = [Edge(f"{name}{n:02}", weight) for n in range(40)]
-    sent: dict[str, int] = {}
-    conversation = Walk("m0", WalkLimits(1, 5, 20)).run()
-    request = next(conversation)
+    sent: Counter[str] = Counter()
 
-    with pytest.raises(StopIteration):
-        while True:
-            end = request.offset + request.needed
-            links = graph.list_links(request.key)[request.offset : end]
-            sent[request.key] = sent.get(request.key, 0) + len(links)
-            request = conversation.send(links)
+    for key, _, count in send_links(graph):
+        sent[key] += count
 
     assert sent == {"m0": 3, "a": 12, "b": 1, "c": 1}, "ten for the frontier, and two beyond it"
-
-
-def test_no_more_missing_links_are_counted_than_the_bound() -> None:
-    graph = build_graph(A=" ".join(f"gone{n}" for n in range(3_000)))
-    graph.missing = {f"gone{n}" for n in range(3_000)}
-
-    assert walk(graph, "A", DEFAULT, page=100).missing == 1_000
