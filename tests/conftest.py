@@ -156,3 +156,21 @@ def served(roots: Settings, tmp_path: Path) -> Iterator[str]:
 def roots(tmp_path: Path) -> Settings:
     """Settings for two empty roots that a test may fill."""
     return make_roots(tmp_path)
+
+
+@pytest.fixture
+def apart(tmp_path: Path) -> Settings:
+    """Settings whose namespaces have folders of their own; those of two of them are there."""
+    for name in ("ada", "bob"):
+        for place in ("agents", "work"):
+            (tmp_path / place / name).mkdir(parents=True)
+        (tmp_path / "work" / name / "whose.txt").write_text(name)
+
+    return Settings(
+        agent_dir=tmp_path / "agents" / "{namespace}",
+        workspace_dir=tmp_path / "work" / "{namespace}",
+        store_url=f"sqlite:///{tmp_path}/memory.db",
+        tokens_file=tmp_path / "tokens.json",
+        namespace="ada",
+        detail="full",  # on every surface, so that their payloads can be compared
+    )
