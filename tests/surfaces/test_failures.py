@@ -36,10 +36,7 @@ async def receive() -> dict[str, Any]:
 @pytest.mark.requirement("R3.7.7")
 @pytest.mark.parametrize("layer", ["route", "callers", "MCP that was not started"])
 async def test_an_unexpected_exception_becomes_a_fault_with_a_reference(
-    layer: str,
-    roots: Settings,
-    monkeypatch: pytest.MonkeyPatch,
-    caplog: pytest.LogCaptureFixture,
+    layer: str, roots: Settings, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     def fail(*_: object) -> None:
         raise RuntimeError("a secret")

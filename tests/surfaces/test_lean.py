@@ -9,7 +9,7 @@ from mcp import Client
 
 from abilities import Abilities, Settings, parse_text
 from abilities.adapters.mcp import create_server
-from abilities.builtin.index import NAMES, PROFILES, load_built_in
+from abilities.builtin.index import NAMES, PROFILES
 from abilities.declarations.refusals import FAULTS
 
 Payload = dict[str, Any]
@@ -155,15 +155,3 @@ def test_no_fault_names_an_ability() -> None:
     messages = " ".join(meaning.message for meaning in FAULTS.values())
 
     assert set(NAMED.findall(messages)).isdisjoint(NAMES)
-
-
-def test_of_the_abilities_that_read_on_the_first_one_offered_is_named() -> None:
-    recall = load_built_in("recall")
-
-    assert recall.describe_beside(["recall"]) is recall
-    for offered, named in (
-        (["read", "memory_read_bulk"], "send its next to read as an item"),
-        (["memory_read_bulk"], "send its next to memory_read_bulk"),
-    ):
-        description = recall.describe_beside(offered).description
-        assert named in description and description.count("send its next") == 1

@@ -174,9 +174,7 @@ async def test_h5_every_refused_line_gets_one_error_in_our_words(piped: Piped) -
 VERSIONS = (None, "2025-03-26", "2025-11-25")
 
 
-async def test_h3_every_refused_body_gets_one_error_in_our_words(
-    client: httpx.AsyncClient,
-) -> None:
+async def test_h3_every_refused_body_gets_one_error_in_our_words(client: httpx.AsyncClient) -> None:
     for version in VERSIONS:
         headers = {"MCP-Protocol-Version": version} if version else {}
 

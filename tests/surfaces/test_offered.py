@@ -193,14 +193,6 @@ def test_an_unknown_name_is_an_error_that_suggests(tools: str, meant: str, roots
     assert said in " ".join(result.stderr.split())
 
 
-def test_a_name_without_a_likeness_is_answered_with_the_choices(roots: Settings) -> None:
-    with pytest.raises(ValueError, match="choose from all, lean, files, memory, file_read_bulk"):
-        load_tools(choose(roots, "xyzzy"))
-
-    with pytest.raises(ValidationError, match="must name a profile or an ability"):
-        choose(roots, " , ")
-
-
 async def test_a_view_can_only_be_narrower(roots: Settings) -> None:
     async with Abilities.open(choose(roots, "memory")) as abilities:
         lean = abilities.for_caller("x", tools=("lean", "file_read_bulk"))

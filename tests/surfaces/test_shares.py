@@ -57,42 +57,26 @@ def give_back(shares: Shares, caller: str, count: int) -> None:
         shares.give_back(caller)
 
 
-@pytest.fixture
-def crowded() -> Shares:
-    """64 places, all of which a caller holds; another one was refused."""
-    shares = Shares(64, Clock())
+def crowd(clock: Clock) -> Shares:
+    """Return 64 places, all of which a caller holds; another one was refused."""
+    shares = Shares(64, clock)
     assert take_all(shares, "a") == 64, "a lone caller may hold every place"
     assert not shares.take("b", is_known=False)
     return shares
 
 
-def test_callers_share_once_one_of_them_was_refused(crowded: Shares) -> None:
-    give_back(crowded, "a", 64)
+def test_callers_share_once_one_of_them_was_refused() -> None:
+    shares = crowd(Clock())
+    give_back(shares, "a", 64)
 
-    assert take_all(crowded, "b") == 32
-    assert take_all(crowded, "a") == 32
-
-
-def test_a_share_is_rounded_up_and_at_least_one() -> None:
-    shares = Shares(4, Clock())
-    take_all(shares, "a")
-    for caller in "bc":
-        assert not shares.take(caller, is_known=False)
-    give_back(shares, "a", 4)
-    assert take_all(shares, "b") == 2  # 4 divided by 3 callers
-
-    for caller in "cdefg":
-        shares.take(caller, is_known=False)
-    give_back(shares, "b", 2)
-    assert shares.take("h", is_known=False)
+    assert take_all(shares, "b") == 32
+    assert take_all(shares, "a") == 32
 
 
 def test_a_busy_caller_keeps_to_its_share_as_long_as_another_calls() -> None:
     """Otherwise the other would be refused anew each second."""
     clock = Clock()
-    shares = Shares(64, clock)
-    take_all(shares, "a")
-    assert not shares.take("b", is_known=False)
+    shares = crowd(clock)
     give_back(shares, "a", 64)
     take_all(shares, "a")
 
@@ -103,24 +87,19 @@ def test_a_busy_caller_keeps_to_its_share_as_long_as_another_calls() -> None:
         shares.give_back("b")
 
 
-def test_a_known_caller_has_its_share_even_while_another_holds_every_place(
-    crowded: Shares,
-) -> None:
-    for _ in range(32):
-        assert crowded.take("b", is_known=True)
-    for caller in "ab":
-        assert not crowded.take(caller, is_known=True)
+def test_a_known_caller_has_its_share_even_while_another_holds_every_place() -> None:
+    shares = crowd(Clock())
+    assert sum(shares.take("b", is_known=True) for _ in range(40)) == 32
+    assert not shares.take("a", is_known=True)
 
-    give_back(crowded, "a", 64)
-    assert take_all(crowded, "a") == 32
+    give_back(shares, "a", 64)
+    assert take_all(shares, "a") == 32
 
 
 def test_known_callers_together_hold_twice_the_places_at_most() -> None:
-    shares = Shares(8, Clock())
-    take_all(shares, "a")
-    taken = sum(shares.take(n, is_known=True) for n in range(100))
+    shares = crowd(Clock())
 
-    assert taken == 8
+    assert sum(shares.take(n, is_known=True) for n in range(100)) == 64
 
 
 @given(STEPS)

@@ -6,12 +6,7 @@ from typing import Any
 import jsonschema_rs
 
 from abilities import Settings
-from abilities.adapters.functions import (
-    NULL,
-    build_strict_schema,
-    leave_out_null,
-    load_functions,
-)
+from abilities.adapters.functions import NULL, build_strict_schema, leave_out_null, load_functions
 
 FUNCTIONS = {function.name: function for function in load_functions(Settings())}
 LINK = {"key": "b", "term": "word"}
