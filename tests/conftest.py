@@ -37,8 +37,8 @@ def _join_streams(result: Result) -> str:
 
 # Since click 8.2 a runner keeps stderr apart, and has no argument for that; the output is of both.
 if "mix_stderr" in signature(CliRunner).parameters:
-    apart = partialmethod(CliRunner.__init__, mix_stderr=False)
-    CliRunner.__init__ = apart  # type: ignore[method-assign, assignment]
+    separate = partialmethod(CliRunner.__init__, mix_stderr=False)
+    CliRunner.__init__ = separate  # type: ignore[method-assign, assignment]
     Result.output = property(_join_streams)  # type: ignore[method-assign, assignment]
 
 

@@ -84,7 +84,6 @@ NO_REQUESTS = {
     "long id": ping(b'"%b"' % (b"x" * (MAX_ID + 1))),
     "large id": ping(b"1" + b"0" * MAX_ID),
     "large negative id": ping(b"-1" + b"0" * MAX_ID),
-    "very large id": ping(b"9" * 100_000),
 }
 INVALID = {
     "no version": b'{"id":1,"method":"ping"}',
@@ -211,8 +210,8 @@ VERSION = "MCP-Protocol-Version"
 CURRENT = (VERSION, "2026-07-28")
 CALLING = ("Mcp-Method", "tools/call")
 ROUTING: dict[str, tuple[list[tuple[str, str]], int, int]] = {
-    "unknown version": ([(VERSION, "1999-01-01")], 400, -32022),
-    "odd version": ([(VERSION, "\x7f<script>")], 400, -32022),
+    "unknown version": ([(VERSION, "1999-01-01")], 400, -32020),
+    "odd version": ([(VERSION, "\x7f<script>")], 400, -32020),
     "no JSON accepted": ([("Accept", "text/html")], 406, -32600),
     "no JSON accepted, current": ([("Accept", "text/html"), CURRENT], 406, -32600),
     "no method": ([CURRENT], 400, -32020),
@@ -296,6 +295,11 @@ async def test_a_request_is_answered_under_its_own_id_however_large(
         assert (await client.post("/mcp", content=message)).text == f'{start},"result":{{}}}}'
         assert (await piped.read_line()).decode() == f'{start},"result":{{}}}}\n'
 
+    await piped.send(ping(b"9" * 100_000))  # Python itself reads no such number
+    posted = await client.post("/mcp", content=ping(b"9" * 100_000))
+    for answer in (await piped.read(), posted.json()):
+        assert (answer["id"], answer["error"]["code"]) == (None, -32600)
+
 
 async def test_a_connection_keeps_to_the_revision_that_opened_it(settings: Settings) -> None:
     async with open_piped(settings, hello=None) as piped:
@@ -324,7 +328,7 @@ async def test_a_connection_keeps_to_the_revision_that_opened_it(settings: Setti
 
 LOTS = trying(
     deadline=None,
-    max_examples=size("ABILITIES_INPUTS", quick=60, full=600),
+    max_examples=size("ABILITIES_INPUTS", quick=40, full=300),
     suppress_health_check=[HealthCheck.function_scoped_fixture],
 )
 

@@ -1,5 +1,6 @@
 """The settings `tools` and `disabled`: what is not offered is as if it had never been there."""
 
+import asyncio
 import json
 import subprocess
 import sys
@@ -158,7 +159,7 @@ async def test_elsewhere_a_disabled_ability_and_an_unknown_one_are_refused_alike
 
         said = [str(from_python.value), str(from_mcp.value), str(from_langchain.value)]
         for command in ("describe", "call"):
-            refused = run(settings, command, name)
+            refused = await asyncio.to_thread(run, settings, command, name)
             assert refused.exit_code == 2
             said.append(refused.stderr)
         refusals.append([text.replace(name, "NAME") for text in said])

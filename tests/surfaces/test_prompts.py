@@ -180,7 +180,7 @@ async def list_names(client: Client) -> list[str]:
 
 
 async def test_a_namespace_catches_up_on_itself_alone(roots: Settings, tokens: TokenFile) -> None:
-    shared = {"tokens_file": tokens.path, "shared_files": True}
+    shared: dict[str, Any] = {"tokens_file": tokens.path, "shared_files": True}
     ours, theirs = (tokens.add(namespace, "read")[1] for namespace in ("ada", "bob"))
     await store(roots.for_namespace("ada"), {"key": "secret plan", "content": "of Ada"})
 

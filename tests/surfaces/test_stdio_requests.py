@@ -82,7 +82,7 @@ async def test_nothing_is_kept_of_requests_that_were_cancelled(settings: Setting
         await client.read()
         objects_before = count_protocol_objects()
 
-        for number in range(size("ABILITIES_INPUTS", quick=300, full=5_000)):
+        for number in range(size("ABILITIES_INPUTS", quick=150, full=2_000)):
             await client.send(build_call(number, "wait"))
             await client.cancel(number)
 
@@ -171,7 +171,7 @@ def build_write(key: str) -> bytes:
 
 
 async def test_thousands_of_requests_at_once_wait_for_their_turn(settings: Settings) -> None:
-    count = size("ABILITIES_INPUTS", quick=500, full=2_500)
+    count = size("ABILITIES_INPUTS", quick=300, full=1_500)
 
     async with open_gated(settings) as (client, gate):
         calls = [build_call(number, "wait") for number in range(count)]

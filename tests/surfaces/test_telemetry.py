@@ -61,7 +61,7 @@ async def test_metrics_and_spans_count_what_calls_did(
     links = [{"key": "next"}]
     memory: dict[str, Any] = {"type": "core", "key": SECRET, "content": SECRET, "links": links}
     paths = [f"{SECRET}.txt", f"{SECRET}.none", "../x"]
-    traced = {"json": {"key": SECRET}, "headers": {"traceparent": TRACE}}
+    traced: dict[str, Any] = {"json": {"key": SECRET}, "headers": {"traceparent": TRACE}}
 
     async with serving_app(roots) as server:
         answers = [

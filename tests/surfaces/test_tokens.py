@@ -175,11 +175,12 @@ async def test_several_namespaces_do_not_share_files_by_accident(
     settings = roots.model_copy(update={"tokens_file": tmp_path / "tokens.json"})
     add = ["token", "add", "--scope", "read", "--namespace"]
 
-    def run(*command: str) -> Any:
-        return CliRunner().invoke(main, command, env=environment(settings))
+    async def run(*command: str) -> Any:
+        variables = environment(settings)
+        return await asyncio.to_thread(CliRunner().invoke, main, command, env=variables)
 
-    assert run(*add, "ada").exit_code == 0
-    refused = run(*add, "bob")
+    assert (await run(*add, "ada")).exit_code == 0
+    refused = await run(*add, "bob")
     assert refused.exit_code == 2 and "shared_files" in refused.stderr
 
     file = TokenFile(settings.tokens_file)
@@ -191,7 +192,7 @@ async def test_several_namespaces_do_not_share_files_by_accident(
     async with serving_app(settings, shared_files=True) as server:
         assert (await server.ask("GET", "/api/stats", token)).status_code == 200
 
-    stopped = await asyncio.to_thread(run, "serve")
+    stopped = await run("serve")
     assert stopped.exit_code == 2 and "shared_files" in stopped.stderr
 
 

@@ -38,7 +38,7 @@ async def test_a_version_is_a_tag_over_http(roots: Settings) -> None:
         of_one = f"/api/memories/by-id/{stored.json()['id']}"
 
         async def summarize(tag: str, **more: Any) -> httpx.Response:
-            change = {"summary": "A drink.", **more}
+            change = {"summary": f"Changed if {tag}.", **more}
             return await client.patch(of_one, json=change, headers={"If-Match": tag})
 
         assert (await summarize('"v1"')).headers["etag"] == '"v2"'
