@@ -331,7 +331,7 @@ WRONG: list[tuple[str, str, int, str]] = [
     ("memory", '{"key": "none"}', 404, "not_found"),
     ("session", '{"more": 1}', 400, "unknown_argument"),
     ("days", '{"year": 10000}', 400, "out_of_range"),
-    ("files", '{"pattern": "../*"}', 400, "invalid_pattern"),
+    ("files", '{"pattern": "../*"}', 400, "parent_traversal"),
 ]
 
 
