@@ -36,8 +36,8 @@ def _join_streams(result: Result) -> str:
 
 # Since click 8.2 a runner keeps stderr apart, and has no argument for that; the output is of both.
 if "mix_stderr" in signature(CliRunner).parameters:
-    apart = partialmethod(CliRunner.__init__, mix_stderr=False)
-    CliRunner.__init__ = apart  # type: ignore[method-assign, assignment]
+    separate = partialmethod(CliRunner.__init__, mix_stderr=False)
+    CliRunner.__init__ = separate  # type: ignore[method-assign, assignment]
     Result.output = property(_join_streams)  # type: ignore[method-assign, assignment]
 
 
@@ -155,3 +155,21 @@ def served(roots: Settings, tmp_path: Path) -> Iterator[str]:
 def roots(tmp_path: Path) -> Settings:
     """Settings for two empty roots that a test may fill."""
     return make_roots(tmp_path)
+
+
+@pytest.fixture
+def apart(tmp_path: Path) -> Settings:
+    """Settings whose namespaces have folders of their own; those of two of them are there."""
+    for name in ("ada", "bob"):
+        for place in ("agents", "work"):
+            (tmp_path / place / name).mkdir(parents=True)
+        (tmp_path / "work" / name / "whose.txt").write_text(name)
+
+    return Settings(
+        agent_dir=tmp_path / "agents" / "{namespace}",
+        workspace_dir=tmp_path / "work" / "{namespace}",
+        store_url=f"sqlite:///{tmp_path}/memory.db",
+        tokens_file=tmp_path / "tokens.json",
+        namespace="ada",
+        detail="full",  # on every surface, so that their payloads can be compared
+    )

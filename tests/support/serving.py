@@ -12,17 +12,21 @@ import time
 from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import ExitStack, asynccontextmanager, contextmanager
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
+import httpx
+import httpx2
 import uvicorn
-from mcp import StdioServerParameters
+from mcp import Client, StdioServerParameters
 from mcp.client.stdio import get_default_environment
+from mcp.client.streamable_http import streamable_http_client
 
 from abilities import Abilities, Settings
 from abilities.server.app import create_app
 from abilities.server.connections import GracefulServer
 from tests.support.forked import COMMAND_LINE, Forked
-from tests.support.surfaces import environment
+from tests.support.surfaces import environment, run_lifespan
+from tests.support.waiting import GIVE_UP_SECONDS, POLL_SECONDS
 
 _FIRST_LINE = re.compile(
     r"Serving (http://(.+):(\d+))/api(?: and \1/mcp)?, and the explorer at \1/"
@@ -117,10 +121,11 @@ def serving_stdio(settings: Settings) -> Iterator[StdioServerParameters]:
 
 
 class LocalServer(NamedTuple):
-    """A server in this process: itself, its address, and the task that runs it."""
+    """A server in this process: itself, its address, its socket, and the task that runs it."""
 
     server: GracefulServer
     address: str
+    listener: socket.socket
     running: "asyncio.Task[None]"
 
 
@@ -139,10 +144,71 @@ async def serving_locally(settings: Settings) -> AsyncIterator[LocalServer]:
             running = asyncio.create_task(server.serve(sockets=[listener]))
 
             try:
-                yield LocalServer(server, f"http://127.0.0.1:{listener.getsockname()[1]}", running)
+                address = f"http://127.0.0.1:{listener.getsockname()[1]}"
+                yield LocalServer(server, address, listener, running)
             finally:
                 server.should_exit = True
                 await running
+
+
+class ServedApp:
+    """A served application that is called without a port, with or without a token."""
+
+    def __init__(self, abilities: Abilities, app: Any, client: httpx.AsyncClient) -> None:
+        self.abilities = abilities
+        self.client = client
+        self._app = app
+
+    async def ask(
+        self, method: str, path: str, token: str | None = None, **options: Any
+    ) -> httpx.Response:
+        """Send a request, which has a token if one is given."""
+        headers = {**_authorize(token), **options.pop("headers", {})}
+        return await self.client.request(method, path, headers=headers, **options)
+
+    async def call(self, name: str, token: str | None = None, **arguments: Any) -> httpx.Response:
+        """Call an ability."""
+        return await self.ask("POST", f"/api/abilities/{name}", token, json=arguments)
+
+    async def wait_for(self, status: int, token: str | None) -> None:
+        """Ask until the answer has a status: the server looks at the tokens twice a second."""
+        end = time.monotonic() + GIVE_UP_SECONDS
+        while (await self.ask("GET", "/api/stats", token)).status_code != status:
+            assert time.monotonic() < end, f"the status never was {status}"
+            await asyncio.sleep(POLL_SECONDS)
+
+    @asynccontextmanager
+    async def mcp(self, token: str | None = None, mode: str = "auto") -> AsyncIterator[Client]:
+        """Connect a client of MCP."""
+        transport = httpx2.ASGITransport(app=self._app)
+        async with (
+            httpx2.AsyncClient(transport=transport, headers=_authorize(token)) as sender,
+            Client(
+                streamable_http_client("http://localhost/mcp", http_client=sender), mode=mode
+            ) as client,
+        ):
+            yield client
+
+
+@asynccontextmanager
+async def serving_app(
+    settings: Settings, address: str = "127.0.0.1", **changes: Any
+) -> AsyncIterator[ServedApp]:
+    """Serve settings, some of them changed, as a server that listens at an address would."""
+    if changes:
+        settings = Settings(**{**settings.model_dump(exclude_unset=True), **changes})
+    async with (
+        Abilities.open(settings) as abilities,
+        run_lifespan(create_app(abilities, address)) as app,
+        httpx.AsyncClient(
+            transport=httpx.ASGITransport(app=app), base_url="http://localhost"
+        ) as client,
+    ):
+        yield ServedApp(abilities, app, client)
+
+
+def _authorize(token: str | None) -> dict[str, str]:
+    return {} if token is None else {"Authorization": f"Bearer {token}"}
 
 
 def _wait_for_address(process: "Forked | subprocess.Popen[bytes]", log: Path) -> str:

@@ -4,19 +4,20 @@ import asyncio
 import contextlib
 import json
 import socket
-from collections.abc import AsyncIterator, MutableMapping
+from collections.abc import MutableMapping
 from typing import Any
 
 import httpx
 import pytest
-import uvicorn
 from starlette.responses import Response
 
 from abilities import Abilities, Settings
 from abilities.adapters import http as adapter
 from abilities.server.app import create_app
 from abilities.server.callers import Callers
-from abilities.server.connections import Connections, GracefulServer, HttpConnection
+from abilities.server.connections import Connections, HttpConnection
+from tests.support.serving import serving_locally
+from tests.support.waiting import wait_until
 
 REQUEST: dict[str, Any] = {
     "type": "http",
@@ -28,10 +29,6 @@ REQUEST: dict[str, Any] = {
 }
 
 
-PING = {"jsonrpc": "2.0", "id": 1, "method": "ping"}
-"""A message to MCP, and for others arguments like any."""
-
-
 async def receive() -> dict[str, Any]:
     return {"type": "http.request", "body": b"{}", "more_body": False}
 
@@ -39,10 +36,7 @@ async def receive() -> dict[str, Any]:
 @pytest.mark.requirement("R3.7.7")
 @pytest.mark.parametrize("layer", ["route", "callers", "MCP that was not started"])
 async def test_an_unexpected_exception_becomes_a_fault_with_a_reference(
-    layer: str,
-    roots: Settings,
-    monkeypatch: pytest.MonkeyPatch,
-    caplog: pytest.LogCaptureFixture,
+    layer: str, roots: Settings, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     def fail(*_: object) -> None:
         raise RuntimeError("a secret")
@@ -52,11 +46,12 @@ async def test_an_unexpected_exception_becomes_a_fault_with_a_reference(
     elif layer == "callers":
         monkeypatch.setattr(Callers, "identify", fail)
     path = "/mcp" if layer.startswith("MCP") else "/api/abilities/file_list"
+    ping = {"jsonrpc": "2.0", "id": 1, "method": "ping"}  # for abilities arguments like any
 
     async with Abilities.open(roots) as abilities:
         transport = httpx.ASGITransport(app=create_app(abilities))
         async with httpx.AsyncClient(transport=transport, base_url="http://localhost") as client:
-            answer = await client.post(path, json=PING)
+            answer = await client.post(path, json=ping)
 
     fault = answer.json()["error"]
     assert (answer.status_code, fault["reason"]) == (500, "internal")
@@ -110,40 +105,42 @@ async def test_an_answer_that_breaks_off_is_not_continued_by_another(
     assert [message["type"] for message in sent] == ["http.response.start"]
 
 
-@pytest.fixture
-async def stopping(
-    roots: Settings, monkeypatch: pytest.MonkeyPatch
-) -> AsyncIterator[GracefulServer]:
-    """A server that stops while it answers a call, which ends at the end of the test."""
+@pytest.mark.parametrize("requests", [0, 1])
+async def test_a_connection_that_arrives_while_the_server_stops_is_closed(
+    requests: int, roots: Settings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """For example one that was accepted just before, but whose protocol is created only now."""
     gate, began = asyncio.Event(), asyncio.Event()
     call_ability = adapter.call_ability
 
     async def wait(*arguments: Any) -> Response:
-        if not began.is_set():
-            began.set()
-            await gate.wait()
+        began.set()
+        await gate.wait()
         return await call_ability(*arguments)
 
     monkeypatch.setattr(adapter, "call_ability", wait)
-    with socket.create_server(("127.0.0.1", 0)) as listening:
-        address = f"http://127.0.0.1:{listening.getsockname()[1]}"
-        async with Abilities.open(roots) as abilities:
-            config = uvicorn.Config(create_app(abilities), ws="none", log_config=None)
-            server = GracefulServer(config)
-            running = asyncio.create_task(server.serve(sockets=[listening]))
-            async with httpx.AsyncClient(base_url=address, timeout=30) as client:
-                first = asyncio.create_task(client.post("/api/abilities/file_list", json={}))
-                await began.wait()
-                server.should_exit = True
-                while listening.fileno() >= 0:
-                    await asyncio.sleep(0.01)
+    async with serving_locally(roots) as local, httpx.AsyncClient(timeout=30) as client:
+        call = asyncio.create_task(client.post(f"{local.address}/api/abilities/file_list", json={}))
+        await began.wait()
+        local.server.should_exit = True
+        await wait_until(lambda: local.listener.fileno() < 0)
 
-                yield server
+        ours, accepted = connect()
+        reader, writer = await asyncio.open_connection(sock=ours)
+        config, state = local.server.config, local.server.server_state
+        await asyncio.get_running_loop().connect_accepted_socket(
+            lambda: HttpConnection(Connections(1), config, state, {}), accepted
+        )
+        writer.write(b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n" * requests)
+        async with asyncio.timeout(60):
+            answer = await reader.read()
 
-                gate.set()
-                assert (await first).status_code == 200
-            async with asyncio.timeout(60):
-                await running
+        assert answer == b"" or answer.endswith(b'{"status":"ok"}')
+        writer.close()
+        with contextlib.suppress(ConnectionError):
+            await writer.wait_closed()
+        gate.set()
+        assert (await call).status_code == 200
 
 
 def connect() -> tuple[socket.socket, socket.socket]:
@@ -151,26 +148,3 @@ def connect() -> tuple[socket.socket, socket.socket]:
     with socket.create_server(("127.0.0.1", 0)) as listening:
         ours = socket.create_connection(listening.getsockname())
         return ours, listening.accept()[0]
-
-
-@pytest.mark.parametrize("requests", [0, 1])
-async def test_a_connection_that_arrives_while_the_server_stops_is_closed(
-    requests: int, stopping: GracefulServer
-) -> None:
-    """For example one that was accepted just before, but whose protocol is created only now."""
-    ours, accepted = connect()
-    loop = asyncio.get_running_loop()
-    reader, writer = await asyncio.open_connection(sock=ours)
-
-    await loop.connect_accepted_socket(
-        lambda: HttpConnection(Connections(1), stopping.config, stopping.server_state, {}),
-        accepted,
-    )
-    writer.write(b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n" * requests)
-    async with asyncio.timeout(60):
-        answer = await reader.read()
-
-    assert answer == b"" or answer.endswith(b'{"status":"ok"}')
-    writer.close()
-    with contextlib.suppress(ConnectionError):
-        await writer.wait_closed()

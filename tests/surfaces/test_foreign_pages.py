@@ -1,16 +1,17 @@
 """Row H9: what pages of other sites can make a browser do at a server, which is nothing."""
 
+from pathlib import Path
 from typing import Any
 
 import httpx
 import pytest
 
-from abilities import Abilities, Settings
+from abilities import Settings
 from abilities.declarations.refusals import Fault
 from abilities.explorer.pages import PAGES
 from abilities.helpers.tokens import TokenFile
 from abilities.registry import AbilityRegistry
-from tests.surfaces.test_tokens import InProcessServer, serve
+from tests.support.serving import ServedApp, serving_app
 
 FOREIGN = {"error": Fault.from_reason("foreign_origin").to_payload()}
 REQUESTS = (
@@ -32,71 +33,67 @@ VISIT = {"Sec-Fetch-Mode": "navigate", "Sec-Fetch-Dest": "document"}
 
 
 async def send(
-    server: InProcessServer, method: str, path: str, site: str, **headers: str
+    server: ServedApp, method: str, path: str, site: str, **headers: str
 ) -> httpx.Response:
     content = b'{"type": "core", "content": "x"}' if method == "POST" else None
-    return await server.client.request(
-        method, path, headers={"Sec-Fetch-Site": site, **headers}, content=content
-    )
+    headers = {"Sec-Fetch-Site": site, **headers}
+    return await server.ask(method, path, headers=headers, content=content)
 
 
-@pytest.mark.parametrize("site", ["cross-site", "same-site", "Cross-Site", "", "same-origin, none"])
 async def test_h9_a_request_from_another_site_reaches_no_ability(
-    roots: Settings, site: str, monkeypatch: pytest.MonkeyPatch
+    roots: Settings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def reach(*_: Any, **__: Any) -> None:
         raise AssertionError("an ability was reached")
 
     monkeypatch.setattr(AbilityRegistry, "reply", reach)
 
-    async with serve(roots) as server:
-        for method, path in REQUESTS:
-            refused = await send(server, method, path, site)
-            assert (refused.status_code, refused.json()) == (403, FOREIGN), path
+    async with serving_app(roots) as server:
+        for site in ("cross-site", "same-site", "Cross-Site", "", "same-origin, none"):
+            for method, path in REQUESTS:
+                refused = await send(server, method, path, site)
+                assert (refused.status_code, refused.json()) == (403, FOREIGN), (site, path)
 
 
 async def test_h9_it_is_refused_before_its_token_and_its_body(
-    roots: Settings, tmp_path: Any
+    roots: Settings, tmp_path: Path
 ) -> None:
-    settings = roots.model_copy(update={"tokens_file": tmp_path / "tokens.json"})
-    token = TokenFile(settings.tokens_file).add("default", "read")[1]
+    tokens_file = tmp_path / "tokens.json"
+    token = TokenFile(tokens_file).add("default", "read")[1]
 
-    async with serve(settings) as server:
+    async with serving_app(roots, tokens_file=tokens_file) as server:
         for sent in (token, "abl_wrong"):
             bearer = {"Authorization": f"Bearer {sent}"}
             refused = await send(server, "GET", "/api/stats", "cross-site", **bearer)
             assert (refused.status_code, refused.json()) == (403, FOREIGN)
 
 
-async def test_own_pages_typed_addresses_and_programs_are_let_in(roots: Settings) -> None:
-    async with serve(roots) as server:
-        for site in ("same-origin", "none"):
-            assert (await send(server, "GET", "/api/stats", site)).status_code == 200
-
-        assert (await server.ask("GET", "/api/stats", None)).status_code == 200
-
-
-async def test_a_link_on_another_page_leads_to_the_explorer_and_to_nothing_else(
+async def test_own_pages_programs_and_links_to_the_explorer_are_let_in_and_no_other_visits(
     roots: Settings,
 ) -> None:
-    async with serve(roots) as server:
-        for path in ("/", "/docs"):
-            visited = await send(server, "GET", path, "cross-site", **VISIT)
-            assert visited.status_code == 200
+    framed = {**VISIT, "Sec-Fetch-Dest": "iframe"}
 
-        for method, path in (("GET", "/api/stats"), ("POST", "/"), ("GET", "/healthz")):
-            refused = await send(server, method, path, "cross-site", **VISIT)
-            assert refused.status_code == 403
-
-        framed = {**VISIT, "Sec-Fetch-Dest": "iframe"}
-        assert (await send(server, "GET", "/", "cross-site", **framed)).status_code == 403
+    async with serving_app(roots) as server:
+        assert (await server.ask("GET", "/api/stats")).status_code == 200
+        for method, path, site, headers, status in (
+            ("GET", "/api/stats", "same-origin", {}, 200),
+            ("GET", "/api/stats", "none", {}, 200),
+            ("GET", "/", "cross-site", VISIT, 200),
+            ("GET", "/docs", "cross-site", VISIT, 200),
+            ("GET", "/api/stats", "cross-site", VISIT, 403),
+            ("POST", "/", "cross-site", VISIT, 403),
+            ("GET", "/healthz", "cross-site", VISIT, 403),
+            ("GET", "/", "cross-site", framed, 403),
+        ):
+            answer = await send(server, method, path, site, **headers)
+            assert answer.status_code == status, (method, path, site, headers)
 
 
 async def test_no_answer_may_be_loaded_framed_or_kept_by_other_pages(roots: Settings) -> None:
-    async with serve(roots) as server:
+    async with serving_app(roots) as server:
         paths = [*PAGES, "/healthz", "/api/stats", "/api/memories/none", "/metrics", "/nothing"]
-        answers = [await server.ask("GET", path, None) for path in paths]
-        answers.append(await server.client.get("/", headers={"Host": "evil.example"}))
+        answers = [await server.ask("GET", path) for path in paths]
+        answers.append(await server.ask("GET", "/", headers={"Host": "evil.example"}))
 
     for answer in answers:
         headers = answer.headers
@@ -113,10 +110,8 @@ async def test_no_answer_may_be_loaded_framed_or_kept_by_other_pages(roots: Sett
 async def test_a_page_cannot_tell_a_memory_that_exists_from_one_that_does_not(
     roots: Settings,
 ) -> None:
-    async with Abilities.open(roots) as abilities:
-        await abilities.call("store_memory", {"type": "core", "key": "real", "content": "x"})
-
-    async with serve(roots) as server:
+    async with serving_app(roots) as server:
+        await server.call("store_memory", type="core", key="real", content="x")
         real, none = [
             await send(server, "GET", f"/api/memories/{key}", "cross-site", **{"X-Request-Id": "1"})
             for key in ("real", "none")

@@ -4,7 +4,7 @@ import asyncio
 import os
 import tempfile
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -21,10 +21,9 @@ from abilities.server import callers
 from abilities.server.callers import FRESH_SECONDS, TokenWatch
 from abilities.server.headers import RefusedRequest
 from tests.support import postgres
-from tests.support.serving import Server, serving
+from tests.support.serving import ServedApp, serving, serving_app
 from tests.support.surfaces import environment, mcp_current
 from tests.support.waiting import wait_until
-from tests.surfaces.test_tokens import InProcessServer, serve
 
 UNAUTHORIZED = {"error": Fault.from_reason("unauthorized").to_payload()}
 CALL = {"jsonrpc": "2.0", "id": 1, "method": "tools/list"}
@@ -44,42 +43,20 @@ def change(settings: Settings, **fields: Any) -> Settings:
     return Settings(**{**settings.model_dump(exclude_unset=True), **fields})
 
 
-async def expect_locked(server: InProcessServer, token: str | None = None) -> None:
+async def expect_locked(server: ServedApp, token: str | None = None) -> None:
     """Check that HTTP and MCP refuse a caller, with and without a token that was good once."""
     for sent in {None, token}:
         for method, path in (("GET", "/api/stats"), ("POST", "/mcp"), ("GET", "/metrics")):
             refused = await server.ask(method, path, sent, json=CALL)
             assert (refused.status_code, refused.json()) == (401, UNAUTHORIZED), path
 
-    assert (await server.ask("GET", "/healthz", None)).status_code == 200
-
-
-def lose(path: Path) -> None:
-    path.unlink()
-
-
-def empty(path: Path) -> None:
-    path.write_bytes(b"")
-
-
-def damage(path: Path) -> None:
-    path.write_bytes(path.read_bytes()[:-9])
+    assert (await server.ask("GET", "/healthz")).status_code == 200
 
 
 def revoke_all(path: Path) -> None:
     file = TokenFile(path)
     for token in file.tokens():
         assert file.revoke(token.id)
-
-
-def make_folder(path: Path) -> None:
-    path.unlink()
-    path.mkdir()
-
-
-def make_fifo(path: Path) -> None:
-    path.unlink()
-    os.mkfifo(path)
 
 
 def make_device(path: Path) -> None:
@@ -92,38 +69,56 @@ def make_dangling_link(path: Path) -> None:
     path.symlink_to("nowhere.json")
 
 
-def make_huge(path: Path) -> None:
-    with path.open("r+b") as file:
-        file.truncate(MAX_FILE_BYTES + 1)
+def rewrite(change: Callable[[bytes], bytes]) -> Callable[[Path], object]:
+    return lambda path: path.write_bytes(change(path.read_bytes()))
 
 
-ACCIDENTS = [
-    lose, empty, damage, revoke_all, make_folder, make_fifo, make_device, make_dangling_link,
-    make_huge,
-]  # fmt: skip
+def replace_by(make: Callable[[Path], None]) -> Callable[[Path], None]:
+    def replace(path: Path) -> None:
+        path.unlink()
+        make(path)
+
+    return replace
+
+
+ACCIDENTS: dict[str, Callable[[Path], object]] = {
+    "lost": Path.unlink,
+    "empty": rewrite(lambda _: b""),
+    "cut off": rewrite(lambda text: text[:-9]),
+    "of another form": rewrite(lambda _: b"[{}]"),
+    "with a wrong namespace": rewrite(lambda text: text.replace(b'"default"', b'"../x"')),
+    "binary": rewrite(lambda _: b"\xff"),
+    "huge": rewrite(lambda text: text + b" " * MAX_FILE_BYTES),
+    "without tokens": revoke_all,
+    "a folder": replace_by(Path.mkdir),
+    "a FIFO": replace_by(os.mkfifo),
+    "a device": make_device,
+    "a dangling link": make_dangling_link,
+}
 
 
 @pytest.mark.parametrize("accident", ACCIDENTS)
 async def test_h8_tokens_that_are_gone_leave_a_server_locked(
-    private: Settings, accident: Callable[[Path], None]
+    private: Settings, accident: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(callers, "FRESH_SECONDS", 0.02)
     token = TokenFile(private.tokens_file).add("default", "write")[1]
-    async with serve(private) as server:
+    async with serving_app(private) as server:
         assert (await server.ask("GET", "/api/stats", token)).status_code == 200
         await wait_until_remembered(private)
 
-        accident(private.tokens_file)
+        ACCIDENTS[accident](private.tokens_file)
         await server.wait_for(401, token)
         await expect_locked(server, token)
 
-    async with serve(private) as restarted:
+    async with serving_app(private) as restarted:
         await expect_locked(restarted, token)
 
     # stdio needs no token, as before.
     assert (await mcp_current(private, "get_memory_stats", {}))["total_memories"] == 0
 
-    async with serve(change(private, require_tokens=False)) as opened:
-        assert (await opened.ask("GET", "/api/stats", None)).status_code == 200
+    async with serving_app(private, require_tokens=False) as opened:
+        assert (await opened.ask("GET", "/api/stats")).status_code == 200
 
 
 async def wait_until_remembered(settings: Settings) -> None:
@@ -132,37 +127,57 @@ async def wait_until_remembered(settings: Settings) -> None:
             await asyncio.sleep(0.01)
 
 
-async def test_a_token_that_no_server_ever_saw_is_remembered(private: Settings) -> None:
-    added = await asyncio.to_thread(run, private, "token", "add", "--scope", "read")
-    assert added.exit_code == 0 and "does not answer" not in added.stderr
-    private.tokens_file.unlink()
+@pytest.mark.parametrize("kind", ["sqlite", "postgresql"])
+def test_a_token_that_no_server_ever_saw_is_remembered_by_each_kind_of_store(
+    kind: str, private: Settings, request: pytest.FixtureRequest
+) -> None:
+    async def check(settings: Settings) -> None:
+        async with serving_app(settings) as open_server:
+            assert (await open_server.ask("GET", "/api/stats")).status_code == 200
 
-    async with serve(private) as server:
-        await expect_locked(server)
+        added = await asyncio.to_thread(run, settings, "token", "add", "--scope", "read")
+        assert added.exit_code == 0 and "does not remember yet" not in added.stderr
+        settings.tokens_file.unlink()
+
+        async with serving_app(settings) as locked_server:
+            await expect_locked(locked_server)
+
+    if kind == "sqlite":
+        asyncio.run(check(private))
+        return
+
+    with postgres.database(request.getfixturevalue("server")) as url:
+        asyncio.run(check(change(private, store_url=url)))
 
 
 async def test_without_any_token_ever_a_server_is_open_and_makes_no_store(
     private: Settings, tmp_path: Path
 ) -> None:
-    async with serve(private) as server:
-        assert (await server.ask("GET", "/api/abilities", None)).status_code == 200
+    async with serving_app(private) as server:
+        assert (await server.ask("GET", "/api/abilities")).status_code == 200
 
     assert not (tmp_path / "memory.db").exists()
-    async with serve(change(private, require_tokens=True)) as server:
+    async with serving_app(private, require_tokens=True) as server:
         await expect_locked(server)
 
 
-async def test_beyond_loopback_the_setting_opens_nothing(private: Settings) -> None:
-    for update in ({}, {"allowed_hosts": "example.org"}):
-        settings = change(private, require_tokens=False, **update)
-        async with serve(settings, "127.0.0.1" if update else "0.0.0.0") as server:
+async def test_beyond_loopback_a_token_is_needed_and_no_setting_opens_anything(
+    private: Settings,
+) -> None:
+    opened, named = {"require_tokens": False}, {"allowed_hosts": "example.org"}
+    for address, changes in (
+        ("0.0.0.0", {}),
+        ("0.0.0.0", opened),
+        ("127.0.0.1", {**opened, **named}),
+    ):
+        async with serving_app(private, address, **changes) as server:
             await expect_locked(server)
 
 
 async def test_a_token_is_still_checked_where_none_is_needed(private: Settings) -> None:
     file = TokenFile(private.tokens_file)
     entry, token = file.add("default", "read")
-    async with serve(change(private, require_tokens=False)) as server:
+    async with serving_app(private, require_tokens=False) as server:
         for sent, status in ((None, 200), (token, 200), (token + "x", 401)):
             assert (await server.ask("GET", "/api/stats", sent)).status_code == status
 
@@ -179,18 +194,18 @@ async def test_a_store_that_does_not_answer_leaves_the_server_locked_for_now(
     url = "postgresql://user@127.0.0.1:1/none?connect_timeout=1"
     away = change(private, store_url=url)
 
-    async with serve(away) as server:
-        refused = await server.ask("GET", "/api/abilities", None)
+    async with serving_app(away) as server:
+        refused = await server.ask("GET", "/api/abilities")
         assert (refused.status_code, refused.json()["error"]["reason"]) == (503, "unavailable")
         assert refused.json()["error"]["retryable"]
 
-    async with serve(change(away, require_tokens=False)) as server:
-        assert (await server.ask("GET", "/api/abilities", None)).status_code == 200
+    async with serving_app(away, require_tokens=False) as server:
+        assert (await server.ask("GET", "/api/abilities")).status_code == 200
 
     # The token is made all the same, and works.
     added = await asyncio.to_thread(run, away, "token", "add", "--scope", "read")
     assert added.exit_code == 0 and "does not remember yet" in added.stderr
-    async with serve(away) as server:
+    async with serving_app(away) as server:
         listed = await server.ask("GET", "/api/abilities", added.stdout.strip())
         assert listed.status_code == 200
 
@@ -210,27 +225,11 @@ async def test_a_store_hears_of_tokens_when_it_answers_again(
 
     monkeypatch.setattr(Abilities, "set_token_mark", fail_twice)
     token = TokenFile(private.tokens_file).add("default", "read")[1]
-    async with serve(private) as server:
+    async with serving_app(private) as server:
         assert (await server.ask("GET", "/api/stats", token)).status_code == 200
         await wait_until_remembered(private)
 
     assert len(told) == 3
-
-
-def test_postgres_remembers_tokens(private: Settings, server: str) -> None:
-    async def check(settings: Settings) -> None:
-        async with serve(settings) as open_server:
-            assert (await open_server.ask("GET", "/api/stats", None)).status_code == 200
-
-        added = await asyncio.to_thread(run, settings, "token", "add", "--scope", "read")
-        assert added.exit_code == 0 and "does not remember yet" not in added.stderr
-        settings.tokens_file.unlink()
-
-        async with serve(settings) as locked_server:
-            await expect_locked(locked_server)
-
-    with postgres.database(server) as url:
-        asyncio.run(check(change(private, store_url=url)))
 
 
 def test_a_backup_remembers_and_an_export_does_not(private: Settings, tmp_path: Path) -> None:
@@ -269,7 +268,9 @@ def test_a_locked_server_says_so_and_how_to_get_out(private: Settings, tmp_path:
 
     with serving(private, tmp_path) as server:
         assert httpx.get(f"{server.address}/api/stats").status_code == 401
-        said = wait_for_words(server, "Every caller is refused")
+        locked = "Every caller is refused"
+        asyncio.run(wait_until(lambda: locked in server.log.read_text()))
+        said = server.log.read_text()
         assert "the store remembers that there were tokens" in said
         assert "abilities token add --scope read" in said and "require_tokens = false" in said
 
@@ -282,14 +283,6 @@ def test_a_locked_server_says_so_and_how_to_get_out(private: Settings, tmp_path:
     with serving(change(private, require_tokens=False), tmp_path) as server:
         assert httpx.get(f"{server.address}/api/stats").status_code == 200
         assert "refused" not in server.stop()
-
-
-def wait_for_words(server: Server, words: str) -> str:
-    async def wait() -> None:
-        await wait_until(lambda: words in server.log.read_text())
-
-    asyncio.run(wait())
-    return server.log.read_text()
 
 
 def test_a_server_starts_with_a_fifo_as_tokens_file_and_answers(
@@ -307,20 +300,13 @@ def test_a_server_starts_with_a_fifo_as_tokens_file_and_answers(
     assert said.count("every token is refused") == 1  # not once per request
 
 
-@pytest.fixture
-def shared() -> Iterator[Path]:
-    """A folder that every user may write to."""
+def test_a_file_that_this_user_may_not_read_is_a_problem(unprivileged: None) -> None:
     with tempfile.TemporaryDirectory() as folder:
-        Path(folder).chmod(0o777)
-        yield Path(folder)
+        path = Path(folder, "tokens.json")
+        TokenFile(path).add("default", "read")
+        path.chmod(0)
 
-
-def test_a_file_that_this_user_may_not_read_is_a_problem(shared: Path, unprivileged: None) -> None:
-    path = shared / "tokens.json"
-    TokenFile(path).add("default", "read")
-    path.chmod(0)
-
-    tokens = TokenFile(path).load()
+        tokens = TokenFile(path).load()
 
     assert tokens.exists and not tokens.by_id and "cannot be read" in tokens.problem
 
@@ -332,58 +318,54 @@ def test_a_link_to_a_tokens_file_is_followed(tmp_path: Path) -> None:
     assert TokenFile(tmp_path / "tokens.json").find(token)
 
 
-class Clock:
-    """Seconds that pass only when a test says so."""
+class Looks:
+    """Looks at the tokens, at a time that passes only when a test says so."""
 
     def __init__(self) -> None:
         self.seconds = 1_000.0
+        self.results: list[TokenSet] = []
 
-    def __call__(self) -> float:
+    def read_clock(self) -> float:
         return self.seconds
 
-
-def count_looks(results: list[TokenSet]) -> Callable[[], TokenSet]:
-    def load() -> TokenSet:
-        results.append(TokenSet({}, exists=False))
-        return results[-1]
-
-    return load
+    def load(self) -> TokenSet:
+        self.results.append(TokenSet({}, exists=False))
+        return self.results[-1]
 
 
 async def test_a_look_serves_requests_for_half_a_second() -> None:
     assert FRESH_SECONDS < 1, "a revoked token opens nothing a second later"
-    clock, looks = Clock(), list[TokenSet]()
-    watch = TokenWatch(count_looks(looks), clock)
+    looks = Looks()
+    watch = TokenWatch(looks.load, looks.read_clock)
 
     await asyncio.gather(*(watch.read_recent() for _ in range(100)))
-    assert len(looks) == 1
+    looks.seconds += FRESH_SECONDS
+    await watch.read_recent()
+    assert len(looks.results) == 1
 
-    clock.seconds += FRESH_SECONDS
-    assert await watch.read_recent() is looks[0] and len(looks) == 1
+    looks.seconds += 0.001
+    assert await watch.read_recent() is looks.results[1]
 
-    clock.seconds += 0.001
-    assert await watch.read_recent() is looks[1] and len(looks) == 2
-
-    clock.seconds += 0.001
-    assert await watch.read_now() is looks[2]
+    looks.seconds += 0.001
+    assert await watch.read_now() is looks.results[2]
 
 
 async def test_a_stuck_look_refuses_at_once_and_never_stops_the_loop(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(callers, "READ_SECONDS", 0.1)
-    clock, looks, stuck = Clock(), list[TokenSet](), threading.Event()
+    looks, stuck = Looks(), threading.Event()
 
     def load() -> TokenSet:
         stuck.wait()
-        return count_looks(looks)()
+        return looks.load()
 
-    watch = TokenWatch(load, clock)
+    watch = TokenWatch(load, looks.read_clock)
     waiting = asyncio.create_task(watch.read_recent())
     await asyncio.sleep(0)  # the loop goes on while the look is stuck
     assert not waiting.done()
 
-    clock.seconds += 1
+    looks.seconds += 1
     for _ in range(10):
         with pytest.raises(RefusedRequest) as refused:
             await watch.read_recent()
@@ -393,6 +375,5 @@ async def test_a_stuck_look_refuses_at_once_and_never_stops_the_loop(
         await waiting
 
     stuck.set()
-    await wait_until(lambda: len(looks) == 1)
-    assert await watch.read_recent() is looks[-1]
-    assert len(looks) == 2  # the result of the stuck look was too old
+    await wait_until(lambda: len(looks.results) == 1)
+    assert await watch.read_recent() is looks.results[1]  # the stuck look's was too old

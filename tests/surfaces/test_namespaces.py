@@ -5,7 +5,6 @@ import os
 from pathlib import Path
 from typing import Any
 
-import httpx
 import pytest
 from click.testing import CliRunner
 from hypothesis import given, strategies
@@ -13,29 +12,12 @@ from hypothesis import given, strategies
 from abilities import Abilities, Settings
 from abilities.cli.main import main
 from abilities.helpers.files.roots import name_folder
-from abilities.helpers.tokens import TokenFile
-from abilities.server.app import create_app
 from tests.support.surfaces import SURFACES, environment
 
 USERS = ("user@example.com", "User@example.com", "42", "a:b", "a+b=c", ".", "..", "-x", "x" * 128)
 RULE = "a namespace is 1 to 128"
 
 NAMES = strategies.text("abcABCzZ019_-.@:+=", min_size=1, max_size=128)
-
-
-@pytest.fixture
-def apart(tmp_path: Path) -> Settings:
-    """Settings whose namespaces have folders of their own."""
-    for folder in ("agents", "work"):
-        (tmp_path / folder).mkdir()
-
-    return Settings(
-        agent_dir=tmp_path / "agents" / "{namespace}",
-        workspace_dir=tmp_path / "work" / "{namespace}",
-        store_url=f"sqlite:///{tmp_path}/memory.db",
-        tokens_file=tmp_path / "tokens.json",
-        detail="full",  # on every surface, so that their payloads can be compared
-    )
 
 
 @given(NAMES, NAMES)
@@ -71,26 +53,7 @@ async def test_a_user_is_a_namespace_on_every_surface(surface: str, apart: Setti
         (record,) = (await call("file_read_bulk", paths=["who.txt"]))["results"]
         assert record["data"]["content"] == user
 
-    assert len(os.listdir(apart.workspace_dir.parent)) == len(USERS)
-
-
-async def test_a_token_opens_the_namespace_of_a_user(apart: Settings) -> None:
-    tokens = {
-        user: TokenFile(apart.tokens_file).add(user, "write")[1] for user in ("Ada@x.org", "ada@x")
-    }
-
-    async with Abilities.open(apart) as abilities:
-        transport = httpx.ASGITransport(app=create_app(abilities))
-        async with httpx.AsyncClient(transport=transport, base_url="http://127.0.0.1") as client:
-            for user, token in tokens.items():
-                headers = {"Authorization": f"Bearer {token}"}
-                memory = {"type": "core", "key": "who", "content": user}
-                await client.post("/api/memories", json=memory, headers=headers)
-
-            for user, token in tokens.items():
-                headers = {"Authorization": f"Bearer {token}"}
-                answer = (await client.get("/api/memories/who", headers=headers)).json()
-                assert answer["data"]["content"] == user
+    assert len(os.listdir(apart.workspace_dir.parent)) == len({*USERS, "ada", "bob"})
 
 
 def test_export_and_import_keep_a_users_namespace(apart: Settings, tmp_path: Path) -> None:
@@ -111,9 +74,7 @@ def test_export_and_import_keep_a_users_namespace(apart: Settings, tmp_path: Pat
     assert run(apart, "export", "--namespace", "USER").count("user@example.com") == 0
 
 
-async def test_a_wrong_namespace_is_told_where_it_was_set(
-    apart: Settings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_a_wrong_namespace_is_told_where_it_was_set(apart: Settings) -> None:
     for wrong in ("", "a b", "../x", "ä", "a/b", "a\n", "x" * 129):
         with pytest.raises(ValueError, match=RULE):
             Settings(namespace=wrong)
@@ -124,17 +85,16 @@ async def test_a_wrong_namespace_is_told_where_it_was_set(
             with pytest.raises(ValueError, match=RULE):
                 abilities.for_namespace(wrong)
 
-    for command in (
-        ["export", "--namespace", "a b"],
-        ["import", "-", "--namespace", "a b"],
-        ["token", "add", "--scope", "read", "--namespace", "a b"],
-    ):
-        result = CliRunner().invoke(main, command, env=environment(apart))
-        assert result.exit_code == 2 and RULE in result.stderr, command
+    def run(*command: str, **variables: str) -> Any:
+        return CliRunner().invoke(main, command, env={**environment(apart), **variables})
 
-    monkeypatch.setenv("ABILITIES_NAMESPACE", "a b")
-    result = CliRunner().invoke(main, ["list"])
-    assert result.exit_code == 2 and RULE in result.stderr
+    for result in (
+        run("export", "--namespace", "a b"),
+        run("import", "-", "--namespace", "a b"),
+        run("token", "add", "--scope", "read", "--namespace", "a b"),
+        run("list", ABILITIES_NAMESPACE="a b"),
+    ):
+        assert result.exit_code == 2 and RULE in result.stderr
 
 
 def test_a_number_in_the_settings_file_is_a_namespace(

@@ -21,30 +21,14 @@ EXAMPLES = str(size("ABILITIES_API_EXAMPLES", quick=1, full=3))
 @pytest.mark.thorough
 def test_every_check_of_schemathesis_passes(served: str, roots: Settings, tmp_path: Path) -> None:
     (roots.workspace_dir / "a.txt").write_text("a")
-    command = [
-        str(Path(sys.executable).with_name("schemathesis")),
-        "run",
-        f"{served}/openapi.json",
-        "--checks",
-        "all",
-    ]
-    command += [
-        "--max-examples",
-        EXAMPLES,
-        "--seed",
-        "1",
-        "--generation-database",
-        "none",
-        "--no-color",
-    ]
-    variables = {
-        **os.environ,
-        "SCHEMATHESIS_HOOKS": "tests.support.openapi_hooks",
-        "HOME": str(tmp_path),
-        "PYTHONPATH": str(ROOT),
-    }
+    options = f"--checks all --max-examples {EXAMPLES} --seed 1 --generation-database none"
+    program = str(Path(sys.executable).with_name("schemathesis"))
+    command = [program, "run", f"{served}/openapi.json", "--no-color", *options.split()]
+    variables = {"SCHEMATHESIS_HOOKS": "tests.support.openapi_hooks", "PYTHONPATH": str(ROOT)}
 
-    done = subprocess.run(command, env=variables, cwd=tmp_path, capture_output=True)
+    done = subprocess.run(
+        command, env={**os.environ, **variables}, cwd=tmp_path, capture_output=True
+    )
     report = done.stdout.decode()
 
     assert done.returncode == 0, report[-8_000:] + done.stderr.decode()

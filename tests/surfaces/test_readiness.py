@@ -5,11 +5,9 @@ import fcntl
 import json
 import os
 import sqlite3
-import time
-from collections.abc import AsyncIterator, Callable, Iterator
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import Any
 from urllib.parse import urlsplit
 
 import httpx
@@ -23,19 +21,16 @@ from abilities.helpers.store.postgres import pool
 from abilities.helpers.store.postgres.server import OWN_READS
 from abilities.helpers.store.postgres.store import PostgresStore
 from abilities.helpers.store.sqlite.store import SqliteStore
-from abilities.server.app import create_app
 from tests.stores.test_postgres_stalls import READS, WAITING, list_processes, locked_tables
 from tests.stores.test_stores import ENDLESS, find_reason
 from tests.support import postgres
-from tests.support.serving import serving
+from tests.support.serving import serving, serving_app
 from tests.support.stores import store_file
 from tests.support.surfaces import python
 from tests.support.waiting import GIVE_UP_SECONDS, wait_until
 
 MEMORY = {"type": "core", "content": "x", "key": "k"}
 SLOW_READS = 2 * pool.MAX_CONNECTIONS
-
-Slow = Callable[[Any, str], AbstractAsyncContextManager[None]]
 
 
 @pytest.fixture
@@ -52,13 +47,6 @@ def settings(request: pytest.FixtureRequest, roots: Settings) -> Settings:
 
     chosen: Settings = request.getfixturevalue("on_postgres")
     return chosen
-
-
-@asynccontextmanager
-async def open_client(abilities: Abilities) -> AsyncIterator[httpx.AsyncClient]:
-    transport = httpx.ASGITransport(app=create_app(abilities))
-    async with httpx.AsyncClient(transport=transport, base_url="http://localhost") as client:
-        yield client
 
 
 @asynccontextmanager
@@ -96,20 +84,14 @@ async def test_a_server_is_ready_while_reads_are_slow(
     lasting = pool._SESSION_SETTINGS.replace("'3s'", "'0'").replace("'5s'", "'0'")
     monkeypatch.setattr(pool, "_SESSION_SETTINGS", lasting)
 
-    async with Abilities.open(settings) as abilities, open_client(abilities) as client:
-        await abilities.call("store_memory", MEMORY)
-        async with slow_reads(abilities) as reads:
-            answer = await client.get("/readyz")
+    async with serving_app(settings) as server:
+        await server.abilities.call("store_memory", MEMORY)
+        async with slow_reads(server.abilities) as reads:
+            answer = await server.ask("GET", "/readyz")
 
             assert not any(read.done() for read in reads)
 
     assert (answer.status_code, answer.json()) == (200, {"status": "ok"})
-
-
-async def find_answer(settings: Settings) -> tuple[int, dict[str, Any]]:
-    async with Abilities.open(settings) as abilities, open_client(abilities) as client:
-        answer = await client.get("/readyz")
-        return answer.status_code, answer.json()["error"]
 
 
 async def test_a_server_that_is_not_ready_says_why(on_postgres: Settings, roots: Settings) -> None:
@@ -130,9 +112,11 @@ async def test_a_server_that_is_not_ready_says_why(on_postgres: Settings, roots:
         (on_postgres.model_copy(update={"store_url": missing}), "storage_missing", False),
         (on_postgres.model_copy(update={"store_url": unreachable}), "unavailable", True),
     ):
-        status, fault = await find_answer(settings)
+        async with serving_app(settings) as app:
+            answer = await app.ask("GET", "/readyz")
 
-        assert (status, fault["reason"]) == (503, reason)
+        fault = answer.json()["error"]
+        assert (answer.status_code, fault["reason"]) == (503, reason)
         assert fault.get("retryable", False) == retryable
 
 
@@ -143,28 +127,23 @@ def test_a_server_says_at_its_start_what_to_do_about_its_store(
     settings = on_postgres.model_copy(update={"store_url": missing})
 
     with serving(settings, tmp_path) as server:
-        end = time.monotonic() + GIVE_UP_SECONDS
-        while "What to do: create the database" not in server.log.read_text():
-            assert time.monotonic() < end
-            time.sleep(0.05)
-
+        said = "What to do: create the database"
+        asyncio.run(wait_until(lambda: said in server.log.read_text()))
         server.stop()
 
     (diagnosis,) = asyncio.run(check_store_answers(settings)).diagnoses
     assert diagnosis.state == "fails" and "create the database" in diagnosis.mend
 
 
-async def test_a_server_whose_store_is_being_opened_is_busy(
-    roots: Settings, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    async with Abilities.open(roots) as abilities, open_client(abilities) as client:
-        store = abilities._resources.store
+async def test_a_server_whose_store_is_being_opened_is_busy(roots: Settings) -> None:
+    async with serving_app(roots) as server:
+        store = server.abilities._resources.store
         assert isinstance(store, SqliteStore)
         with store.engine.file._opening:
-            answer = await client.get("/readyz")
+            answer = await server.ask("GET", "/readyz")
             assert (answer.status_code, answer.json()["error"]["reason"]) == (503, "busy")
 
-        assert (await client.get("/readyz")).status_code == 200
+        assert (await server.ask("GET", "/readyz")).status_code == 200
 
 
 @asynccontextmanager

@@ -1,7 +1,5 @@
-"""Memories as MCP resources: over an in-process connection and HTTP, in both eras."""
+"""Memories as MCP resources, in both eras."""
 
-from collections.abc import AsyncIterator, Callable
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from urllib.parse import quote
 
 import pytest
@@ -9,47 +7,21 @@ from mcp import Client, MCPError
 from mcp.types import TextResourceContents
 
 from abilities import Abilities, Settings, ability, render
-from abilities.adapters.mcp import create_server
 from abilities.builtin.bulk_read_memory import memory_get
 from abilities.declarations.bulk_read_memory import MemoryGetAnswer, MemoryGetInput
 from abilities.definition import Context
-from tests.support.serving import serving
+from tests.support.serving import serving_app
 from tests.surfaces.test_server import KEYS
 
-MODES = ("2026-07-28", "legacy")
-Connect = Callable[[], AbstractAsyncContextManager[Client]]
 
-
-@pytest.fixture(params=[f"{kind} {mode}" for kind in ("direct", "http") for mode in MODES])
-def connect(request: pytest.FixtureRequest, roots: Settings) -> Connect:
-    """Connect a client to a server for the roots."""
-    kind, mode = request.param.split()
-
-    @asynccontextmanager
-    async def open_client() -> AsyncIterator[Client]:
-        if kind == "http":
-            with serving(roots, roots.agent_dir.parent) as server:
-                async with Client(f"{server.address}/mcp", mode=mode) as client:
-                    yield client
-        else:
-            async with (
-                Abilities.open(roots) as abilities,
-                Client(create_server(abilities), mode=mode) as client,
-            ):
-                yield client
-
-    return open_client
-
-
-async def test_a_memory_is_a_resource_with_the_tools_own_text(
-    connect: Connect, roots: Settings
-) -> None:
+@pytest.mark.parametrize("mode", ["2026-07-28", "legacy"])
+async def test_a_memory_is_a_resource_with_the_tools_own_text(mode: str, roots: Settings) -> None:
     async with Abilities.open(roots) as abilities:
         for key in KEYS:
             await abilities.call("store_memory", {"type": "core", "content": key, "key": key})
         expected = {key: render(await abilities.call("memory_get", {"key": key})) for key in KEYS}
 
-    async with connect() as client:
+    async with serving_app(roots) as server, server.mcp(mode=mode) as client:
         (template,) = (await client.list_resource_templates()).resource_templates
         assert (template.uri_template, template.mime_type) == ("memory://{key}", "application/json")
         assert template.description == memory_get.description

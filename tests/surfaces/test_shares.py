@@ -3,21 +3,21 @@
 import asyncio
 import logging
 from pathlib import Path
+from typing import Any
 
-import httpx
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from abilities import Abilities, Settings
+from abilities import Settings
 from abilities.helpers.threads.turns import TurnQueue, turn_owner
 from abilities.helpers.tokens import TokenFile
-from abilities.server.app import create_app
 from abilities.server.connections import Connections, Crowd
 from abilities.server.guard import MEMORY_SECONDS, Shares
 from abilities.server.telemetry import MAX_REPEATS, LineLimit
+from tests.support.serving import serving_app
 
-TURNS: dict[str, dict[str, object]] = {
+TURNS: dict[str, dict[str, Any]] = {
     "store_memory": {"key": "k", "type": "core", "content": "x"},
     "memory_get": {"key": "k"},
     "file_read_bulk": {"paths": ["a.txt"]},
@@ -52,49 +52,32 @@ def take_all(shares: Shares, caller: str) -> int:
     return count
 
 
-def test_a_lone_caller_may_hold_every_place() -> None:
-    shares = Shares(64, Clock())
+def give_back(shares: Shares, caller: str, count: int) -> None:
+    for _ in range(count):
+        shares.give_back(caller)
 
-    assert take_all(shares, "a") == 64
-    assert not shares.take("a", is_known=False)
+
+def crowd(clock: Clock) -> Shares:
+    """Return 64 places, all of which a caller holds; another one was refused."""
+    shares = Shares(64, clock)
+    assert take_all(shares, "a") == 64, "a lone caller may hold every place"
+    assert not shares.take("b", is_known=False)
+    return shares
 
 
 def test_callers_share_once_one_of_them_was_refused() -> None:
-    shares = Shares(64, Clock())
-    take_all(shares, "a")
-
-    assert not shares.take("b", is_known=False)
-    for _ in range(64):
-        shares.give_back("a")
+    shares = crowd(Clock())
+    give_back(shares, "a", 64)
 
     assert take_all(shares, "b") == 32
     assert take_all(shares, "a") == 32
 
 
-def test_a_share_is_rounded_up_and_at_least_one() -> None:
-    shares = Shares(4, Clock())
-    take_all(shares, "a")
-    for caller in "bc":
-        assert not shares.take(caller, is_known=False)
-    for _ in range(4):
-        shares.give_back("a")
-    assert take_all(shares, "b") == 2  # 4 divided by 3 callers
-
-    for caller in "cdefg":
-        shares.take(caller, is_known=False)
-    for _ in range(2):
-        shares.give_back("b")
-    assert shares.take("h", is_known=False)
-
-
 def test_a_busy_caller_keeps_to_its_share_as_long_as_another_calls() -> None:
     """Otherwise the other would be refused anew each second."""
     clock = Clock()
-    shares = Shares(64, clock)
-    take_all(shares, "a")
-    assert not shares.take("b", is_known=False)
-    for _ in range(64):
-        shares.give_back("a")
+    shares = crowd(clock)
+    give_back(shares, "a", 64)
     take_all(shares, "a")
 
     for _ in range(50):
@@ -105,25 +88,18 @@ def test_a_busy_caller_keeps_to_its_share_as_long_as_another_calls() -> None:
 
 
 def test_a_known_caller_has_its_share_even_while_another_holds_every_place() -> None:
-    shares = Shares(64, Clock())
-    take_all(shares, "a")
-
-    for _ in range(32):
-        assert shares.take("b", is_known=True)
-    assert not shares.take("b", is_known=True)
+    shares = crowd(Clock())
+    assert sum(shares.take("b", is_known=True) for _ in range(40)) == 32
     assert not shares.take("a", is_known=True)
 
-    for _ in range(64):
-        shares.give_back("a")
+    give_back(shares, "a", 64)
     assert take_all(shares, "a") == 32
 
 
 def test_known_callers_together_hold_twice_the_places_at_most() -> None:
-    shares = Shares(8, Clock())
-    take_all(shares, "a")
-    taken = sum(shares.take(n, is_known=True) for n in range(100))
+    shares = crowd(Clock())
 
-    assert taken == 8
+    assert sum(shares.take(n, is_known=True) for n in range(100)) == 64
 
 
 @given(STEPS)
@@ -151,8 +127,7 @@ def test_places_are_never_exceeded_and_none_is_refused_without_need(
             assert was_taken or total == size or held[caller] >= -(-size // len(held))
 
     for caller, count in held.items():
-        for _ in range(count):
-            shares.give_back(caller)
+        give_back(shares, caller, count)
     clock.now += MEMORY_SECONDS
 
     assert take_all(shares, "z") == size
@@ -195,13 +170,18 @@ class Socket:
         self.is_aborted = True
 
 
+def let_wait(connections: Connections, owner: str = "", count: int = 1) -> list[Socket]:
+    """Let connections of an owner come, on which nothing happens."""
+    sockets = [Socket(owner) for _ in range(count)]
+    for one in sockets:
+        connections.add(one)
+        connections.mark_waiting(one)
+    return sockets
+
+
 def test_those_who_never_called_give_way_before_callers_who_hold_less() -> None:
     connections = Connections(10)
-    callers = [Socket("ada") for _ in range(4)]
-    strangers = [Socket() for _ in range(6)]
-    for connection in callers + strangers:
-        connections.add(connection)
-        connections.mark_waiting(connection)
+    callers, strangers = let_wait(connections, "ada", 4), let_wait(connections, count=6)
 
     connections.add(Socket())
 
@@ -211,10 +191,7 @@ def test_those_who_never_called_give_way_before_callers_who_hold_less() -> None:
 
 def test_a_connection_on_which_the_server_works_never_gives_way() -> None:
     connections = Connections(2)
-    for _ in range(2):
-        connection = Socket("ada")
-        connections.add(connection)
-        connections.mark_waiting(connection)
+    for connection in let_wait(connections, "ada", 2):
         connections.mark_busy(connection)
 
     assert not connections.can_accept()
@@ -229,8 +206,14 @@ def test_answers_that_nobody_reads_take_bounded_memory(monkeypatch: pytest.Monke
         connections.add(connection)
         connections.mark_unread(connection, 300)
 
-    assert [one.is_aborted for one in rude] == [True, True, False, False]
-    assert not slow.is_aborted
+    assert [one.is_aborted for one in [*rude, slow]] == [True, True, False, False, False]
+
+
+def test_crowding_is_logged_once_a_minute(caplog: pytest.LogCaptureFixture) -> None:
+    with caplog.at_level(logging.WARNING, "abilities"):
+        let_wait(Connections(1), count=100)
+
+    assert [record.message for record in caplog.records] == ["too many connections"]
 
 
 def test_lines_of_one_kind_are_limited_per_second_and_those_left_out_are_counted() -> None:
@@ -247,24 +230,16 @@ def test_lines_of_one_kind_are_limited_per_second_and_those_left_out_are_counted
     assert limit.admit("refused (a)")
 
 
-def test_crowding_is_logged_once_a_minute(caplog: pytest.LogCaptureFixture) -> None:
-    connections = Connections(1)
-
-    with caplog.at_level(logging.WARNING, "abilities"):
-        for _ in range(100):
-            connection = Socket()
-            connections.add(connection)
-            connections.mark_waiting(connection)
-
-    assert [record.message for record in caplog.records] == ["too many connections"]
+@pytest.fixture
+def guarded(roots: Settings, tmp_path: Path) -> Settings:
+    """Settings with a tokens file."""
+    return roots.model_copy(update={"tokens_file": tmp_path / "tokens.json"})
 
 
 async def test_calls_take_turns_by_token_wherever_they_wait(
-    roots: Settings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    guarded: Settings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    settings = roots.model_copy(update={"tokens_file": tmp_path / "tokens.json"})
-    file = TokenFile(settings.tokens_file)
-    tokens = [file.add("default", "write") for _ in range(2)]
+    tokens = [TokenFile(guarded.tokens_file).add("default", "write") for _ in range(2)]
     owners: list[str] = []
     put = TurnQueue.put
 
@@ -272,45 +247,36 @@ async def test_calls_take_turns_by_token_wherever_they_wait(
         owners.append(turn_owner.get())
         put(queue, namespace, item)
 
-    async with Abilities.open(settings) as abilities:
-        transport = httpx.ASGITransport(app=create_app(abilities))
-        async with httpx.AsyncClient(transport=transport, base_url="http://localhost") as client:
-            for path, arguments in TURNS.items():
-                for token, secret in tokens:
-                    bearer = {"Authorization": f"Bearer {secret}"}
-                    with monkeypatch.context() as patch:
-                        patch.setattr(TurnQueue, "put", note)
-                        await client.post(f"/api/abilities/{path}", json=arguments, headers=bearer)
+    async with serving_app(guarded) as server:
+        for name, arguments in TURNS.items():
+            for token, secret in tokens:
+                with monkeypatch.context() as patch:
+                    patch.setattr(TurnQueue, "put", note)
+                    await server.call(name, secret, **arguments)
 
-                    assert token.id in owners, path
-                    owners.clear()
+                assert token.id in owners, name
+                owners.clear()
 
 
 async def test_refused_requests_take_turns_too(
-    roots: Settings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    guarded: Settings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    settings = roots.model_copy(update={"tokens_file": tmp_path / "tokens.json"})
-    file = TokenFile(settings.tokens_file)
+    file = TokenFile(guarded.tokens_file)
     (rude, rude_secret), (_, good_secret) = (file.add("default", "write") for _ in range(2))
     take = Shares.take
+    answered: list[int] = []
 
     def refuse_rude(shares: Shares, caller: str, *, is_known: bool) -> bool:
         return caller != rude.id and take(shares, caller, is_known=is_known)
 
-    answered: list[int] = []
+    async with serving_app(guarded) as server:
 
-    async with Abilities.open(settings) as abilities:
-        transport = httpx.ASGITransport(app=create_app(abilities))
-        async with httpx.AsyncClient(transport=transport, base_url="http://localhost") as client:
+        async def call(secret: str) -> None:
+            answered.append((await server.ask("GET", "/api/abilities", secret)).status_code)
 
-            async def call(secret: str) -> None:
-                bearer = {"Authorization": f"Bearer {secret}"}
-                answer = await client.get("/api/abilities", headers=bearer)
-                answered.append(answer.status_code)
-
-            await call(good_secret)  # the tokens are read on a thread
-            monkeypatch.setattr(Shares, "take", refuse_rude)
-            await asyncio.gather(*(call(rude_secret) for _ in range(30)), call(good_secret))
+        await call(good_secret)  # the tokens are read on a thread
+        monkeypatch.setattr(Shares, "take", refuse_rude)
+        await asyncio.gather(*(call(rude_secret) for _ in range(30)), call(good_secret))
 
     assert sorted(answered[1:]) == [200, *[429] * 30]
     assert answered[1:].index(200) <= 5, "it waited for some of them only"

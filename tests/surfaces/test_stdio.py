@@ -3,8 +3,11 @@
 import asyncio
 import json
 import os
+import signal
 import subprocess
 import sys
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
@@ -15,46 +18,38 @@ from mcp.client.stdio import stdio_client
 from abilities import Settings
 from tests.support.catalog import BUILT_IN
 from tests.support.file_cases import ROWS, Row
-from tests.support.piped import HELLO, build_request
+from tests.support.piped import HELLO, build_call, build_request
+from tests.support.serving import serving_stdio
 from tests.support.surfaces import (
+    WRITES,
     CannotCarry,
     environment,
     python,
     read_tool_result,
     refuse_uncarried,
 )
-from tests.support.tier import size
+from tests.support.tier import QUICK
 
 COMMAND = [sys.executable, "-m", "abilities", "mcp"]
+Process = subprocess.Popen[bytes]
 
 
 def build_environment(settings: Settings, **more: str) -> dict[str, str]:
     return {**os.environ, **environment(settings), **more}
 
 
-def connect(settings: Settings) -> Any:
-    """Return a transport to a server in a process of its own."""
-    program, *arguments = COMMAND
-    variables = build_environment(settings)
-
-    return stdio_client(StdioServerParameters(command=program, args=arguments, env=variables))
-
-
 @pytest.mark.parametrize("mode", ["auto", pytest.param("legacy", marks=pytest.mark.thorough)])
 async def test_every_row_crosses_a_real_pipe_unchanged(mode: str, settings: Settings) -> None:
-    carried = 0
-    async with Client(connect(settings), mode=mode) as client:
-        for row in ROWS:
-            if row.settings or not can_carry(row):
-                continue
+    program, *arguments = COMMAND
+    server = StdioServerParameters(command=program, args=arguments, env=build_environment(settings))
+    rows = [row for row in ROWS if not row.settings and can_carry(row)]
+    assert len(rows) > 60
 
+    async with Client(stdio_client(server), mode=mode) as client:
+        for row in rows[:: 3 if QUICK else 1]:
             result = await client.call_tool(row.name, row.arguments)
-            assert read_tool_result(result) == await python(settings, row.name, row.arguments), (
-                row.id
-            )
-            carried += 1
-
-    assert carried > 60
+            expected = await python(settings, row.name, row.arguments)
+            assert read_tool_result(result) == expected, row.id
 
 
 def can_carry(row: Row) -> bool:
@@ -67,18 +62,24 @@ def can_carry(row: Row) -> bool:
     return True
 
 
+@asynccontextmanager
+async def connect(settings: Settings) -> AsyncIterator[Client]:
+    with serving_stdio(settings) as server:
+        async with Client(stdio_client(server)) as client:
+            yield client
+
+
 @pytest.mark.requirement("R1.1.1", "R1.1.2", "R3.0.1", "R3.8.1", "R5.4.3")
 async def test_the_tools_are_listed_with_their_marks(settings: Settings) -> None:
-    async with Client(connect(settings)) as client:
+    async with connect(settings) as client:
         tools = (await client.list_tools()).tools
         with pytest.raises(MCPError) as caught:
             await client.call_tool("no_such_tool", {})
 
     assert [tool.name for tool in tools] == [ability.name for ability in BUILT_IN]
-    writing = {"store_memory", "update_memory", "delete_memory", "remember", "memory_restore"}
     for tool in tools:
         assert tool.annotations is not None
-        assert tool.annotations.read_only_hint is (None if tool.name in writing else True)
+        assert tool.annotations.read_only_hint is (None if tool.name in WRITES else True)
         assert tool.output_schema is None
 
     assert caught.value.code == -32602
@@ -86,7 +87,7 @@ async def test_the_tools_are_listed_with_their_marks(settings: Settings) -> None
 
 @pytest.mark.requirement("R1.7.3", "R2.4.2", "R4.4.6", "R4.6.3")
 async def test_structured_content_is_sent_only_when_asked_for(settings: Settings) -> None:
-    async with Client(connect(settings.model_copy(update={"structured": True}))) as client:
+    async with connect(settings.model_copy(update={"structured": True})) as client:
         tools = (await client.list_tools()).tools
         result = await client.call_tool("file_read_bulk", {"paths": ["ok.txt", "none"]})
 
@@ -95,89 +96,54 @@ async def test_structured_content_is_sent_only_when_asked_for(settings: Settings
     read_tool_result(result, structured=True)
 
 
-def exchange(settings: Settings, *lines: bytes, **more: str) -> tuple[list[dict[str, Any]], bytes]:
-    """Send lines at once, close stdin, and return every answer and what stderr holds."""
-    process = subprocess.run(
-        COMMAND,
-        input=b"\n".join(lines) + b"\n",
-        capture_output=True,
-        timeout=60,
-        env=build_environment(settings, **more),
-    )
-    assert process.returncode == 0, process.stderr
-    return [json.loads(line) for line in process.stdout.splitlines()], process.stderr
+def start(settings: Settings, output: int = subprocess.PIPE) -> Process:
+    variables = build_environment(settings)
+    return subprocess.Popen(COMMAND, stdin=subprocess.PIPE, stdout=output, env=variables)
 
 
-MALFORMED_LINES = {
-    "words": (b"garbage", -32700),
-    "half": (b'{"jsonrpc": "2.0", "id": 1', -32700),
-    "nan": (b'{"jsonrpc":"2.0","id":9,"method":"tools/call","params":{"x":NaN}}', -32700),
-    "surrogate": (
-        b'{"jsonrpc":"2.0","id":9,"method":"tools/call","params":{"x":"\\ud800"}}',
-        -32700,
-    ),
-    "utf-8": (b'{"jsonrpc":"2.0","id":9,"method":"\xff"}', -32700),
-    "deep": (b"[" * 100_000, -32700),
-    "array": (b"[]", -32600),
-    "no version": (b'{"id": 1, "method": "ping"}', -32600),
-    "long": (b'"' + b"x" * 2_000_000 + b'"', -32700),
-}
-
-
-async def test_a_line_that_is_no_message_gets_an_error_and_the_next_one_its_answer(
-    settings: Settings,
-) -> None:
-    process = await asyncio.create_subprocess_exec(
-        *COMMAND,
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        env=build_environment(settings),
-        limit=2**20,
-    )
-    assert (await ask(process, build_request(1, "initialize", HELLO)))["id"] == 1
-
-    for number, (kind, (line, code)) in enumerate(MALFORMED_LINES.items(), 2):
-        refused = await ask(process, line)
-        assert refused["error"]["code"] == code, kind
-        assert "result" not in refused, kind
-
-        answered = await ask(process, build_request(number, "ping", {}))
-        assert (answered["id"], "result" in answered) == (number, True), kind
-
-    assert process.stdin and process.stdout
-    process.stdin.close()
-    assert await process.stdout.read() == b"", "no line has two answers"
-    assert await process.wait() == 0
-
-
-async def ask(process: asyncio.subprocess.Process, line: bytes) -> dict[str, Any]:
-    """Send a line to a server and return the next line that it answers."""
-    assert process.stdin and process.stdout
-
+def send(process: Process, line: bytes) -> None:
+    assert process.stdin
     process.stdin.write(line + b"\n")
-    await process.stdin.drain()
+    process.stdin.flush()
 
-    answer: dict[str, Any] = json.loads(await asyncio.wait_for(process.stdout.readline(), 60))
+
+def ask(process: Process, line: bytes) -> dict[str, Any]:
+    """Send a line to a server and return the next line that it answers."""
+    assert process.stdout
+    send(process, line)
+    answer: dict[str, Any] = json.loads(process.stdout.readline())
     return answer
 
 
-@pytest.mark.thorough
-async def test_fifty_megabytes_in_one_line_do_not_swell_the_process(settings: Settings) -> None:
-    process = await asyncio.create_subprocess_exec(
-        *COMMAND, stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=build_environment(settings)
-    )
-    assert (await ask(process, build_request(1, "initialize", HELLO)))["id"] == 1
-    peak_before = read_peak_kib(process.pid)
+HUGE = b'"' + b"x" * 50_000_000
+MALFORMED_LINES = {
+    b"garbage": -32700,
+    b'{"jsonrpc":"2.0","id":9,"method":"tools/call","params":{"x":NaN}}': -32700,
+    b'{"jsonrpc":"2.0","id":9,"method":"tools/call","params":{"x":"\\ud800"}}': -32700,
+    b'{"jsonrpc":"2.0","id":9,"method":"\xff"}': -32700,
+    b"[" * 100_000: -32700,
+    b"[]": -32600,
+    HUGE: -32700,
+}
 
-    refused = await ask(process, b'"' + b"x" * 50_000_000)
-    answered = await ask(process, build_request(2, "ping", {}))
 
-    assert refused["error"]["code"] == -32700
-    assert answered["id"] == 2
-    assert read_peak_kib(process.pid) - peak_before < 8 * 1024
-    assert process.stdin
-    process.stdin.close()
-    assert await process.wait() == 0
+def test_h5_a_line_that_is_no_message_gets_an_error_and_the_next_one_its_answer(
+    settings: Settings,
+) -> None:
+    with start(settings) as process:
+        ask(process, build_request(1, "initialize", HELLO))
+        peak_before = read_peak_kib(process.pid)
+
+        for line, code in MALFORMED_LINES.items():
+            refused = ask(process, line)
+            assert refused["error"]["code"] == code, line[:50]
+            assert ask(process, build_request(2, "ping", {}))["id"] == 2, line[:50]
+
+        assert read_peak_kib(process.pid) - peak_before < 8 * 1024, "fifty megabytes are not kept"
+        assert process.stdin and process.stdout
+        process.stdin.close()
+        assert process.stdout.read() == b"", "no line has two answers"
+        assert process.wait(60) == 0
 
 
 def read_peak_kib(pid: int) -> int:
@@ -187,37 +153,35 @@ def read_peak_kib(pid: int) -> int:
     return int(line.split()[1])
 
 
-def test_every_request_is_answered_though_the_input_ends_at_once(settings: Settings) -> None:
-    paths = {"paths": ["ok.txt", "big.txt"]}
-    call = {"name": "file_read_bulk", "arguments": paths}
-    calls = [build_request(n, "tools/call", call) for n in range(2, 12)]
+def test_a_client_that_goes_away_ends_the_server_quietly(
+    settings: Settings, capfd: pytest.CaptureFixture[str]
+) -> None:
+    with start(settings) as process:
+        ask(process, build_request(1, "initialize", HELLO))
+        assert process.stdin and process.stdout
 
-    for _ in range(size("ABILITIES_INPUTS", quick=1, full=5)):
-        answers, _ = exchange(settings, build_request(1, "initialize", HELLO), *calls)
-        assert sorted(answer["id"] for answer in answers) == list(range(1, 12))
+        process.stdout.close()
+        send(process, build_request(2, "ping", {}))
+
+        assert process.wait(60) == 0
+        assert capfd.readouterr().err == ""
+        process.stdin.close()
 
 
-def test_a_client_that_goes_away_ends_the_server_quietly(settings: Settings) -> None:
-    process = subprocess.Popen(
-        COMMAND,
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        env=build_environment(settings),
+def exchange(
+    settings: Settings, *lines: bytes, options: tuple[str, ...] = (), **more: str
+) -> tuple[list[dict[str, Any]], str]:
+    """Send lines at once, close stdin, and return every answer and what stderr holds."""
+    process = subprocess.run(
+        [sys.executable, *options, *COMMAND[1:]],
+        input=b"\n".join([build_request(1, "initialize", HELLO), *lines]) + b"\n",
+        capture_output=True,
+        timeout=60,
+        env=build_environment(settings, **more),
     )
-    assert process.stdin and process.stdout and process.stderr
-    process.stdin.write(build_request(1, "initialize", HELLO) + b"\n")
-    process.stdin.flush()
-    assert process.stdout.readline()
-
-    process.stdout.close()
-    process.stdin.write(build_request(2, "ping", {}) + b"\n")
-    process.stdin.flush()
-
-    assert process.wait(60) == 0
-    assert process.stderr.read() == b""
-    process.stdin.close()
-    process.stderr.close()
+    errors = process.stderr.decode()
+    assert process.returncode == 0, errors
+    return [json.loads(line) for line in process.stdout.splitlines()], errors
 
 
 PRINTER = """
@@ -243,12 +207,101 @@ def test_what_an_ability_prints_never_reaches_the_wire(settings: Settings, tmp_p
     (info / "METADATA").write_text("Metadata-Version: 2.1\nName: loud\nVersion: 1.0\n")
     (info / "entry_points.txt").write_text("[abilities]\nloud = loud:loud\n")
 
-    calls = (
-        build_request(1, "initialize", HELLO),
-        build_request(2, "tools/call", {"name": "loud", "arguments": {}}),
-    )
-    answers, errors = exchange(settings, *calls, PYTHONPATH=str(tmp_path))
+    answers, errors = exchange(settings, build_call(2, "loud"), PYTHONPATH=str(tmp_path))
 
     assert [answer["id"] for answer in answers] == [1, 2]
     assert answers[1]["result"]["content"][0]["text"] == '{"said":true}'
-    assert {b"printed", b"written", b"echoed"} <= set(errors.split())
+    assert {"printed", "written", "echoed"} <= set(errors.split())
+
+
+UNUSED = {
+    "deepagents",
+    "fastapi",
+    "httpx",
+    "httpx2",
+    "jwt",
+    "langchain",
+    "langchain_core",
+    "mcp.client",
+    "mcp.server.mcpserver",
+    "psycopg",
+    "toon_format",
+}
+"""What no client over stdio needs; importing it takes longer than most sessions."""
+
+
+def test_a_client_over_stdio_loads_no_package_in_vain(settings: Settings) -> None:
+    answers, errors = exchange(
+        settings,
+        build_request(2, "tools/list", {}),
+        build_request(3, "prompts/get", {"name": "remember"}),
+        build_call(4, "file_list"),
+        options=("-X", "importtime"),
+    )
+
+    imports = [line for line in errors.splitlines() if line.startswith("import time")]
+    loaded = {line.rpartition("|")[2].strip() for line in imports}
+    assert sorted(answer["id"] for answer in answers) == [1, 2, 3, 4]
+    assert "mcp.server.lowlevel.server" in loaded, "nothing shows in this list"
+    assert not loaded & UNUSED
+
+
+def end_input(process: Process) -> None:
+    assert process.stdin
+    process.stdin.close()
+
+
+def terminate(process: Process) -> None:
+    process.send_signal(signal.SIGTERM)
+
+
+@pytest.mark.thorough
+@pytest.mark.parametrize("end", [end_input, terminate])
+async def test_a_client_that_reads_nothing_stops_its_own_requests_and_no_end(
+    settings: Settings, end: Callable[[Process], None]
+) -> None:
+    with start(settings) as process:
+        try:
+            await fill_pipes(process)
+
+            end(process)
+
+            assert await asyncio.to_thread(process.wait, 120) in (0, -signal.SIGTERM)
+        finally:
+            process.kill()
+
+
+async def fill_pipes(process: Process) -> None:
+    """Send calls and read nothing, until the server takes no more."""
+    assert process.stdin
+    os.set_blocking(process.stdin.fileno(), False)
+    calls = [build_call(n, "file_read_bulk", paths=["big.txt"]) for n in range(20_000)]
+    lines = b"\n".join([build_request("hello", "initialize", HELLO), *calls])
+    remaining = memoryview(lines)
+    refusals = 0
+
+    while refusals < 20:
+        assert remaining, "the server takes requests without end, and nobody reads its answers"
+
+        try:
+            remaining = remaining[os.write(process.stdin.fileno(), remaining) :]
+            refusals = 0
+        except BlockingIOError:
+            refusals += 1
+            await asyncio.sleep(0.1)
+
+
+def test_a_non_blocking_stdout_is_written_whole(settings: Settings) -> None:
+    reading, writing = os.pipe()
+    os.set_blocking(writing, False)
+
+    with start(settings, writing) as process:
+        os.close(writing)
+        send(process, build_request("hello", "initialize", HELLO))
+        for n in range(10):
+            send(process, build_call(n, "file_read_bulk", paths=["big.txt"]))
+        end_input(process)
+
+        with os.fdopen(reading, "rb") as output:
+            assert len([json.loads(line) for line in output]) == 11
+        assert process.wait(60) == 0

@@ -1,35 +1,22 @@
-"""Requests over stdio, whatever the client does with them: ids, duplicates, cancels, no reading."""
+"""Requests over stdio, whatever the client does with them: duplicates, cancels, no reading."""
 
 import asyncio
 import gc
-import os
-import signal
 import sqlite3
-import subprocess
-import sys
 import threading
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, closing
 from typing import Any
 
-import orjson
 import pytest
 
 from abilities import Ability, Arguments, Context, Model, Settings, ability
 from abilities.adapters import stdio as stdio_module
-from abilities.adapters.messages import MAX_ID
 from abilities.adapters.stdio import MAX_REQUESTS
-from tests.support.piped import HELLO, Piped, build_call, build_line, build_request, open_piped
+from tests.support.piped import Piped, build_call, build_line, open_piped
 from tests.support.stores import store_file
-from tests.support.surfaces import environment
 from tests.support.tier import size
 from tests.support.waiting import wait_until
-
-COMMAND = [sys.executable, "-m", "abilities", "mcp"]
-
-
-class Nothing(Arguments):
-    pass
 
 
 class Done(Model):
@@ -47,7 +34,7 @@ class Gate:
 
     def build_ability(self) -> Ability:
         @ability(description="Wait.", read_only=True)
-        async def wait(context: Context, arguments: Nothing) -> Done:
+        async def wait(context: Context, arguments: Arguments) -> Done:
             self.begun += 1
             self.waiting += 1
             self.most_waiting = max(self.waiting, self.most_waiting)
@@ -71,67 +58,6 @@ async def open_gated(settings: Settings) -> AsyncIterator[tuple[Piped, Gate]]:
         gate.opened.set()
 
 
-ECHOED_IDS: list[int | str] = [
-    0,
-    -1,
-    2**53 + 1,
-    2**63,
-    -(2**64) - 1,
-    int("9" * MAX_ID),
-    -int("9" * MAX_ID),
-    "",
-    "7",
-    "x" * MAX_ID,
-    'two\nlines, a \U0001f600 and "quotes"',
-]
-
-
-async def test_a_request_is_answered_under_its_own_id_however_large(settings: Settings) -> None:
-    async with open_piped(settings) as client:
-        for request_id in ECHOED_IDS:
-            start = '{"jsonrpc":"2.0","id":' + stringify(request_id)
-            await client.send(f'{start},"method":"ping"}}'.encode())
-
-            # Not with a parser that may turn large integers into floats.
-            answer = (await client.read_line()).decode()
-            assert answer == f'{start},"result":{{}}}}\n'
-
-
-def stringify(request_id: int | str) -> str:
-    """Return an id as JSON."""
-    if isinstance(request_id, int):
-        return str(request_id)
-
-    return orjson.dumps(request_id).decode()
-
-
-REFUSED_IDS = [
-    "null",
-    "true",
-    "false",
-    "1.5",
-    "1.0",
-    "1e3",
-    "[]",
-    "{}",
-    '"' + "x" * (MAX_ID + 1) + '"',
-    "1" + "0" * MAX_ID,
-    "-1" + "0" * MAX_ID,
-    "9" * 100_000,
-]
-
-
-async def test_an_id_that_is_no_bounded_string_or_integer_is_refused_under_null(
-    settings: Settings,
-) -> None:
-    async with open_piped(settings) as client:
-        for request_id in REFUSED_IDS:
-            await client.send(b'{"jsonrpc":"2.0","id":%b,"method":"ping"}' % request_id.encode())
-
-            answer = await client.read()
-            assert (answer["id"], answer["error"]["code"]) == (None, -32600), request_id[:20]
-
-
 async def test_an_id_may_be_used_again_but_not_while_it_is_in_flight(settings: Settings) -> None:
     async with open_gated(settings) as (client, gate):
         await client.send(build_call(1, "wait"), build_call("1", "wait"))
@@ -150,36 +76,13 @@ async def test_an_id_may_be_used_again_but_not_while_it_is_in_flight(settings: S
         assert (await client.read())["result"] == {}
 
 
-NOTIFICATIONS = [
-    build_line(method="notifications/initialized"),
-    build_line(method="notifications/cancelled", params={"requestId": "never sent"}),
-    build_line(method="notifications/cancelled", params={"requestId": None}),
-    build_line(method="notifications/cancelled", params={"requestId": [1]}),
-    build_line(method="notifications/cancelled", params=[1]),
-    build_line(method="notifications/cancelled"),
-    build_line(method="notifications/progress", params={"progressToken": 1, "progress": "x"}),
-    build_line(method="tools/call", params={"name": "no_such_tool"}),
-    build_line(method="no/such/method", params="x"),
-    build_line(id=5, result={}),
-    build_line(id=None, error={"code": -1, "message": "x"}),
-    build_line(id=5, error="x"),
-]
-
-
-async def test_notifications_and_answers_are_never_answered(settings: Settings) -> None:
-    async with open_piped(settings) as client:
-        for line in NOTIFICATIONS:
-            await client.send(line, build_request(9, "ping"))
-            assert await client.read() == {"jsonrpc": "2.0", "id": 9, "result": {}}, line
-
-
 async def test_nothing_is_kept_of_requests_that_were_cancelled(settings: Settings) -> None:
     async with open_gated(settings) as (client, gate):
         await client.request("before", "ping")
         await client.read()
         objects_before = count_protocol_objects()
 
-        for number in range(size("ABILITIES_INPUTS", quick=300, full=5_000)):
+        for number in range(size("ABILITIES_INPUTS", quick=150, full=2_000)):
             await client.send(build_call(number, "wait"))
             await client.cancel(number)
 
@@ -208,18 +111,12 @@ async def test_a_cancelled_request_does_not_delay_the_end(
         await client.send(build_call(1, "wait"))
         await wait_until(lambda: gate.waiting == 1)
         await client.cancel(1)
-        await wait_until(lambda: gate.waiting == 0)
 
-
-async def test_a_request_that_is_cancelled_before_it_could_begin_is_forgotten_too(
-    settings: Settings,
-) -> None:
-    async with open_gated(settings) as (client, gate):
-        cancel = build_line(method="notifications/cancelled", params={"requestId": 1})
-        await client.send(build_call(1, "wait") + b"\n" + cancel)
-
-        await client.request(2, "ping")
-        assert await client.read() == {"jsonrpc": "2.0", "id": 2, "result": {}}
+        # One that is cancelled before it could begin is forgotten, too.
+        cancel = build_line(method="notifications/cancelled", params={"requestId": 2})
+        await client.send(build_call(2, "wait") + b"\n" + cancel)
+        await client.request(3, "ping")
+        assert (await client.read())["id"] == 3
         await wait_until(lambda: gate.waiting == 0)
 
 
@@ -274,7 +171,7 @@ def build_write(key: str) -> bytes:
 
 
 async def test_thousands_of_requests_at_once_wait_for_their_turn(settings: Settings) -> None:
-    count = size("ABILITIES_INPUTS", quick=500, full=2_500)
+    count = size("ABILITIES_INPUTS", quick=300, full=1_500)
 
     async with open_gated(settings) as (client, gate):
         calls = [build_call(number, "wait") for number in range(count)]
@@ -290,96 +187,14 @@ async def test_thousands_of_requests_at_once_wait_for_their_turn(settings: Setti
         assert gate.most_waiting == MAX_REQUESTS
 
 
-def start(settings: Settings) -> subprocess.Popen[bytes]:
-    return subprocess.Popen(
-        COMMAND,
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        env={**os.environ, **environment(settings)},
-    )
-
-
-async def fill_pipes(process: subprocess.Popen[bytes]) -> None:
-    """Send calls and read nothing, until the server takes no more."""
-    assert process.stdin
-    os.set_blocking(process.stdin.fileno(), False)
-    lines = build_request("hello", "initialize", HELLO) + b"\n"
-    call = build_call("%d", "file_read_bulk", paths=["big.txt"])
-    lines += b"".join(call.replace(b"%d", b"%d" % n) + b"\n" for n in range(20_000))
-    remaining = memoryview(lines)
-    refusals = 0
-
-    while refusals < 20:
-        assert remaining, "the server takes requests without end, and nobody reads its answers"
-
-        try:
-            remaining = remaining[os.write(process.stdin.fileno(), remaining) :]
-            refusals = 0
-        except BlockingIOError:
-            refusals += 1
-            await asyncio.sleep(0.1)
-
-
-def end_input(process: subprocess.Popen[bytes]) -> None:
-    assert process.stdin
-    process.stdin.close()
-
-
-def terminate(process: subprocess.Popen[bytes]) -> None:
-    process.send_signal(signal.SIGTERM)
-
-
-@pytest.mark.thorough
-@pytest.mark.parametrize("end", [end_input, terminate])
-async def test_a_client_that_reads_nothing_stops_its_own_requests_and_no_end(
-    settings: Settings, end: Callable[[subprocess.Popen[bytes]], None]
-) -> None:
-    with start(settings) as process:
-        try:
-            await fill_pipes(process)
-
-            end(process)
-
-            code = await asyncio.to_thread(process.wait, 120)
-            assert code in (0, -signal.SIGTERM)
-        finally:
-            process.kill()
-
-
 async def test_the_event_loop_goes_on_while_answers_are_not_taken(settings: Settings) -> None:
     async with open_gated(settings) as (client, gate):
         large = [build_call(n, "file_read_bulk", paths=["big.txt"]) for n in range(200)]
         sending = asyncio.create_task(client.send(*large))
-        ticks = 0
-        while ticks < 100:  # would hang in a write that blocks the loop
-            await asyncio.sleep(0.01)
-            ticks += 1
+        for _ in range(100):  # would hang in a write that blocks the loop
+            await asyncio.sleep(0.005)
 
         answers = [await client.read() for _ in large]
         await sending
         assert {answer["id"] for answer in answers} == set(range(200))
         assert gate.begun == 0
-
-
-def test_a_non_blocking_stdout_is_written_whole(settings: Settings) -> None:
-    reading, writing = os.pipe()
-    os.set_blocking(writing, False)
-    calls = [build_call(n, "file_read_bulk", paths=["big.txt"]) for n in range(40)]
-
-    with subprocess.Popen(
-        COMMAND,
-        stdin=subprocess.PIPE,
-        stdout=writing,
-        env={**os.environ, **environment(settings)},
-    ) as process:
-        os.close(writing)
-        assert process.stdin
-        process.stdin.write(build_request("hello", "initialize", HELLO) + b"\n")
-        process.stdin.write(b"\n".join(calls) + b"\n")
-        process.stdin.close()
-
-        with os.fdopen(reading, "rb") as output:
-            answers = [orjson.loads(line) for line in output]
-        assert process.wait(60) == 0
-
-    assert len(answers) == 41

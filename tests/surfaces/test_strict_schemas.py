@@ -4,16 +4,9 @@ from collections.abc import Iterator
 from typing import Any
 
 import jsonschema_rs
-import pytest
 
 from abilities import Settings
-from abilities.adapters.functions import (
-    NULL,
-    Function,
-    build_strict_schema,
-    leave_out_null,
-    load_functions,
-)
+from abilities.adapters.functions import NULL, build_strict_schema, leave_out_null, load_functions
 
 FUNCTIONS = {function.name: function for function in load_functions(Settings())}
 LINK = {"key": "b", "term": "word"}
@@ -59,31 +52,28 @@ def add_null(value: Any, schema: dict[str, Any]) -> Any:
     }
 
 
-@pytest.mark.parametrize("function", FUNCTIONS.values(), ids=FUNCTIONS)
-def test_every_field_of_every_object_is_required_and_described(function: Function) -> None:
-    strict = build_strict_schema(function)
+def test_every_field_of_every_object_is_required_and_described() -> None:
+    for name, function in FUNCTIONS.items():
+        strict = build_strict_schema(function)
 
-    jsonschema_rs.meta.validate(strict)
-    assert list(strict["properties"]) == list(function.schema["properties"])
-    for fields in list_objects(strict):
-        assert fields["additionalProperties"] is False
-        assert fields["required"] == list(fields["properties"])
-    for name in function.schema.get("required", []):
-        assert NULL not in strict["properties"][name].get("anyOf", [])
-
-
-@pytest.mark.parametrize(("name", "arguments"), CALLS)
-def test_null_for_what_was_left_out_is_left_out(name: str, arguments: dict[str, Any]) -> None:
-    strict = build_strict_schema(FUNCTIONS[name])
-    sent = add_null(arguments, strict)
-
-    jsonschema_rs.validate(strict, sent)
-    assert sent != arguments or not arguments
-    assert leave_out_null(sent, strict) == arguments
+        jsonschema_rs.meta.validate(strict)
+        assert list(strict["properties"]) == list(function.schema["properties"]), name
+        for fields in list_objects(strict):
+            assert fields["additionalProperties"] is False, name
+            assert fields["required"] == list(fields["properties"]), name
+        for field in function.schema.get("required", []):
+            assert NULL not in strict["properties"][field].get("anyOf", []), name
 
 
-def test_null_that_no_schema_offers_is_kept() -> None:
+def test_null_for_what_was_left_out_is_left_out() -> None:
+    for name, arguments in CALLS:
+        strict = build_strict_schema(FUNCTIONS[name])
+        sent = add_null(arguments, strict)
+
+        jsonschema_rs.validate(strict, sent)
+        assert sent != arguments or not arguments, name
+        assert leave_out_null(sent, strict) == arguments, name
+
     strict = build_strict_schema(FUNCTIONS["file_read_bulk"])
-    arguments = {"paths": None, "unknown": None, "detail": None}
-
-    assert leave_out_null(arguments, strict) == {"paths": None, "unknown": None}
+    offered_or_not = {"paths": None, "unknown": None, "detail": None}
+    assert leave_out_null(offered_or_not, strict) == {"paths": None, "unknown": None}

@@ -3,7 +3,6 @@
 import json
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -15,13 +14,10 @@ from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 from prometheus_client.parser import text_string_to_metric_families
 
-from abilities import Abilities, Settings
+from abilities import Settings
 from abilities.helpers.tokens import TokenFile
-from abilities.server.app import create_app
 from abilities.server.telemetry import MAX_NAMESPACES, OTHERS, CallMetrics, ServerMetrics
-from tests.support.serving import serving
-from tests.support.surfaces import run_lifespan
-from tests.surfaces.test_tokens import serve
+from tests.support.serving import serving, serving_app
 
 SECRET = "canary"
 TRACE = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
@@ -35,12 +31,6 @@ def exporter() -> InMemorySpanExporter:
     provider.add_span_processor(SimpleSpanProcessor(exporter))
     trace.set_tracer_provider(provider)
     return exporter
-
-
-@pytest.fixture
-def spans(exporter: InMemorySpanExporter) -> Iterator[InMemorySpanExporter]:
-    exporter.clear()
-    yield exporter
 
 
 def parse_metrics(text: str) -> dict[tuple[str, ...], float]:
@@ -64,68 +54,60 @@ def parse_metrics(text: str) -> dict[tuple[str, ...], float]:
 
 @pytest.mark.requirement("R4.5.6", "R4.7.4")
 async def test_metrics_and_spans_count_what_calls_did(
-    roots: Settings, spans: InMemorySpanExporter
+    roots: Settings, exporter: InMemorySpanExporter
 ) -> None:
+    exporter.clear()
     (roots.workspace_dir / f"{SECRET}.txt").write_text(SECRET * 10)
-    memory = {"type": "core", "key": SECRET, "content": SECRET, "links": [{"key": "next"}]}
+    links = [{"key": "next"}]
+    memory: dict[str, Any] = {"type": "core", "key": SECRET, "content": SECRET, "links": links}
+    paths = [f"{SECRET}.txt", f"{SECRET}.none", "../x"]
+    traced: dict[str, Any] = {"json": {"key": SECRET}, "headers": {"traceparent": TRACE}}
 
-    async with (
-        Abilities.open(roots) as abilities,
-        run_lifespan(create_app(abilities)) as app,
-        httpx.AsyncClient(
-            transport=httpx.ASGITransport(app=app), base_url="http://localhost"
-        ) as client,
-    ):
-
-        async def post(name: str, **arguments: Any) -> httpx.Response:
-            return await client.post(f"/api/abilities/{name}", json=arguments)
-
+    async with serving_app(roots) as server:
         answers = [
-            await post("store_memory", **memory),
-            await post("store_memory", type="core", key="next", content="x"),
-            await post(
-                "file_read_bulk",
-                paths=[f"{SECRET}.txt", f"{SECRET}.none", "../x"],
-                max_chars_per_file=5,
-            ),
-            await client.post(
-                "/api/abilities/bulk_read_memory",
-                json={"key": SECRET},
-                headers={"traceparent": TRACE},
-            ),
-            await client.get(f"/api/memories/{SECRET}"),
-            await post("memory_get", key="none"),
-            await post("file_read_bulk", paths=5),
-            await post(SECRET),
+            await server.call("store_memory", **memory),
+            await server.call("store_memory", type="core", key="next", content="x"),
+            await server.call("file_read_bulk", paths=paths, max_chars_per_file=5),
+            await server.ask("POST", "/api/abilities/bulk_read_memory", **traced),
+            await server.ask("GET", f"/api/memories/{SECRET}"),
+            await server.call("memory_get", key="none"),
+            await server.call("file_read_bulk", paths=5),
+            await server.call(SECRET),
         ]
-        text = (await client.get("/metrics")).text
+        text = (await server.ask("GET", "/metrics")).text
 
     assert [answer.status_code for answer in answers] == [200] * 5 + [404, 400, 404]
     assert SECRET not in text
 
     metrics = parse_metrics(text)
-    assert metrics["abilities_calls_total", "file_read_bulk"] == 2
-    assert metrics["abilities_items_total", "file_read_bulk"] == 3
-    assert metrics["abilities_truncations_total", "file_read_bulk"] == 1
-    assert metrics["abilities_faults_total", "file_read_bulk", "NOT_FOUND"] == 1
-    assert metrics["abilities_faults_total", "file_read_bulk", "INVALID_INPUT"] == 2
-    assert metrics["abilities_items_total", "bulk_read_memory"] == 2
-    assert (metrics["abilities_walk_depth_count",], metrics["abilities_walk_depth_sum",]) == (1, 1)
-    assert metrics["abilities_calls_total", "memory_get"] == 2
-    assert metrics["abilities_items_total", "memory_get"] == 1
-    assert metrics["abilities_reply_bytes_sum", "bulk_read_memory"] == len(answers[3].content)
-    assert metrics["abilities_call_seconds_count", "store_memory"] == 2
+    for name, value in {
+        ("abilities_calls_total", "file_read_bulk"): 2,
+        ("abilities_items_total", "file_read_bulk"): 3,
+        ("abilities_truncations_total", "file_read_bulk"): 1,
+        ("abilities_faults_total", "file_read_bulk", "NOT_FOUND"): 1,
+        ("abilities_faults_total", "file_read_bulk", "INVALID_INPUT"): 2,
+        ("abilities_items_total", "bulk_read_memory"): 2,
+        ("abilities_walk_depth_count",): 1,
+        ("abilities_walk_depth_sum",): 1,
+        ("abilities_calls_total", "memory_get"): 2,
+        ("abilities_items_total", "memory_get"): 1,
+        ("abilities_reply_bytes_sum", "bulk_read_memory"): len(answers[3].content),
+        ("abilities_call_seconds_count", "store_memory"): 2,
+        ("abilities_store_queue",): 0,
+        ("abilities_calls_in_flight",): 0,
+        ("abilities_file_threads_stuck",): 0,
+    }.items():
+        assert metrics[name] == value, name
     assert metrics["process_resident_memory_bytes",] > 10_000_000
-    assert metrics["abilities_store_queue",] == metrics["abilities_calls_in_flight",] == 0
-    assert metrics["abilities_file_threads_stuck",] == 0
 
-    by_name = {span.name: span for span in spans.get_finished_spans()}
+    spans = exporter.get_finished_spans()
+    by_name = {span.name: span for span in spans}
     walk, missing = by_name["bulk_read_memory"], by_name["memory_get"]
     assert walk.attributes and walk.attributes["abilities.items"] == 2
     assert walk.context and f"{walk.context.trace_id:032x}" in TRACE
     assert missing.attributes and missing.attributes["abilities.faults.NOT_FOUND"] == 1
     assert missing.status.description == "not_found"
-    assert SECRET not in "".join(span.to_json() for span in spans.get_finished_spans())
+    assert SECRET not in "".join(span.to_json() for span in spans)
 
 
 LOGGING = """
@@ -156,21 +138,18 @@ def test_a_server_logs_a_line_per_call_and_nothing_that_was_read_or_stored(
     bearer = {"Authorization": f"Bearer {token}"}
 
     with serving(settings, tmp_path) as server:
-        address, body = server.address, {"type": "core", "key": SECRET, "content": SECRET}
+        address, body = f"{server.address}/api/memories", {"type": "core", "key": SECRET}
         stored = httpx.post(
-            f"{address}/api/memories", json=body, headers={**bearer, "X-Request-Id": "mine-1"}
+            address, json={**body, "content": SECRET}, headers={**bearer, "X-Request-Id": "mine-1"}
         )
-        wrong = httpx.get(
-            f"{address}/api/memories/{SECRET}", headers={"Authorization": f"Bearer {token}x"}
-        )
-        missing = httpx.get(
-            f"{address}/api/memories/{SECRET}2", headers={**bearer, "X-Request-Id": "no good"}
-        )
+        wrong = httpx.get(f"{address}/x", headers={"Authorization": f"Bearer {token}x"})
+        missing = httpx.get(f"{address}/{SECRET}2", headers={**bearer, "X-Request-Id": "no good"})
         lines = [json.loads(line) for line in server.stop().splitlines()]
 
-    assert [answer.status_code for answer in (stored, wrong, missing)] == [200, 401, 404]
+    answers = (stored, wrong, missing)
+    assert [answer.status_code for answer in answers] == [200, 401, 404]
     assert stored.headers["x-request-id"] == "mine-1"
-    ids = [answer.headers["x-request-id"] for answer in (stored, wrong, missing)]
+    ids = [answer.headers["x-request-id"] for answer in answers]
     assert [line["request_id"] for line in lines] == ids and ids[2] != "no good"
 
     who = [{name: line.get(name) for name in ("namespace", "token", "label")} for line in lines]
@@ -185,32 +164,19 @@ def test_a_server_logs_a_line_per_call_and_nothing_that_was_read_or_stored(
     assert SECRET not in json.dumps(lines) and token[13:] not in json.dumps(lines)
 
 
-@pytest.fixture
-def apart(tmp_path: Path) -> Settings:
-    """Settings for many namespaces that share their empty folders."""
-    (tmp_path / "files").mkdir()
-    return Settings(
-        agent_dir=tmp_path / "files",
-        workspace_dir=tmp_path / "files",
-        store_url=f"sqlite:///{tmp_path}/memory.db",
-        tokens_file=tmp_path / "tokens.json",
-        shared_files=True,
-    )
-
-
 async def test_metrics_show_a_token_its_own_namespace_and_scrapers_all(apart: Settings) -> None:
     file = TokenFile(apart.tokens_file)
     ada, bob = (file.add(name, "read")[1] for name in ("ada", "bob"))
     scraper = file.add("default", "metrics")[1]
 
-    async with serve(apart) as server:
+    async with serving_app(apart) as server:
 
         async def read_metrics(token: str) -> dict[tuple[str, ...], float]:
             return parse_metrics((await server.ask("GET", "/metrics", token)).text)
 
         assert await read_metrics(ada) == {}
         for token in (ada, ada, bob):
-            assert (await server.ask("GET", "/api/stats", token)).status_code == 200
+            await server.ask("GET", "/api/stats", token)
 
         own = await read_metrics(ada)
         assert {name[-1] for name in own} == {"ada"}
@@ -242,10 +208,10 @@ async def test_each_line_names_the_caller_also_on_mcp_and_of_refusals(
 ) -> None:
     caplog.set_level("INFO", "abilities")
     file = TokenFile(apart.tokens_file)
-    entry, token = file.add("ada", "write", "Ada's laptop")
+    entry, token = file.add("ada", "write", 'Ada \x1b[31m\n{"forged": 1}')
     scraper, scraping = file.add("default", "metrics", "prometheus")
 
-    async with serve(apart) as server:
+    async with serving_app(apart) as server:
         for mode in ("2026-07-28", "legacy"):
             async with server.mcp(token, mode) as client:
                 await client.call_tool("get_memory_stats", {})
@@ -255,20 +221,7 @@ async def test_each_line_names_the_caller_also_on_mcp_and_of_refusals(
 
     lines = [vars(record) for record in caplog.records if record.message in ("call", "refused")]
     who = [(line.get("namespace"), line.get("token"), line.get("label")) for line in lines]
-    ada = ("ada", entry.id, "Ada's laptop")
+    ada = ("ada", entry.id, 'Ada \ufffd[31m\ufffd{"forged": 1}')  # steers no terminal
     assert who[:2] == [ada, ada]
     assert who[2:4] == [("default", scraper.id, "prometheus"), (None, None, None)]
     assert token not in caplog.text and scraping not in caplog.text
-
-
-async def test_a_label_that_somebody_wrote_into_the_file_cannot_steer_a_terminal(
-    apart: Settings, caplog: pytest.LogCaptureFixture
-) -> None:
-    caplog.set_level("INFO", "abilities")
-    token = TokenFile(apart.tokens_file).add("ada", "read", 'red \x1b[31m\n{"forged": 1}')[1]
-
-    async with serve(apart) as server:
-        assert (await server.ask("GET", "/api/stats", token)).status_code == 200
-
-    (record,) = [record for record in caplog.records if record.message == "call"]
-    assert vars(record)["label"] == 'red \ufffd[31m\ufffd{"forged": 1}'

@@ -2,31 +2,22 @@
 
 import json
 from pathlib import Path
+from typing import Any
 
 import httpx
 import pytest
 from click.testing import CliRunner
 
-from abilities import Abilities, Settings
+from abilities import Settings
 from abilities.cli.main import main
 from abilities.helpers.tokens import TokenFile
-from abilities.server.app import create_app
+from tests.support.serving import serving_app
 from tests.support.surfaces import SURFACES, environment, python
 
 MEMORY = {"type": "core", "key": "tea", "content": "Green."}
 
-CALLERS = {
-    "python": "python",
-    "command_line": "cli",
-    "langchain": "langchain",
-    "langchain_sync": "langchain",
-    "mcp_current": "mcp",
-    "mcp_earlier": "mcp",
-    "mcp_structured": "mcp",
-    "http": "http",
-    "mcp_http_current": "mcp",
-    "mcp_http_earlier": "mcp",
-}
+CALLERS = {"command_line": "cli", "langchain_sync": "langchain"}
+"""What the history calls a surface, if not by its own name or that of its protocol."""
 
 
 @pytest.mark.parametrize("surface", SURFACES)
@@ -35,87 +26,66 @@ async def test_the_history_names_the_surface(surface: str, roots: Settings) -> N
 
     history = await python(roots, "memory_history", {"key": "tea"})
 
-    assert [entry["by"] for entry in history["entries"]] == [CALLERS[surface]]
+    protocol = "mcp" if surface.startswith("mcp") else surface
+    assert [entry["by"] for entry in history["entries"]] == [CALLERS.get(surface, protocol)]
 
 
 async def test_a_version_is_a_tag_over_http(roots: Settings) -> None:
-    async with Abilities.open(roots) as abilities:
-        transport = httpx.ASGITransport(app=create_app(abilities))
-        async with httpx.AsyncClient(transport=transport, base_url="http://127.0.0.1") as client:
-            stored = await client.post("/api/memories", json=MEMORY)
-            assert stored.headers["etag"] == '"v1"'
-            of_one = f"/api/memories/by-id/{stored.json()['id']}"
+    async with serving_app(roots) as server:
+        client = server.client
+        stored = await client.post("/api/memories", json=MEMORY)
+        assert stored.headers["etag"] == '"v1"'
+        of_one = f"/api/memories/by-id/{stored.json()['id']}"
 
-            changed = await client.patch(
-                of_one, json={"summary": "A drink."}, headers={"If-Match": '"v1"'}
-            )
-            assert changed.headers["etag"] == '"v2"'
-            read = await client.get("/api/memories/tea")
-            assert read.headers["etag"] == '"v2"'
+        async def summarize(tag: str, **more: Any) -> httpx.Response:
+            change = {"summary": f"Changed if {tag}.", **more}
+            return await client.patch(of_one, json=change, headers={"If-Match": tag})
 
-            for tag in ('"v1"', 'W/"v2"', '"other"', '"v1", "v2"', ""):
-                condition = {"If-Match": tag}
-                for late in (
-                    await client.patch(of_one, json={"summary": "late"}, headers=condition),
-                    await client.delete(of_one, headers=condition),
-                ):
-                    assert late.status_code == 412, tag
-                    assert late.json()["error"]["reason"] == "version_conflict"
+        assert (await summarize('"v1"')).headers["etag"] == '"v2"'
+        assert (await client.get("/api/memories/tea")).headers["etag"] == '"v2"'
 
-            twice = await client.patch(
-                of_one, json={"summary": "s", "if_version": 2}, headers={"If-Match": '"v2"'}
-            )
-            assert twice.json()["error"]["reason"] == "repeated_argument"
-            any_version = await client.patch(
-                of_one, json={"summary": "s"}, headers={"If-Match": "*"}
-            )
-            assert any_version.status_code == 200
+        for tag in ('"v1"', 'W/"v2"', '"other"', '"v1", "v2"', ""):
+            deleted = await client.delete(of_one, headers={"If-Match": tag})
+            for late in (await summarize(tag), deleted):
+                assert late.status_code == 412, tag
+                assert late.json()["error"]["reason"] == "version_conflict"
 
-            batch = {"operations": [{"op": "append", "key": "tea", "content": " Hot."}]}
-            made = await client.post("/api/memories:batch", json=batch)
-            assert made.json()["summary"]["succeeded"] == 1
-            history = await client.get("/api/memories/tea/history", params={"limit": 1})
-            assert [entry["version"] for entry in history.json()["entries"]] == [4]
-            restored = await client.post(
-                "/api/abilities/memory_restore", json={"key": "tea", "version": 1}
-            )
-            assert restored.json()["memory"]["content"] == "Green."
-            assert restored.headers["etag"] == '"v5"'
+        twice = await summarize('"v2"', if_version=2)
+        assert twice.json()["error"]["reason"] == "repeated_argument"
+        assert (await summarize("*")).status_code == 200
+
+        batch = {"operations": [{"op": "append", "key": "tea", "content": " Hot."}]}
+        made = await client.post("/api/memories:batch", json=batch)
+        assert made.json()["summary"]["succeeded"] == 1
+        history = await client.get("/api/memories/tea/history", params={"limit": 1})
+        assert [entry["version"] for entry in history.json()["entries"]] == [4]
+        restored = await server.call("memory_restore", key="tea", version=1)
+        assert restored.json()["memory"]["content"] == "Green."
+        assert restored.headers["etag"] == '"v5"'
 
 
 async def test_the_label_of_a_token_and_its_scope(roots: Settings, tmp_path: Path) -> None:
-    settings = roots.model_copy(update={"tokens_file": tmp_path / "tokens.json"})
-    file = TokenFile(settings.tokens_file)
-    tokens = {
-        "write": file.add("default", "write", "laptop of Ada")[1],
-        "purge": file.add("default", "purge")[1],
-        "read": file.add("default", "read", "reader")[1],
-    }
+    file = TokenFile(tmp_path / "tokens.json")
+    write = file.add("default", "write", "laptop of Ada")[1]
+    purge = file.add("default", "purge")[1]
+    read = file.add("default", "read", "reader")[1]
 
-    async with Abilities.open(settings) as abilities:
-        transport = httpx.ASGITransport(app=create_app(abilities))
-        async with httpx.AsyncClient(transport=transport, base_url="http://127.0.0.1") as client:
+    async with serving_app(roots, tokens_file=tmp_path / "tokens.json") as server:
+        stored = await server.call("store_memory", write, **MEMORY)
+        of_one = f"/api/memories/by-id/{stored.json()['id']}"
+        page = {"X-Abilities-Surface": "explorer"}
+        await server.ask("PATCH", of_one, purge, json={"summary": "a"}, headers=page)
+        await server.ask("PATCH", of_one, purge, json={"summary": "b"})
 
-            def authorize(scope: str, **more: str) -> dict[str, str]:
-                return {"Authorization": f"Bearer {tokens[scope]}", **more}
+        history = await server.ask("GET", "/api/memories/tea/history", read)
+        by = [entry["by"] for entry in history.json()["entries"]]
+        assert by == ["http", "explorer", "laptop of Ada"]
 
-            stored = await client.post("/api/memories", json=MEMORY, headers=authorize("write"))
-            of_one = f"/api/memories/by-id/{stored.json()['id']}"
-            page = {"X-Abilities-Surface": "explorer"}
-            await client.patch(of_one, json={"summary": "a"}, headers=authorize("purge", **page))
-            await client.patch(of_one, json={"summary": "b"}, headers=authorize("purge"))
+        for token, status in ((read, 403), (write, 403), (purge, 200)):
+            purged = await server.ask("DELETE", of_one, token, params={"purge": "true"})
+            assert purged.status_code == status
 
-            history = await client.get("/api/memories/tea/history", headers=authorize("read"))
-            by = [entry["by"] for entry in history.json()["entries"]]
-            assert by == ["http", "explorer", "laptop of Ada"]
-
-            for scope, status in (("read", 403), ("write", 403), ("purge", 200)):
-                purged = await client.delete(
-                    of_one, params={"purge": "true"}, headers=authorize(scope)
-                )
-                assert purged.status_code == status, scope
-
-    assert (await python(settings, "memory_list", {}))["memories"] == []
+    assert (await python(roots, "memory_list", {}))["memories"] == []
 
 
 def test_people_purge_and_compact_on_the_command_line(roots: Settings) -> None:

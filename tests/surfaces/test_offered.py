@@ -1,0 +1,326 @@
+"""The settings `tools` and `disabled`: what is not offered is as if it had never been there."""
+
+import asyncio
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+from click.testing import CliRunner, Result
+from mcp import Client, MCPError
+from pydantic import ValidationError
+
+from abilities import Abilities, AbilityError, Settings
+from abilities.adapters.langchain import load_tools
+from abilities.adapters.mcp import create_server
+from abilities.builtin.index import PROFILES
+from abilities.cli.main import main
+from abilities.declarations.refusals import Fault
+from abilities.helpers.tokens import TokenFile
+from tests.support.catalog import BUILT_IN
+from tests.support.piped import HELLO, build_request, open_piped
+from tests.support.serving import serving, serving_app
+from tests.support.surfaces import SURFACES, environment
+
+NAMES = [ability.name for ability in BUILT_IN]
+CHOICES = {
+    "all": NAMES,
+    **{profile: [name for name in NAMES if name in PROFILES[profile]] for profile in PROFILES},
+    "files,recall": [name for name in NAMES if name in (*PROFILES["files"], "recall")],
+    "memory_get": ["memory_get"],
+}
+"""The names that values of the setting stand for."""
+
+MEMORY_ID = "00000000-0000-4000-8000-000000000000"
+ROUTES = {
+    "bulk_read_memory": ("GET", "/api/memories/k/bulk"),
+    "memory_get": ("GET", "/api/memories/k"),
+    "query_memories": ("GET", "/api/memories"),
+    "store_memory": ("POST", "/api/memories"),
+    "update_memory": ("PATCH", f"/api/memories/by-id/{MEMORY_ID}"),
+    "delete_memory": ("DELETE", f"/api/memories/by-id/{MEMORY_ID}"),
+    "get_memory_stats": ("GET", "/api/stats"),
+}
+
+
+def choose(settings: Settings, tools: str, **more: Any) -> Settings:
+    return Settings(**{**settings.model_dump(exclude_unset=True), "tools": tools, **more})
+
+
+def disable(settings: Settings, *names: str) -> Settings:
+    return settings.model_copy(update={"disabled": names})
+
+
+def run(settings: Settings, *command: str) -> Result:
+    return CliRunner().invoke(main, command, env=environment(settings))
+
+
+def name_of(tools: list[dict[str, Any]]) -> list[str]:
+    return [tool["name"] for tool in tools]
+
+
+@pytest.mark.parametrize("tools", CHOICES)
+async def test_every_surface_offers_what_was_chosen(tools: str, roots: Settings) -> None:
+    settings = choose(roots, tools)
+    lists = {"langchain": [tool.name for tool in load_tools(settings)]}
+
+    async with serving_app(settings) as server:
+        lists["python"] = [ability.name for ability in server.abilities.offered]
+        lists["http"] = name_of((await server.ask("GET", "/api/abilities")).json())
+        paths = (await server.ask("GET", "/openapi.json")).json()["paths"]
+        prefix = "/api/abilities/"
+        lists["openapi"] = [path[len(prefix) :] for path in paths if path.startswith(prefix)]
+
+    async with open_piped(settings) as piped:
+        await piped.request(1, "tools/list")
+        lists["mcp"] = name_of((await piped.read())["result"]["tools"])
+
+    lists["command line"] = name_of(json.loads(run(settings, "list", "--json").stdout))
+    assert lists == dict.fromkeys(lists, CHOICES[tools])
+
+
+@pytest.mark.sampled(2)
+@pytest.mark.parametrize("surface", [name for name in SURFACES if "mcp" not in name])
+async def test_what_is_not_chosen_is_refused_as_what_is_disabled(
+    surface: str, roots: Settings
+) -> None:
+    answers: list[object] = []
+
+    for settings in (
+        choose(roots, "memory_get,store_memory"),
+        disable(roots, *({*NAMES} - {"memory_get", "store_memory"})),
+    ):
+        for name, arguments in (("memory_get", {"key": "k", "bulkRead": True}), ("file_list", {})):
+            try:
+                answers.append(await SURFACES[surface](settings, name, arguments))
+            except (KeyError, AssertionError) as error:  # not loaded; 404; exit code 2
+                answers.append(str(error).partition("\n")[0])
+
+    assert answers[:2] == answers[2:]
+    disabled = Fault.from_reason("disabled", field="bulkRead").to_payload()
+    assert answers[0] == {"error": disabled}
+
+
+@pytest.mark.parametrize("surface", SURFACES)
+async def test_without_the_bulk_ability_memory_get_reads_one_memory_and_no_more(
+    surface: str, roots: Settings
+) -> None:
+    settings = disable(roots, "bulk_read_memory")
+    refused = {"error": Fault.from_reason("disabled", field="bulkRead").to_payload()}
+
+    async def call(name: str, **arguments: Any) -> dict[str, Any]:
+        return await SURFACES[surface](settings, name, arguments)
+
+    await call("store_memory", type="core", key="k", content="x", links=[{"key": "other"}])
+
+    assert (await call("memory_get", key="k"))["success"]
+    assert (await call("memory_get", key="k", bulkRead=False, depth=2))["success"]
+    assert await call("memory_get", key="k", bulkRead=True) == refused
+    assert await call("memory_get", key="k", bulk_read=True) == refused
+
+
+async def test_over_http_a_disabled_ability_is_an_unknown_one(roots: Settings) -> None:
+    for name, (method, address) in ROUTES.items():
+        async with serving_app(disable(roots, name)) as server:
+            for verb in ("GET", "POST"):
+                gone = await server.ask(verb, f"/api/abilities/{name}", json={})
+                never = await server.ask(verb, f"/api/abilities/{name}x", json={})
+                assert (gone.status_code, gone.json()) == (never.status_code, never.json())
+
+            answer = await server.ask(method, address, json={})
+            addresses = (await server.ask("GET", "/openapi.json")).json()["paths"]
+
+        assert answer.status_code in (404, 405)
+        assert answer.json()["error"]["reason"] == "unknown_address"
+        template = address.replace("/k", "/{key}").replace(MEMORY_ID, "{id}")
+        assert method.lower() not in addresses.get(template, {})
+        assert f"/api/abilities/{name}" not in addresses
+
+
+async def test_elsewhere_a_disabled_ability_and_an_unknown_one_are_refused_alike(
+    roots: Settings,
+) -> None:
+    settings = disable(roots, "bulk_read_memory")
+    refusals: list[list[str]] = []
+
+    for name in ("bulk_read_memory", "never_there_at_all"):
+        async with Abilities.open(settings) as abilities:
+            with pytest.raises(AbilityError) as from_python:
+                await abilities.call(name, {"key": "k"})
+            async with Client(create_server(abilities)) as client:
+                with pytest.raises(MCPError) as from_mcp:
+                    await client.call_tool(name, {"key": "k"})
+
+        with pytest.raises(KeyError) as from_langchain:
+            load_tools(settings, only=[name])
+
+        said = [str(from_python.value), str(from_mcp.value), str(from_langchain.value)]
+        for command in ("describe", "call"):
+            refused = await asyncio.to_thread(run, settings, command, name)
+            assert refused.exit_code == 2
+            said.append(refused.stderr)
+        refusals.append([text.replace(name, "NAME") for text in said])
+
+    assert refusals[0] == refusals[1]
+
+
+def test_the_command_line_names_the_setting_that_leaves_an_ability_out(roots: Settings) -> None:
+    for command in ("call", "describe"):
+        refused = run(choose(roots, "lean"), command, "store_memory")
+
+        assert refused.exit_code == 2
+        assert "tools: store_memory is not offered, only lean." in refused.stderr
+        assert "It is set by ABILITIES_TOOLS." in refused.stderr
+
+
+UNKNOWN = {
+    "recal": "did you mean 'recall'?",
+    "lean,recal": "did you mean 'recall'?",
+    "leen": "did you mean 'lean'?",
+    "xyzzy": "choose from all, lean, files, memory, file_read_bulk",
+}
+
+
+@pytest.mark.parametrize("tools", UNKNOWN)
+def test_an_unknown_name_is_an_error_that_suggests(tools: str, roots: Settings) -> None:
+    with pytest.raises(ValueError, match="neither a profile nor an ability") as refused:
+        load_tools(choose(roots, tools))
+    assert UNKNOWN[tools] in str(refused.value)
+
+    add = ["token", "add", "--scope", "read", "--tools", tools]
+    for settings, command in (
+        (choose(roots, tools), ["list"]),
+        (choose(roots, tools), ["mcp"]),
+        (choose(roots, tools), ["call", "recall"]),
+        (choose(roots, tools), ["serve", "--port", "0"]),
+        (roots, add),
+    ):
+        result = run(settings, *command)
+        assert (result.exit_code, result.stdout) == (2, "")
+        assert UNKNOWN[tools] in " ".join(result.stderr.split())
+
+    with pytest.raises(ValidationError, match="must name a profile or an ability"):
+        choose(roots, " , ")
+
+
+async def test_a_view_can_only_be_narrower(roots: Settings) -> None:
+    async with Abilities.open(choose(roots, "memory")) as abilities:
+        lean = abilities.for_caller("x", tools=("lean", "file_read_bulk"))
+        again = lean.for_caller("y", tools=("all",)).for_namespace("other")
+        nothing = lean.for_caller("z", tools=("no_longer_there",))
+
+        for view in (lean, again):
+            assert [ability.name for ability in view.registry] == ["recall", "remember"]
+            with pytest.raises(AbilityError) as caught:
+                await view.call("store_memory", {"type": "core", "content": "x"})
+            assert caught.value.fault.reason == "unknown_ability"
+
+        assert len(nothing.offered) == 0
+
+
+async def test_each_token_has_its_own_list_on_http_and_mcp(roots: Settings, tmp_path: Path) -> None:
+    file = TokenFile(tmp_path / "tokens.json")
+    tokens = {
+        file.add("default", "write", tools=("lean",))[1]: CHOICES["lean"],
+        file.add("default", "read", tools=("files", "memory_get"))[1]: [
+            "file_read_bulk",
+            "memory_get",
+            "file_list",
+        ],
+        file.add("default", "write")[1]: NAMES,
+    }
+
+    async with serving_app(roots, tokens_file=tmp_path / "tokens.json") as server:
+        for token, expected in tokens.items():
+            listed = name_of((await server.ask("GET", "/api/abilities", token)).json())
+            gone = await server.call("query_memories", token)
+            address = await server.ask("GET", "/api/memories", token)
+
+            async with server.mcp(token) as client:
+                tools = [tool.name for tool in (await client.list_tools()).tools]
+                templates = (await client.list_resource_templates()).resource_templates
+                if expected != NAMES:
+                    with pytest.raises(MCPError, match="Unknown tool"):
+                        await client.call_tool("query_memories", {})
+
+            assert listed == tools == expected
+            assert len(templates) == ("memory_get" in expected)
+            if expected == NAMES:
+                assert (gone.status_code, address.status_code) == (200, 200)
+                continue
+
+            never = await server.call("query_memoriez", token)
+            nowhere = await server.ask("GET", "/api/nowhere", token)
+            assert gone.status_code == never.status_code == 404
+            assert gone.json()["error"]["reason"] == "unknown_ability"
+            assert (address.status_code, address.json()) == (404, nowhere.json())
+
+
+def test_the_command_makes_tokens_with_tools(roots: Settings, tmp_path: Path) -> None:
+    settings = choose(roots, "all", tokens_file=tmp_path / "tokens.json")
+    add = ("token", "add", "--scope")
+
+    added = run(settings, *add, "write", "--tools", "lean, memory_get", "--label", "Ada")
+    assert added.exit_code == run(settings, *add, "read").exit_code == 0
+    assert "with the tools lean, memory_get" in added.stderr
+    token = TokenFile(settings.tokens_file).find(added.stdout.strip())
+    assert token is not None and token.tools == ("lean", "memory_get")
+    assert run(settings, "token", "list").stdout.splitlines()[1].endswith("Ada    lean,memory_get")
+    listed = json.loads(run(settings, "token", "list", "--json").stdout)
+    assert listed[0]["tools"] == ["lean", "memory_get"]
+    assert run(settings, *add, "metrics", "--tools", "lean").exit_code == 2
+
+    # Versions that know no tools can read the tokens that have none.
+    entries = json.loads(settings.tokens_file.read_text())
+    assert ["tools" in entry for entry in entries] == [True, False]
+
+
+def test_the_options_of_mcp_and_serve_win_over_the_settings(
+    roots: Settings, tmp_path: Path
+) -> None:
+    settings = choose(roots, "memory")
+    with serving(settings, tmp_path, "--tools", "files") as served:
+        over_http = name_of(httpx.get(f"{served.address}/api/abilities").json())
+
+    lines = (build_request(1, "initialize", HELLO), build_request(2, "tools/list"))
+    done = subprocess.run(
+        [sys.executable, "-m", "abilities", "mcp", "--tools", "lean"],
+        input=b"\n".join(lines) + b"\n",
+        env={"HOME": str(tmp_path), **environment(settings)},
+        capture_output=True,
+        check=True,
+    )
+    over_stdio = name_of(json.loads(done.stdout.splitlines()[1])["result"]["tools"])
+
+    assert (over_http, over_stdio) == (CHOICES["files"], CHOICES["lean"])
+
+
+def test_doctor_names_the_profile_and_what_is_no_name(roots: Settings, tmp_path: Path) -> None:
+    roots = choose(roots, "all", tokens_file=tmp_path / "tokens.json")
+
+    def diagnose(tools: str) -> str:
+        return run(choose(roots, tools), "doctor").stdout
+
+    assert f"{len(CHOICES['lean'])} are offered; tools: lean" in diagnose("lean")
+    assert "did you mean 'recall'?" in diagnose("recal")
+    assert f"{len(NAMES)} are offered" in diagnose("all") and "tools:" not in diagnose("all")
+
+    token, _ = TokenFile(roots.tokens_file).add("default", "read", tools=("memory_get", "gone"))
+    mistake = "'gone' is neither a profile nor an ability"
+    assert f"tools of token {token.id}: {mistake}" in diagnose("all")
+
+
+def test_the_environment_and_the_file_choose(tmp_path: Path) -> None:
+    file = tmp_path / "abilities.toml"
+    file.write_text('tools = ["lean", "memory_get"]\n')
+    variables = {"ABILITIES_CONFIG": str(file), "ABILITIES_STORE_URL": f"sqlite:///{tmp_path}/m.db"}
+
+    def list_names(**more: str) -> list[str]:
+        result = CliRunner().invoke(main, ["list", "--json"], env={**variables, **more})
+        return name_of(json.loads(result.stdout))
+
+    assert list_names() == [name for name in NAMES if name in (*PROFILES["lean"], "memory_get")]
+    assert list_names(ABILITIES_TOOLS="recall, remember") == ["recall", "remember"]
