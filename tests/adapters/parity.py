@@ -3,15 +3,20 @@
 It needs nothing but the package itself, so that it runs beside any framework.
 """
 
+import asyncio
 import json
 import re
 import shutil
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from abilities import Abilities, Settings, parse_text
+import pytest
+
+from abilities import Abilities, Settings, parse_text, schemas
 from abilities.registry import Reply
+from tests.support.catalog import BUILT_IN
 
 QUOTED = 'one "two" \\ three\r\n\tätsch 🙂\u2028<b>&amp;{not_a_field}</b>'
 
@@ -42,6 +47,10 @@ READ = Call("file_read_bulk", {"paths": ["a.txt", "none.txt"]})
 
 WRONG = Call("file_read_bulk", {"paths": []})
 """A call that fails as a whole."""
+
+
+WHO = Call("file_read_bulk", {"paths": ["who.txt"]})
+"""A read of the file that holds the name of its namespace."""
 
 
 def make_settings(folder: Path) -> Settings:
@@ -127,6 +136,54 @@ async def check_parity(through: Through, folder: Path) -> None:
     for call, reply, same, found in zip(calls, recorder.replies, expected, seen, strict=True):
         check_seen(call, reply, found)
         assert hide_changing(reply.text) == hide_changing(same.text), (call, reply, same)
+
+
+def check_offered(offered: dict[str, tuple[str, Any]]) -> None:
+    """Check that a model is offered each ability by its name, with its description and schema."""
+    assert offered == {
+        ability.name: (ability.description, schemas.build_input_schema(ability))
+        for ability in BUILT_IN
+    }
+
+
+async def check_namespaces(
+    ask: Callable[[Any], Awaitable[str]],
+    named: Sequence[tuple[Any, str]],
+    wrong: Sequence[Any],
+) -> None:
+    """Check whose file a run reads that was given something which may name a namespace."""
+    for given, namespace in named:
+        assert (await ask(given)).split()[-1] == namespace
+
+    for given in wrong:
+        with pytest.raises(Exception, match="a namespace is 1 to 128"):
+            await ask(given)
+
+
+async def check_loops(ask: Callable[[], Coroutine[Any, Any, object]]) -> None:
+    """Check that tools answer alike on this loop and on those of several threads."""
+    expected = await ask()
+    with ThreadPoolExecutor(4) as pool:
+        futures = [pool.submit(lambda: asyncio.run(ask())) for _ in range(4)]
+        answers = await asyncio.gather(*map(asyncio.wrap_future, futures))
+
+    assert answers == [expected] * 4
+
+
+async def check_cancelling(
+    start: Callable[[], tuple[Coroutine[Any, Any, object], Callable[[], bool]]],
+) -> None:
+    """Cancel a run at each of the steps that follow its beginning."""
+    for pause in range(20):
+        run, has_begun = start()
+        task = asyncio.create_task(run)
+        while not has_begun():
+            await asyncio.sleep(0)
+        for _ in range(pause):
+            await asyncio.sleep(0)
+        if task.cancel():  # it has not ended yet
+            with pytest.raises(asyncio.CancelledError):
+                await task
 
 
 class Recorder:

@@ -82,18 +82,16 @@ def test_two_names_have_two_keys(first: ItemName, second: ItemName) -> None:
         (ItemName(("a/b", "c#d"), "e~f"), "langgraph/a%2Fb/c%23d//e%7Ef"),
         (ItemName(("用户",), " x "), "langgraph/用户//%20x%20"),
         (ItemName(("a",), ""), "langgraph/a//"),
+        (None, "notes"),
+        (None, "langgraph"),
+        (None, "langgraph/a"),
+        (None, "langgraph/a//b#2"),
+        (None, "langgraph/%FF//b"),
     ],
 )
-def test_a_key_can_be_read(name: ItemName, key: str) -> None:
-    assert name.memory_key == key
+def test_a_key_can_be_read_unless_it_is_of_another_memory(name: ItemName | None, key: str) -> None:
     assert parse_memory_key(key) == name
-
-
-@pytest.mark.parametrize(
-    "key", ["notes", "langgraph", "langgraph/a", "langgraph/a//b#2", "langgraph/%FF//b"]
-)
-def test_other_memories_are_no_items(key: str) -> None:
-    assert parse_memory_key(key) is None
+    assert name is None or name.memory_key == key
 
 
 async def test_an_item_comes_back_with_its_times(store: AbilitiesStore) -> None:
@@ -139,17 +137,17 @@ async def test_a_long_value_comes_back_is_replaced_and_deleted(
     await store.aput(("a",), "long", LONG)
     await store.aput(("a",), "short", {"text": "tea"})
 
-    assert (await store.abatch([GetOp(("a",), "short"), GetOp(("a",), "long")]))[1].value == LONG  # type: ignore[union-attr]
+    _, read = await store.abatch([GetOp(("a",), "short"), GetOp(("a",), "long")])
+    assert cast(Item, read).value == LONG
     assert {item.key for item in await store.asearch(("a",))} == {"long", "short"}
     assert [item.value for item in await store.asearch((), filter={"end": True})] == [LONG]
-    assert {item.key: item.score for item in await store.asearch((), query="hot")}["long"] > 0  # type: ignore[operator]
+    scores = {item.key: item.score for item in await store.asearch((), query="hot")}
+    assert cast(float, scores["long"]) > 0
 
     await store.aput(("a",), "long", {"text": "now short"})
     listed = await abilities.call("memory_list", {"prefix": "langgraph/"})
-    assert [line["key"] for line in listed["memories"]] == [
-        "langgraph/a//long",
-        "langgraph/a//short",
-    ]
+    keys = [line["key"] for line in listed["memories"]]
+    assert keys == ["langgraph/a//long", "langgraph/a//short"]
 
     await store.aput(("a",), "long", LONG)
     await store.adelete(("a",), "long")
@@ -170,38 +168,38 @@ async def test_a_value_that_is_too_long_is_refused_and_nothing_is_lost(
     assert [item.value for item in await store.asearch(())] == [{"kept": True}]
 
 
-@pytest.mark.parametrize("value", [{"x": float("nan")}, {"x": {1, 2}}, {"x": object()}, ["a"]])
-async def test_a_value_that_is_no_json_is_refused(store: AbilitiesStore, value: Any) -> None:
-    with pytest.raises(ValueError, match="a value must be"):
-        await store.aput(("a",), "k", value)
+def put(value: Any = None, namespace: Any = ("a",), ttl: float | None = None) -> PutOp:
+    return PutOp(namespace, "k", {} if value is None else value, None, ttl)
+
+
+WRONG_PUTS = {
+    "a value must be": [put({"x": float("nan")}), put({"x": {1}}), put({"x": object()}), put([1])],
+    "ttl must be": [put(ttl=float("nan")), put(ttl=float("inf")), put(ttl=1e300)],
+    "longer than": [put(namespace=("a" * 5_000,))],
+    "[Nn]amespace": [put(namespace=name) for name in ((), ("a.b",), ("a", ""), ("nul\0",), (1,))],
+}
+
+
+@pytest.mark.parametrize("words", WRONG_PUTS)
+async def test_what_cannot_be_an_item_is_refused(words: str, store: AbilitiesStore) -> None:
+    for op in WRONG_PUTS[words]:
+        with pytest.raises(ValueError, match=words) as refused:
+            await store.abatch([op])
+        assert isinstance(refused.value, InvalidNamespaceError) == (words == "[Nn]amespace")
 
 
 async def test_long_names_are_kept_beside_the_value(store: AbilitiesStore) -> None:
     deep = tuple(f"level {n} of many" for n in range(20))
-    for number in range(3):
-        await store.aput((*deep, str(number)), "key " * 30, {"n": number})
+    for n in range(3):
+        await store.aput((*deep, str(n)), "key " * 30, {"n": n})
 
-    assert [(await store.aget((*deep, str(n)), "key " * 30)).value for n in range(3)] == [  # type: ignore[union-attr]
-        {"n": 0},
-        {"n": 1},
-        {"n": 2},
-    ]
-    assert {item.namespace for item in await store.asearch(deep[:3])} == {
-        (*deep, str(n)) for n in range(3)
-    }
+    for n in range(3):
+        item = await store.aget((*deep, str(n)), "key " * 30)
+        assert item and item.value == {"n": n}
+    found = await store.asearch(deep[:3])
+    assert {item.namespace for item in found} == {(*deep, str(n)) for n in range(3)}
     assert [item.value for item in await store.asearch((*deep, "1"))] == [{"n": 1}]
     assert await store.alist_namespaces(prefix=deep, suffix=("2",)) == [(*deep, "2")]
-
-    with pytest.raises(ValueError, match="longer than"):
-        await store.aput(("a" * 5_000,), "k", {})
-
-
-@pytest.mark.parametrize("namespace", [(), ("a.b",), ("a", ""), ("nul\0",), (1,)])
-async def test_wrong_namespaces_are_refused_in_batches_too(
-    store: AbilitiesStore, namespace: Any
-) -> None:
-    with pytest.raises(InvalidNamespaceError):
-        await store.abatch([PutOp(namespace, "k", {})])
 
 
 async def test_reads_of_a_batch_come_before_its_puts_and_the_last_put_counts(
@@ -209,7 +207,7 @@ async def test_reads_of_a_batch_come_before_its_puts_and_the_last_put_counts(
 ) -> None:
     await store.aput(("a",), "k", {"n": 0})
 
-    results = await store.abatch(
+    put, got, *puts, found = await store.abatch(
         [
             PutOp(("a",), "k", {"n": 1}),
             GetOp(("a",), "k"),
@@ -220,16 +218,9 @@ async def test_reads_of_a_batch_come_before_its_puts_and_the_last_put_counts(
         ]
     )
 
-    assert [type(result) for result in results] == [
-        type(None),
-        Item,
-        type(None),
-        type(None),
-        type(None),
-        list,
-    ]
-    assert cast(Item, results[1]).value == {"n": 0}
-    assert [item.value for item in cast(list[SearchItem], results[5])] == [{"n": 0}]
+    assert [put, *puts] == [None] * 4
+    assert cast(Item, got).value == {"n": 0}
+    assert [item.value for item in cast(list[SearchItem], found)] == [{"n": 0}]
     assert [item.value for item in await store.asearch(())] == [{"n": 2}]
 
 
@@ -341,9 +332,8 @@ async def test_without_a_question_the_last_written_come_first(filled: AbilitiesS
     assert await filled.asearch(("b",)) == []
 
 
-@pytest.mark.parametrize(
-    ("condition", "keys"),
-    [
+async def test_filters(filled: AbilitiesStore) -> None:
+    cases: list[tuple[dict[str, Any], list[str]]] = [
         ({"n": {"$gt": 2}}, ["k4", "k3"]),
         ({"n": {"$gte": "2", "$lt": 3.5}}, ["k3", "k2"]),
         ({"n": {"$lte": 1, "$ne": 0}}, ["k1"]),
@@ -356,13 +346,10 @@ async def test_without_a_question_the_last_written_come_first(filled: AbilitiesS
         ({"n": {"$lte": float("nan")}}, []),
         ({"n": {"$lt": 10**400}}, []),
         ({"n": {"$lt": float("inf"), "$gt": 3}}, ["k4"]),
-    ],
-)
-async def test_filters(filled: AbilitiesStore, condition: dict[str, Any], keys: list[str]) -> None:
-    assert list_keys(await filled.asearch(("a",), filter=condition)) == keys
+    ]
+    for condition, keys in cases:
+        assert list_keys(await filled.asearch(("a",), filter=condition)) == keys, condition
 
-
-async def test_an_unknown_operator_is_refused(filled: AbilitiesStore) -> None:
     with pytest.raises(ValueError, match=r"Unsupported operator: \$in"):
         await filled.asearch(("a",), filter={"n": {"$in": [1]}})
 
@@ -410,12 +397,9 @@ async def test_a_search_says_when_it_would_look_at_too_much(abilities: Abilities
 
     assert len(await store.asearch(("a",), limit=300)) == 300
     assert len(await store.asearch(("a",), query="nothing", limit=400)) == 300
-    with pytest.raises(ValueError, match="more than 300 memories"):
-        await store.asearch(("a",), filter={"n": -1})
-    with pytest.raises(ValueError, match="more than 300 memories"):
-        await store.asearch(("a",), offset=300)
-    with pytest.raises(ValueError, match="more than 300 memories"):
-        await store.alist_namespaces()
+    for op in (SearchOp(("a",), {"n": -1}), SearchOp(("a",), offset=300), ListNamespacesOp()):
+        with pytest.raises(ValueError, match="more than 300 memories"):
+            await store.abatch([op])
     # What lies in one namespace is passed over.
     store = AbilitiesStore(abilities, max_scanned=1_100)
     assert await store.alist_namespaces() == [("a", "0"), ("a", "1")]
@@ -424,32 +408,27 @@ async def test_a_search_says_when_it_would_look_at_too_much(abilities: Abilities
 async def test_an_item_lives_on_if_it_is_read(store: AbilitiesStore, abilities: Abilities) -> None:
     await store.aput(("a",), "k", {"n": 1}, ttl=10)
     written = await store.aget(("a",), "k")
-    key = {"key": "langgraph/a//k"}
 
-    async def read_expiry() -> str:
-        payload = await abilities.call("memory_get", key)
-        return str(payload["data"]["expires_at"])
+    async def read_memory() -> dict[str, Any]:
+        payload = await abilities.call("memory_get", {"key": "langgraph/a//k"})
+        memory: dict[str, Any] = payload["data"]
+        return memory
 
-    first = await read_expiry()
-    assert first > (datetime.now(UTC) + timedelta(minutes=10)).isoformat()
-    memory = (await abilities.call("memory_get", key))["data"]
+    first = await read_memory()
+    assert first["expires_at"] > (datetime.now(UTC) + timedelta(minutes=10)).isoformat()
     sooner = (datetime.now(UTC) + timedelta(minutes=1)).isoformat()
-    await abilities.call("update_memory", {"id": memory["id"], "expires_at": sooner})
+    await abilities.call("update_memory", {"id": first["id"], "expires_at": sooner})
 
     await store.aget(("a",), "k", refresh_ttl=False)
-    assert await read_expiry() < first
+    assert (await read_memory())["expires_at"] < first["expires_at"]
     assert await store.asearch(("a",), refresh_ttl=True)
-    assert await read_expiry() >= first
-    history = await abilities.call("memory_history", key)
-    await store.aget(("a",), "k")  # renewed a moment ago
-    assert await abilities.call("memory_history", key) == history
-    read = await store.aget(("a",), "k")
-    assert (
-        read and written and read.value == written.value and read.created_at == written.created_at
-    )
+    renewed = await read_memory()
+    assert renewed["expires_at"] >= first["expires_at"]
+    assert await store.aget(("a",), "k") == written  # renewed a moment ago
+    assert (await read_memory())["version"] == renewed["version"]
 
     await store.aput(("a",), "k", {"n": 2})
-    assert "expires_at" not in (await abilities.call("memory_get", key))["data"]
+    assert "expires_at" not in await read_memory()
 
 
 async def test_a_read_that_renews_a_life_leaves_the_time_of_writing(
@@ -480,12 +459,6 @@ async def test_what_has_expired_is_gone_until_it_is_put_again(abilities: Abiliti
 
     await store.aput(("a",), "k", {"n": 3}, ttl=None)
     assert list_keys(await store.asearch(("a",))) == ["k"]
-
-
-@pytest.mark.parametrize("ttl", [float("nan"), float("inf"), 1e300])
-async def test_a_life_that_no_time_can_tell_is_refused(store: AbilitiesStore, ttl: float) -> None:
-    with pytest.raises(ValueError, match="ttl must be"):
-        await store.aput(("a",), "k", {}, ttl=ttl)
 
 
 async def test_every_put_can_be_undone(store: AbilitiesStore, abilities: Abilities) -> None:
@@ -532,7 +505,9 @@ async def test_what_the_settings_disable_is_refused(
         "l": ListNamespacesOp(),
         "p": PutOp(("a",), "k", {}),
     }
-    async with Abilities.open(roots.model_copy(update={"disabled": (disabled,)})) as abilities:
+    # A short list of tools takes nothing from the store.
+    settings = roots.model_copy(update={"disabled": (disabled,), "tools": ("lean",)})
+    async with Abilities.open(settings) as abilities:
         store = AbilitiesStore(abilities)
         for name, op in ops.items():
             if name in allowed:
@@ -540,14 +515,6 @@ async def test_what_the_settings_disable_is_refused(
             else:
                 with pytest.raises(AbilityError, match="PERMISSION_ERROR \\(disabled\\)"):
                     await store.abatch([op])
-
-
-async def test_a_short_list_of_tools_takes_nothing_from_the_store(roots: Settings) -> None:
-    async with Abilities.open(roots.model_copy(update={"tools": ("lean",)})) as abilities:
-        store = AbilitiesStore(abilities)
-        await store.aput(("a",), "k", {"n": 1})
-
-        assert list_keys(await store.asearch(())) == ["k"]
 
 
 async def test_items_of_one_namespace_of_memories_are_hidden_from_others(
@@ -582,27 +549,25 @@ async def test_a_memory_that_is_no_item_any_more_fails_alone(
 async def test_a_hundred_gets_are_one_read_and_a_hundred_puts_one_transaction(
     store: AbilitiesStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    reads, writes = count_calls(monkeypatch, "read"), count_calls(monkeypatch, "write")
-    await store.abatch([PutOp(("a",), str(n), {"n": n}) for n in range(100)])
-    assert (len(reads), len(writes)) == (0, 1)
+    calls: list[str] = []
 
-    reads.clear()
+    def count(name: str) -> None:
+        original: Callable[..., Any] = getattr(SqliteEngine, name)
+
+        async def call(*arguments: Any, **options: Any) -> Any:
+            calls.append(name)
+            return await original(*arguments, **options)
+
+        monkeypatch.setattr(SqliteEngine, name, call)
+
+    count("read")
+    count("write")
+    await store.abatch([PutOp(("a",), str(n), {"n": n}) for n in range(100)])
+    assert calls == ["write"]
+
     items = await store.abatch([GetOp(("a",), str(n)) for n in range(100)])
     assert [cast(Item, item).value["n"] for item in items] == list(range(100))
-    assert (len(reads), len(writes)) == (1, 1)
-
-
-def count_calls(monkeypatch: pytest.MonkeyPatch, name: str) -> list[None]:
-    """Let each call to an SQLite store's file add an element to a list."""
-    calls: list[None] = []
-    original: Callable[..., Any] = getattr(SqliteEngine, name)
-
-    async def count(*arguments: Any, **options: Any) -> Any:
-        calls.append(None)
-        return await original(*arguments, **options)
-
-    monkeypatch.setattr(SqliteEngine, name, count)
-    return calls
+    assert calls == ["write", "read"]
 
 
 @pytest.mark.thorough
@@ -642,16 +607,13 @@ async def test_many_tasks_write_and_read_at_the_same_time(store: AbilitiesStore)
     assert len(await store.asearch(("own",), limit=100)) == 20
 
 
-def test_settings_are_a_source(roots: Settings) -> None:
+async def test_settings_are_a_source_and_sync_methods_work_within_an_event_loop(
+    roots: Settings, store: AbilitiesStore
+) -> None:
     AbilitiesStore(roots).put(("a",), "k", {"n": 1})
 
-    assert [item.value for item in AbilitiesStore(roots).search(("a",))] == [{"n": 1}]
-
-
-async def test_sync_methods_work_within_an_event_loop(store: AbilitiesStore) -> None:
-    store.put(("a",), "k", {"n": 1})
-
-    assert [item.value for item in store.search(("a",))] == [{"n": 1}]
+    for each in (store, AbilitiesStore(roots)):
+        assert [item.value for item in each.search(("a",))] == [{"n": 1}]
 
 
 class Scripted(GenericFakeChatModel):
