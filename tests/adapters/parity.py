@@ -1,14 +1,12 @@
 """Every adapter gives a model what `Abilities.reply` returns: the sample, its calls, and the check.
 
-It needs nothing but the package itself, so that it runs beside any framework.
+It needs nothing but the package itself and pytest, so that it runs beside any framework.
 """
 
-import asyncio
 import json
 import re
 import shutil
-from collections.abc import Awaitable, Callable, Coroutine, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -158,32 +156,6 @@ async def check_namespaces(
     for given in wrong:
         with pytest.raises(Exception, match="a namespace is 1 to 128"):
             await ask(given)
-
-
-async def check_loops(ask: Callable[[], Coroutine[Any, Any, object]]) -> None:
-    """Check that tools answer alike on this loop and on those of several threads."""
-    expected = await ask()
-    with ThreadPoolExecutor(4) as pool:
-        futures = [pool.submit(lambda: asyncio.run(ask())) for _ in range(4)]
-        answers = await asyncio.gather(*map(asyncio.wrap_future, futures))
-
-    assert answers == [expected] * 4
-
-
-async def check_cancelling(
-    start: Callable[[], tuple[Coroutine[Any, Any, object], Callable[[], bool]]],
-) -> None:
-    """Cancel a run at each of the steps that follow its beginning."""
-    for pause in range(20):
-        run, has_begun = start()
-        task = asyncio.create_task(run)
-        while not has_begun():
-            await asyncio.sleep(0)
-        for _ in range(pause):
-            await asyncio.sleep(0)
-        if task.cancel():  # it has not ended yet
-            with pytest.raises(asyncio.CancelledError):
-                await task
 
 
 class Recorder:

@@ -27,7 +27,6 @@ from tests.adapters.parity import (
     WRONG,
     Call,
     Seen,
-    check_loops,
     check_namespaces,
     check_offered,
     check_parity,
@@ -146,9 +145,3 @@ def test_a_model_is_offered_each_schema_as_it_is() -> None:
     offered = [tool.to_json_schema_spec()["function"] for tool in load_tools()]
 
     check_offered({each["name"]: (each["description"], each["parameters"]) for each in offered})
-
-
-async def test_tools_work_on_several_loops(settings: Settings) -> None:
-    tools = load_tools(settings)
-
-    await check_loops(lambda: run(tools, READ, WRONG))

@@ -14,12 +14,9 @@ from google.genai import types
 from abilities import Abilities, Settings
 from abilities.adapters.google_adk import load_tools
 from tests.adapters.parity import (
-    READ,
     WHO,
-    WRONG,
     Call,
     Seen,
-    check_loops,
     check_namespaces,
     check_offered,
     check_parity,
@@ -117,9 +114,3 @@ async def test_an_agent_that_is_a_tool_has_the_namespace_of_its_caller(tenants: 
 
     (answer,) = find_responses(inner.requests[-1])
     assert answer["result"].split()[-1] == "ada"
-
-
-async def test_tools_work_on_several_loops(settings: Settings) -> None:
-    tools = load_tools(settings)
-
-    await check_loops(lambda: run(tools, READ, WRONG))

@@ -27,8 +27,6 @@ from tests.adapters.parity import (
     WRONG,
     Call,
     Seen,
-    check_cancelling,
-    check_loops,
     check_namespaces,
     check_offered,
     check_parity,
@@ -138,25 +136,6 @@ async def test_the_namespace_is_that_of_the_runs_context(tenants: Settings) -> N
 
     with pytest.raises(Exception, match=r"require_namespace is set: give Runner\.run"):
         await run(load_tools(tenants, require_namespace=True), WHO)
-
-
-async def test_tools_work_on_several_loops(settings: Settings) -> None:
-    tools = load_tools(settings)
-
-    await check_loops(lambda: run(tools, READ, WRONG))
-
-
-async def test_a_cancelled_run_ends_and_the_next_one_answers(settings: Settings) -> None:
-    tools = load_tools(settings)
-
-    def start() -> Any:
-        model = Scripted([READ])
-        agent = Agent(name="reader", model=model, tools=tools)
-        return Runner.run(agent, "Read.", run_config=WITHOUT_TRACE), lambda: model.number > 0
-
-    await check_cancelling(start)
-
-    assert len(await run(tools, READ)) == 1
 
 
 class Spans(TracingProcessor):

@@ -23,13 +23,10 @@ from pydantic_ai.toolsets import FunctionToolset
 from abilities import Abilities, Settings
 from abilities.adapters.pydantic_ai import load_tools
 from tests.adapters.parity import (
-    READ,
     WHO,
     WRONG,
     Call,
     Seen,
-    check_cancelling,
-    check_loops,
     check_namespaces,
     check_offered,
     check_parity,
@@ -159,31 +156,9 @@ async def test_the_namespace_is_that_of_the_runs_deps(tenants: Settings) -> None
         await run(load_tools(tenants, require_namespace=True), WHO)
 
 
-async def test_tools_work_on_several_loops(settings: Settings) -> None:
-    tools = load_tools(settings)
-
-    async def call() -> list[Any]:
-        return [part.content for part in await run(tools, READ, WRONG)]
-
-    await check_loops(call)
-
-
 async def test_a_wrong_call_may_be_repeated_more_often_than_an_agent_may_retry(
     settings: Settings,
 ) -> None:
     parts = await run(load_tools(settings), *[WRONG] * 4)
 
     assert [part.outcome for part in parts] == ["failed"] * 4
-
-
-async def test_a_cancelled_run_ends_and_the_next_one_answers(settings: Settings) -> None:
-    tools = load_tools(settings)
-
-    def start() -> Any:
-        script = Script([READ])
-        run = Agent(FunctionModel(script), tools=tools).run("Read.")
-        return run, lambda: script.number > 0
-
-    await check_cancelling(start)
-
-    assert len(await run(tools, READ)) == 1

@@ -1,6 +1,7 @@
 """Editing JSON with comments: one member goes in or out, and nothing else moves."""
 
 import json
+import random
 from copy import deepcopy
 from typing import Any
 
@@ -11,7 +12,6 @@ from hypothesis import strategies as st
 from abilities.clients import jsonc
 from abilities.clients.entry import Unparsable
 from abilities.clients.jsonc import parse
-from tests.clients.documents import json_documents
 from tests.support.tier import size
 
 PATH = ("mcpServers", "abilities")
@@ -20,6 +20,71 @@ OTHER = {"command": "other"}
 EXAMPLES = size("ABILITIES_TEST_EXAMPLES", quick=15, full=150)
 
 tried = settings(max_examples=EXAMPLES, deadline=None)
+
+NAMES = st.sampled_from(["a", "b", "theme", "x y", "é", 'q"', "mcpServers", "command", "//", ""])
+LEAVES = st.one_of(
+    st.none(),
+    st.booleans(),
+    st.integers(-9, 9),
+    st.sampled_from([0.5, "", "text", "a // b", "/* */", "\\", '"', "}", "\u2028", "\ud800"]),
+)
+VALUES = st.recursive(
+    LEAVES,
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(NAMES, inner, max_size=3),
+    max_leaves=8,
+)
+SERVERS = st.dictionaries(st.sampled_from(["one", "two", "x y"]), VALUES, max_size=2)
+
+PLAIN_SPACE = ("", "", "", " ", "\n", "\n  ", "\t", "\r\n    ")
+COMMENTS = ("// c\n", ' // it\'s "x" {  \n', "/* c */", "/* a\n b */ ", " // c\r\n\t", "/**/")
+
+
+@st.composite
+def json_documents(draw: st.DrawFn, *, comments: bool = True) -> tuple[dict[str, Any], str]:
+    """Return an object, which may have servers, and a text that says the same."""
+    data: dict[str, Any] = draw(st.dictionaries(NAMES, VALUES, max_size=4))
+    data.pop("mcpServers", None)
+
+    if draw(st.booleans()):
+        data["mcpServers"] = draw(SERVERS)
+
+    writer = random.Random(draw(st.integers(0, 2**32)))
+    style = draw(st.sampled_from(["pretty", "tabs", "compact", "wild"]))
+
+    if style == "wild":
+        space = (*PLAIN_SPACE, *COMMENTS) if comments else PLAIN_SPACE
+        text = write_json(data, writer, space, trailing=comments)
+        return data, writer.choice(space) + text + writer.choice(space)
+
+    indents: dict[str, int | str | None] = {"pretty": 2, "tabs": "\t", "compact": None}
+    text = json.dumps(data, indent=indents[style], ensure_ascii=writer.random() < 0.5)
+    return data, text + writer.choice(["", "\n"])
+
+
+def write_json(
+    value: object, writer: random.Random, space: tuple[str, ...], *, trailing: bool
+) -> str:
+    def gap() -> str:
+        return writer.choice(space)
+
+    def write(inner: object) -> str:
+        return write_json(inner, writer, space, trailing=trailing)
+
+    if isinstance(value, dict):
+        items = [f"{json.dumps(key)}{gap()}:{gap()}{write(value[key])}" for key in value]
+        brackets = "{}"
+    elif isinstance(value, list):
+        items = [write(element) for element in value]
+        brackets = "[]"
+    else:
+        return json.dumps(value, ensure_ascii=writer.random() < 0.5)
+
+    inside = gap() + (gap() + "," + gap()).join(items) + gap()
+    if items and trailing and writer.random() < 0.3:
+        inside += "," + gap()
+
+    return brackets[0] + inside + brackets[1]
+
 
 WITH_COMMENTS = """\
 {

@@ -5,10 +5,10 @@ from typing import Any
 
 import pytest
 from hypothesis import assume, given, settings
+from hypothesis import strategies as st
 
 from abilities.clients import toml_edit
 from abilities.clients.entry import Unparsable, Unusable
-from tests.clients.documents import toml_documents
 from tests.support.tier import size
 
 PATH = ("mcp_servers", "abilities")
@@ -17,6 +17,40 @@ OTHER = {"command": "other"}
 EXAMPLES = size("ABILITIES_TEST_EXAMPLES", quick=15, full=150)
 
 tried = settings(max_examples=EXAMPLES, deadline=None)
+
+
+TOP = [
+    'model = "o3"',
+    "# a comment\n",
+    "n = 1 # why",
+    'text = """\n[mcp_servers.abilities]\ncommand = "no"\n"""',
+    "list = [\n  [1],\n  [\n2],\n]",
+    "",
+    "nan = nan",
+]
+TABLES = [
+    '[mcp_servers.one]\ncommand = "a"\n',
+    "[mcp_servers.one.env]\nA = 'b' # c",
+    "[mcp_servers]\n",
+    '[projects."/x y"]\ntrust_level = "trusted"\n',
+    "# about what follows\n[profiles.a]\n",
+    "[[tools]]\nname = '''\n[x]\n'''\n",
+    "[[tools]]\n\n\n",
+    "  [ ui . colors ]\nred=1",
+]
+
+
+@st.composite
+def toml_documents(draw: st.DrawFn, *, lines: int = 3) -> str:
+    """Return lines and tables in any order; not each result is valid."""
+    top = draw(st.lists(st.sampled_from(TOP), unique=True, max_size=lines))
+    tables = draw(st.lists(st.sampled_from(TABLES), unique=True, max_size=4))
+    text = "\n".join([*top, *tables]) + draw(st.sampled_from(["", "\n", "\n\n", "\n# end"]))
+
+    if draw(st.booleans()):
+        text = text.replace("\n", "\r\n")
+
+    return text
 
 
 def load(text: str) -> dict[str, Any]:

@@ -54,20 +54,20 @@ EXAMPLES: dict[str, dict[str, Any]] = {
 }
 
 
+QUICK = ("file_read_bulk", "update_memory", "remember")
+"""The tools whose standard tests run also in the quick tier."""
+
+
 def build_standard_tests(name: str) -> list[type]:
     """Return the standard unit and integration suites for a tool, whose example has its memory."""
 
     class Example:
-        @pytest.fixture(autouse=True)
-        def _known_memory(self, tmp_path: Path) -> None:
-            self._settings = Settings(store_url=f"sqlite:///{tmp_path}/memory.db")
-            (store,) = load_tools(self._settings, only=["store_memory"])
-            reply = store.invoke({"type": "core", "content": "text", "key": "known"})
-            self._id = orjson.loads(reply)["id"]
+        _settings: Settings | None = None
+        _id = KNOWN
 
         @property
         def tool_constructor(self) -> BaseTool:
-            (tool,) = load_tools(getattr(self, "_settings", Settings()), only=[name])
+            (tool,) = load_tools(self._settings, only=[name])
             return tool
 
         @property
@@ -75,8 +75,19 @@ def build_standard_tests(name: str) -> list[type]:
             example = EXAMPLES[name]
             return {**example, "id": self._id} if "id" in example else example
 
-    suites = (("Unit", ToolsUnitTests), ("Integration", ToolsIntegrationTests))
-    return [type(f"Test{kind}_{name}", (Example, suite), {}) for kind, suite in suites]
+    class StoredExample(Example):
+        @pytest.fixture(autouse=True)
+        def _known_memory(self, tmp_path: Path) -> None:
+            self._settings = Settings(store_url=f"sqlite:///{tmp_path}/memory.db")
+            (store,) = load_tools(self._settings, only=["store_memory"])
+            reply = store.invoke({"type": "core", "content": "text", "key": "known"})
+            self._id = orjson.loads(reply)["id"]
+
+    marks = {"pytestmark": [] if name in QUICK else [pytest.mark.thorough]}
+    return [
+        type(f"TestUnit_{name}", (Example, ToolsUnitTests), marks),
+        type(f"TestIntegration_{name}", (StoredExample, ToolsIntegrationTests), marks),
+    ]
 
 
 for _name in EXAMPLES:

@@ -145,12 +145,13 @@ def test_the_option_after_the_command_wins_over_the_one_before_and_that_over_the
 def test_a_wrong_namespace_is_refused_with_the_rule(before: bool, roots: Settings) -> None:
     commands = [["call", "get_memory_stats"], ["purge", "x", "--yes"], ["export"], ["check"]]
     commands += [["mcp"], ["serve"], ["init"], ["demo"]]
+    calls = [(command, "a b") for command in commands]
+    calls += [(["export"], wrong) for wrong in ("", "a/b", "x" * 129, "{namespace}")]
 
-    for command in commands:
-        for wrong in ("a b", "", "a/b", "x" * 129, "{namespace}"):
-            done = run(roots, *place(command, "--namespace", wrong, before=before))
-            assert done.exit_code == 2 and done.stdout == "", (command, wrong, done.output)
-            assert "a namespace is 1 to 128 letters" in done.stderr
+    for command, wrong in calls:
+        done = run(roots, *place(command, "--namespace", wrong, before=before))
+        assert done.exit_code == 2 and done.stdout == "", (command, wrong, done.output)
+        assert "a namespace is 1 to 128 letters" in done.stderr
 
 
 @before_and_after
