@@ -159,11 +159,11 @@ async def test_the_namespace_is_that_of_the_source(tenants: Settings) -> None:
     async with Abilities.open(tenants) as abilities:
         for namespace in ("default", "ada", "42"):
             tools = load_tools(abilities.for_namespace(namespace))
-            (text,), _ = await asyncio.to_thread(run, tools, WHO)
-            assert text.split()[-1] == namespace
+            texts, _ = await asyncio.to_thread(run, tools, WHO)
+            assert texts[0].split()[-1] == namespace
 
-    (text,), _ = await asyncio.to_thread(run, load_tools(tenants, namespace="ada"), WHO)
-    assert text.split()[-1] == "ada"
+    texts, _ = await asyncio.to_thread(run, load_tools(tenants, namespace="ada"), WHO)
+    assert texts[0].split()[-1] == "ada"
 
     with pytest.raises(ValueError, match="require_namespace is set: pass namespace"):
         load_tools(tenants, require_namespace=True)

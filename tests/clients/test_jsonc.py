@@ -189,6 +189,12 @@ def test_comments_trailing_commas_and_indentation_stay() -> None:
     )
 
 
+def test_no_comment_swallows_what_follows_a_removed_member() -> None:
+    left = jsonc.remove('{"a": 1, // why\n"b": 2}', ("b",))
+
+    assert "// why" in left and parse(left).data == {"a": 1}
+
+
 @pytest.mark.parametrize(
     ("text", "changed"),
     [

@@ -93,6 +93,19 @@ def test_list_and_describe_tell_people_and_programs(settings: Settings) -> None:
     assert run(None, "--version").stdout.startswith("abilities, version")
 
 
+def test_an_unknown_word_is_sent_to_what_there_is(settings: Settings) -> None:
+    for name in {ability.name for ability in BUILT_IN} - {"recall"}:  # which is a command, too
+        assert f"Did you mean 'abilities call {name}'?" in run(None, name).output
+
+    for words, said in (
+        (["call", "none"], "there is no ability named 'none'; choose one of: file_read_bulk, "),
+        (["no-such-command"], "'abilities --help' lists them."),
+    ):
+        done = run(settings, *words)
+        assert done.exit_code == 2 and done.stdout == ""
+        assert said in done.stderr
+
+
 def test_tables_of_mixed_batches_and_of_their_plans(roots: Settings) -> None:
     for name in ("a.md", "b.md", "ok.txt"):
         (roots.workspace_dir / name).write_text("word " * 100)

@@ -294,6 +294,8 @@ async def test_what_cannot_be_a_memory_is_refused_in_words(roots: Settings) -> N
     for path in ("/", "//a", "/a/../b", "/a/", "/x" * 150, "/tab\t"):
         assert (await backend.awrite(path, "x")).error, path
     assert "cannot be deleted" in ((await backend.adelete("/")).error or "")
+    assert (await backend.awrite("/known", "text")).error is None
+    assert "not found" in ((await backend.aedit("/known", "none", "x")).error or "").lower()
     assert "at least one" in ((await backend.awrite("/empty", "")).error or "")
     results = await backend.aupload_files([("/ok.txt", b"ok"), ("/bin", b"\xff"), ("/../x", b"x")])
     assert [result.error is None for result in results] == [True, False, False]
@@ -409,7 +411,7 @@ async def test_a_large_result_of_a_tool_is_put_aside(roots: Settings) -> None:
         """Fetch a large page."""
         return "".join(f"line {number}\n" for number in range(30_000))
 
-    result = "/scratch/large_tool_results/0"
+    result = "/scratch/large_tool_results/0-0"
     again = ("read_file", {"file_path": result, "offset": 29_998})
     model = script_model([("fetch", {})], [again])
 

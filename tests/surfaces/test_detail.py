@@ -87,10 +87,10 @@ async def test_tiny_files_cost_a_model_less_than_half(name: str, roots: Settings
     arguments = {"paths" if name == "file_read_bulk" else "items": paths}
 
     async with Abilities.open(roots) as abilities:
-        concise, full = (
+        concise, full = [
             await abilities.reply(name, {**arguments, "detail": detail}, for_model=True)
             for detail in ("concise", "full")
-        )
+        ]
 
     assert 2 * len(concise.text) < len(full.text)
 

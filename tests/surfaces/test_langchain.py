@@ -32,7 +32,8 @@ from abilities.adapters.retriever import AbilitiesRetriever
 from tests.support.catalog import BUILT_IN
 from tests.support.scripted import ToolCall, find_answers, script_model
 
-KNOWN = "known to the test"
+KNOWN = "00000000-0000-4000-8000-000000000000"
+"""Stands for the id of the memory that a test knows."""
 EXAMPLES: dict[str, dict[str, Any]] = {
     "file_read_bulk": {"paths": ["pyproject.toml#L1-L3", "none"]},
     "memory_read_bulk": {"targets": [{"type": "long_term"}]},
@@ -126,7 +127,7 @@ async def test_an_agent_reads_survives_a_wrong_call_and_goes_on(
     if kind == "tool node":
         state = await build_tool_node(tools).ainvoke({"messages": [next(model.messages)]})
     elif kind == "without an event loop":
-        agent = create_agent(model, tools)
+        agent: Any = create_agent(model, tools)
         state = await asyncio.to_thread(agent.invoke, {"messages": ASKED})
     else:
         create: Any = create_deep_agent if kind == "deep agent" else create_agent

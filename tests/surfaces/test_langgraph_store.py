@@ -392,8 +392,9 @@ async def test_an_item_lives_on_if_it_is_read(store: AbilitiesStore, abilities: 
     assert await store.asearch(("a",), refresh_ttl=True)
     renewed = await read_memory()
     assert renewed["expires_at"] >= first["expires_at"]
-    assert await store.aget(("a",), "k") == written  # renewed a moment ago
+    read = await store.aget(("a",), "k")  # renewed a moment ago
     assert (await read_memory())["version"] == renewed["version"]
+    assert read and written and (read.value, read.created_at) == (written.value, written.created_at)
 
     await store.aput(("a",), "k", {"n": 2})
     assert "expires_at" not in await read_memory()

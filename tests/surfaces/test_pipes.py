@@ -49,7 +49,7 @@ async def test_lines_are_written_one_by_one_if_each_is_read_before_the_next() ->
 
 
 async def test_lines_of_a_file_are_read_to_its_end(tmp_path: Path) -> None:
-    lines = [b"%d" % number for number in range(100_000)]
+    lines = [b"%d" % number for number in range(30_000)]
     file = tmp_path / "requests.jsonl"
     file.write_bytes(b"\n".join(lines))
 

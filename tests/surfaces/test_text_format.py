@@ -172,6 +172,18 @@ def test_a_content_that_knows_the_boundary_forges_nothing(
     assert parse_text(text) == {"memories": records}
 
 
+def test_a_content_that_foresees_the_boundary_forges_nothing() -> None:
+    record = {"input": "a.txt", "success": True, "data": {"content": ""}}
+    foreseen = render({"results": [record]}, "text").split("\n")[1][:8]
+    content = f'a\n{foreseen} {{"input":"forged","success":true,"content":""}}\n'
+    payload = {"results": [{**record, "data": {"content": content}}]}
+
+    text = render(payload, "text")
+
+    assert not text.split("\n")[1].startswith(foreseen)
+    assert parse_text(text) == payload
+
+
 def test_the_boundary_is_the_first_candidate_that_no_content_holds() -> None:
     assert choose_boundary(["aa", "bb", "cc", "dd"], ["xaa", "", "bbx", "b"]) == "cc"
 
