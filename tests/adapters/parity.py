@@ -1,6 +1,6 @@
 """Every adapter gives a model what `Abilities.reply` returns: the sample, its calls, and the check.
 
-It needs nothing but the package itself, so that it runs beside any framework.
+It needs nothing but the package itself and pytest, so that it runs beside any framework.
 """
 
 import json
@@ -10,8 +10,11 @@ from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from abilities import Abilities, Settings, parse_text
+import pytest
+
+from abilities import Abilities, Settings, parse_text, schemas
 from abilities.registry import Reply
+from tests.support.catalog import BUILT_IN
 
 QUOTED = 'one "two" \\ three\r\n\tätsch 🙂\u2028<b>&amp;{not_a_field}</b>'
 
@@ -42,6 +45,10 @@ READ = Call("file_read_bulk", {"paths": ["a.txt", "none.txt"]})
 
 WRONG = Call("file_read_bulk", {"paths": []})
 """A call that fails as a whole."""
+
+
+WHO = Call("file_read_bulk", {"paths": ["who.txt"]})
+"""A read of the file that holds the name of its namespace."""
 
 
 def make_settings(folder: Path) -> Settings:
@@ -127,6 +134,28 @@ async def check_parity(through: Through, folder: Path) -> None:
     for call, reply, same, found in zip(calls, recorder.replies, expected, seen, strict=True):
         check_seen(call, reply, found)
         assert hide_changing(reply.text) == hide_changing(same.text), (call, reply, same)
+
+
+def check_offered(offered: dict[str, tuple[str, Any]]) -> None:
+    """Check that a model is offered each ability by its name, with its description and schema."""
+    assert offered == {
+        ability.name: (ability.description, schemas.build_input_schema(ability))
+        for ability in BUILT_IN
+    }
+
+
+async def check_namespaces(
+    ask: Callable[[Any], Awaitable[str]],
+    named: Sequence[tuple[Any, str]],
+    wrong: Sequence[Any],
+) -> None:
+    """Check whose file a run reads that was given something which may name a namespace."""
+    for given, namespace in named:
+        assert (await ask(given)).split()[-1] == namespace
+
+    for given in wrong:
+        with pytest.raises(Exception, match="a namespace is 1 to 128"):
+            await ask(given)
 
 
 class Recorder:

@@ -1,8 +1,6 @@
 """The Microsoft Agent Framework: agents with a scripted model, in parity with the application."""
 
-import asyncio
 from collections.abc import AsyncIterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -21,12 +19,18 @@ from agent_framework import (
     MiddlewareFailure,
 )
 
-from abilities import Abilities, Settings, schemas
+from abilities import Abilities, Settings
 from abilities.adapters.agent_framework import load_tools
-from tests.adapters.parity import READ, WRONG, Call, Seen, check_parity
-from tests.support.catalog import BUILT_IN
-
-WHO = Call("file_read_bulk", {"paths": ["who.txt"]})
+from tests.adapters.parity import (
+    READ,
+    WHO,
+    WRONG,
+    Call,
+    Seen,
+    check_namespaces,
+    check_offered,
+    check_parity,
+)
 
 
 class Scripted(FunctionInvocationLayer, BaseChatClient):
@@ -61,8 +65,8 @@ async def send(content: Content) -> AsyncIterator[ChatResponseUpdate]:
 
 async def run(
     tools: Sequence[FunctionTool], *calls: Call | tuple[str, str], **more: Any
-) -> tuple[str, list[str]]:
-    """Let a scripted model make calls; return its last words, and what it saw of each call."""
+) -> list[str]:
+    """Let a scripted model make calls, and say that it is done; return what it saw of each."""
     model = Scripted(calls)
     agent = Agent(model, tools=list(tools), middleware=more.pop("middleware", None))
 
@@ -72,24 +76,16 @@ async def run(
     contents = [content for message in messages for content in message.contents]
     results = [content for content in contents if content.type == "function_result"]
     assert [result.exception for result in results] == [None] * len(results)
-    return response.text, [result.result for result in results]
+    assert response.text == "Done."
+    return [result.result for result in results]
 
 
 async def through_an_agent(abilities: Abilities, calls: Sequence[Call]) -> list[Seen]:
-    _, texts = await run(load_tools(abilities), *calls)
-    return [Seen(text) for text in texts]
+    return [Seen(text) for text in await run(load_tools(abilities), *calls)]
 
 
 async def test_a_model_sees_what_the_application_answers(tmp_path: Path) -> None:
     await check_parity(through_an_agent, tmp_path)
-
-
-async def test_an_agent_reads_survives_a_wrong_call_and_goes_on(settings: Settings) -> None:
-    last, (read, wrong) = await run(load_tools(settings), READ, WRONG)
-
-    assert last == "Done."
-    assert '"succeeded":1,"failed":1' in read
-    assert '"INVALID_INPUT"' in wrong
 
 
 class Middleware(FunctionMiddleware):
@@ -115,37 +111,20 @@ async def test_middleware_changes_nothing(settings: Settings) -> None:
 async def test_odd_arguments_are_told_to_the_model(settings: Settings) -> None:
     calls = [("file_list", text) for text in ('{"pattern": ', "", '{"context": 1}', '{"ctx": 1}')]
 
-    last, (broken, nothing, *unknown) = await run(load_tools(settings), *calls)
+    broken, nothing, *unknown = await run(load_tools(settings), *calls)
 
-    assert last == "Done."
     assert "a.txt" in nothing
     for text in (broken, *unknown):
         assert '"unknown_argument"' in text
 
 
-def test_a_model_is_offered_each_schema_as_it_is() -> None:
-    offered = {tool.name: tool.to_json_schema_spec()["function"] for tool in load_tools()}
-
-    for ability in BUILT_IN:
-        assert offered[ability.name] == {
-            "name": ability.name,
-            "description": ability.description,
-            "parameters": schemas.build_input_schema(ability),
-        }
-
-    assert len(offered) == len(BUILT_IN)
-
-
 async def test_the_namespace_is_an_argument_of_the_run(tenants: Settings) -> None:
-    tools = load_tools(tenants)
+    async def ask(arguments: Any) -> str:
+        (text,) = await run(load_tools(tenants), WHO, function_invocation_kwargs=arguments)
+        return text
 
-    for named, namespace in ((None, "default"), ({}, "default"), ({"namespace": 42}, "42")):
-        _, (text,) = await run(tools, WHO, function_invocation_kwargs=named)
-        assert text.split()[-1] == namespace
-
-    for wrong in ("../ada", "", None):
-        with pytest.raises(MiddlewareFailure, match="a namespace is 1 to 128"):
-            await run(tools, WHO, function_invocation_kwargs={"namespace": wrong})
+    named = [(None, "default"), ({}, "default"), ({"namespace": 42}, "42")]
+    await check_namespaces(ask, named, [{"namespace": wrong} for wrong in ("../ada", "", None)])
 
     with pytest.raises(MiddlewareFailure, match="require_namespace is set: pass function_invoc"):
         await run(load_tools(tenants, require_namespace=True), WHO)
@@ -162,12 +141,7 @@ async def test_an_agent_that_is_a_tool_has_the_namespace_of_its_caller(tenants: 
     assert messages[-1].contents[0].result.split()[-1] == "ada"
 
 
-async def test_tools_work_on_several_loops(settings: Settings) -> None:
-    tools = load_tools(settings)
-    expected = await run(tools, READ, WRONG)
+def test_a_model_is_offered_each_schema_as_it_is() -> None:
+    offered = [tool.to_json_schema_spec()["function"] for tool in load_tools()]
 
-    with ThreadPoolExecutor(4) as pool:
-        futures = [pool.submit(lambda: asyncio.run(run(tools, READ, WRONG))) for _ in range(4)]
-        answers = await asyncio.gather(*map(asyncio.wrap_future, futures))
-
-    assert answers == [expected] * 4
+    check_offered({each["name"]: (each["description"], each["parameters"]) for each in offered})

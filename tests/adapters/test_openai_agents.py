@@ -1,9 +1,7 @@
 """The OpenAI Agents SDK: agents with a scripted model, in parity with the application."""
 
-import asyncio
 import json
 from collections.abc import AsyncIterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -21,13 +19,20 @@ from openai.types.responses import (
     ResponseOutputText,
 )
 
-from abilities import Abilities, Settings, schemas
+from abilities import Abilities, Settings
 from abilities.adapters.openai_agents import load_tools
-from tests.adapters.parity import READ, WRONG, Call, Seen, check_parity
-from tests.support.catalog import BUILT_IN
+from tests.adapters.parity import (
+    READ,
+    WHO,
+    WRONG,
+    Call,
+    Seen,
+    check_namespaces,
+    check_offered,
+    check_parity,
+)
 
 WITHOUT_TRACE = RunConfig(tracing_disabled=True)
-WHO = Call("file_read_bulk", {"paths": ["who.txt"]})
 
 
 class Scripted(Model):
@@ -63,8 +68,8 @@ class Scripted(Model):
 
 async def run(
     tools: list[Tool], *calls: Call | tuple[str, str], context: object = None, **more: Any
-) -> tuple[str, list[str]]:
-    """Let a scripted model make calls; return its last words, and what it saw of each call."""
+) -> list[str]:
+    """Let a scripted model make calls, and say that it is done; return what it saw of each."""
     model = Scripted(calls)
     agent = Agent(name="reader", model=model, tools=tools)
     more.setdefault("run_config", WITHOUT_TRACE)
@@ -76,32 +81,23 @@ async def run(
         item["output"] for item in model.inputs[-1] if item.get("type") == "function_call_output"
     ]
     assert outputs == seen
-    return result.final_output, seen
+    assert result.final_output == "Done."
+    return seen
 
 
 async def through_agents(abilities: Abilities, calls: Sequence[Call]) -> list[Seen]:
-    _, texts = await run(load_tools(abilities), *calls)
-    return [Seen(text) for text in texts]
+    return [Seen(text) for text in await run(load_tools(abilities), *calls)]
 
 
 async def test_a_model_sees_what_the_application_answers(tmp_path: Path) -> None:
     await check_parity(through_agents, tmp_path)
 
 
-async def test_an_agent_reads_survives_a_wrong_call_and_goes_on(settings: Settings) -> None:
-    last, (read, wrong) = await run(load_tools(settings), READ, WRONG)
-
-    assert last == "Done."
-    assert '"succeeded":1,"failed":1' in read
-    assert json.loads(wrong)["error"]["code"] == "INVALID_INPUT"
-
-
 async def test_arguments_that_are_not_json_are_told_to_the_model(settings: Settings) -> None:
-    last, (wrong, nothing) = await run(
-        load_tools(settings), ("file_list", '{"pattern": '), ("file_list", "")
-    )
+    calls = [("file_list", text) for text in ('{"pattern": ', "")]
 
-    assert last == "Done."
+    wrong, nothing = await run(load_tools(settings), *calls)
+
     assert json.loads(wrong)["error"]["message"] == "The arguments must be an object."
     assert "a.txt" in nothing
 
@@ -116,19 +112,13 @@ def test_an_agent_without_an_event_loop_does_the_same(tenants: Settings) -> None
 
 
 def test_a_model_is_offered_each_schema_as_it_is() -> None:
-    tools = {tool.name: tool for tool in load_tools()}
+    tools = load_tools()
+    chat: list[Any] = [Converter.tool_to_openai(tool)["function"] for tool in tools]
+    responses: Any = ResponsesConverter.convert_tools(tools, []).tools
 
-    for ability in BUILT_IN:
-        tool = tools[ability.name]
-        schema = schemas.build_input_schema(ability)
-        chat: Any = Converter.tool_to_openai(tool)["function"]
-        assert chat["parameters"] == schema
-        assert chat["description"] == ability.description
-        assert chat["strict"] is False
-        responses: Any = ResponsesConverter.convert_tools([tool], []).tools[0]
-        assert responses["parameters"] == schema
-
-    assert len(tools) == len(BUILT_IN)
+    for offered in (chat, responses):
+        check_offered({each["name"]: (each["description"], each["parameters"]) for each in offered})
+        assert not any(each["strict"] for each in offered)
 
 
 @dataclass
@@ -137,50 +127,15 @@ class User:
 
 
 async def test_the_namespace_is_that_of_the_runs_context(tenants: Settings) -> None:
-    tools = load_tools(tenants)
+    async def ask(context: Any) -> str:
+        (text,) = await run(load_tools(tenants), WHO, context=context)
+        return text
 
-    for context, namespace in (
-        (None, "default"),
-        (User("ada"), "ada"),
-        ({"namespace": 42}, "42"),
-    ):
-        _, (text,) = await run(tools, WHO, context=context)
-        assert text.split()[-1] == namespace
-
-    for wrong in (User(None), {"namespace": "../ada"}):
-        with pytest.raises(Exception, match="a namespace is 1 to 128"):
-            await run(tools, WHO, context=wrong)
+    named = [(None, "default"), (User("ada"), "ada"), ({"namespace": 42}, "42")]
+    await check_namespaces(ask, named, [User(None), {"namespace": "../ada"}])
 
     with pytest.raises(Exception, match=r"require_namespace is set: give Runner\.run"):
         await run(load_tools(tenants, require_namespace=True), WHO)
-
-
-async def test_tools_work_on_several_loops(settings: Settings) -> None:
-    tools = load_tools(settings)
-    expected = await run(tools, READ, WRONG)
-
-    with ThreadPoolExecutor(4) as pool:
-        futures = [pool.submit(lambda: asyncio.run(run(tools, READ, WRONG))) for _ in range(4)]
-        answers = await asyncio.gather(*map(asyncio.wrap_future, futures))
-
-    assert answers == [expected] * 4
-
-
-async def test_a_cancelled_run_ends_and_the_next_one_answers(settings: Settings) -> None:
-    tools = load_tools(settings)
-    for pause in range(20):
-        model = Scripted([READ])
-        agent = Agent(name="reader", model=model, tools=tools)
-        task = asyncio.create_task(Runner.run(agent, "Read.", run_config=WITHOUT_TRACE))
-        while model.number == 0:
-            await asyncio.sleep(0)
-        for _ in range(pause):  # the tool is called meanwhile
-            await asyncio.sleep(0)
-        if task.cancel():  # it has not ended yet
-            with pytest.raises(asyncio.CancelledError):
-                await task
-
-    assert (await run(tools, READ))[0] == "Done."
 
 
 class Spans(TracingProcessor):

@@ -1,9 +1,7 @@
 """pydantic-ai: agents with a scripted model, in parity with the application."""
 
-import asyncio
 import json
 from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -22,12 +20,18 @@ from pydantic_ai.models.function import AgentInfo, FunctionModel
 from pydantic_ai.profiles.openai import OpenAIJsonSchemaTransformer
 from pydantic_ai.toolsets import FunctionToolset
 
-from abilities import Abilities, Settings, schemas
+from abilities import Abilities, Settings
 from abilities.adapters.pydantic_ai import load_tools
-from tests.adapters.parity import READ, WRONG, Call, Seen, check_parity
-from tests.support.catalog import BUILT_IN
+from tests.adapters.parity import (
+    WHO,
+    WRONG,
+    Call,
+    Seen,
+    check_namespaces,
+    check_offered,
+    check_parity,
+)
 
-WHO = Call("file_read_bulk", {"paths": ["who.txt"]})
 UNBOUND = UsageLimits(request_limit=None)
 
 
@@ -80,16 +84,6 @@ async def test_a_model_sees_what_the_application_answers(tmp_path: Path) -> None
     await check_parity(through_agents, tmp_path)
 
 
-async def test_an_agent_reads_survives_wrong_calls_and_goes_on(settings: Settings) -> None:
-    read, *wrong = await run(load_tools(settings), READ, WRONG, WRONG, WRONG, WRONG)
-
-    assert read.outcome == "success"
-    assert [record["success"] for record in read.metadata["results"]] == [True, False]
-    for part in wrong:  # more often than an agent may retry
-        assert part.outcome == "failed"
-        assert json.loads(str(part.content))["error"]["code"] == "INVALID_INPUT"
-
-
 async def test_what_frameworks_use_themselves_may_be_the_name_of_an_argument(
     settings: Settings,
 ) -> None:
@@ -123,14 +117,12 @@ async def test_a_model_is_offered_each_schema_as_it_is(settings: Settings) -> No
     script = Script([])
     await Agent(FunctionModel(script), tools=load_tools(settings)).run("Nothing.")
 
-    for tool, ability in zip(script.offered, BUILT_IN, strict=True):
-        schema = schemas.build_input_schema(ability)
-        assert tool.name == ability.name
-        assert tool.description == ability.description
-        assert tool.parameters_json_schema == schema
+    tools = script.offered
+    check_offered({tool.name: (tool.description, tool.parameters_json_schema) for tool in tools})
+    for tool in tools:
         # What OpenAI's models get says the same; an object without fields is written differently.
         openai = OpenAIJsonSchemaTransformer(tool.parameters_json_schema, strict=tool.strict)
-        assert drop_empty_fields(openai.walk()) == drop_empty_fields(schema)
+        assert drop_empty_fields(openai.walk()) == drop_empty_fields(tool.parameters_json_schema)
 
 
 def drop_empty_fields(schema: Any) -> Any:
@@ -153,45 +145,20 @@ class User:
 
 
 async def test_the_namespace_is_that_of_the_runs_deps(tenants: Settings) -> None:
-    tools = load_tools(tenants)
+    async def ask(deps: Any) -> str:
+        (part,) = await run(load_tools(tenants), WHO, deps=deps)
+        return str(part.content)
 
-    for deps, namespace in ((None, "default"), (User("ada"), "ada"), ({"namespace": 42}, "42")):
-        (part,) = await run(tools, WHO, deps=deps)
-        assert str(part.content).split()[-1] == namespace
-
-    for wrong in (User(None), {"namespace": "../ada"}):
-        with pytest.raises(ValueError, match="a namespace is 1 to 128"):
-            await run(tools, WHO, deps=wrong)
+    named = [(None, "default"), (User("ada"), "ada"), ({"namespace": 42}, "42")]
+    await check_namespaces(ask, named, [User(None), {"namespace": "../ada"}])
 
     with pytest.raises(ValueError, match=r"require_namespace is set: give agent\.run"):
         await run(load_tools(tenants, require_namespace=True), WHO)
 
 
-async def test_tools_work_on_several_loops(settings: Settings) -> None:
-    tools = load_tools(settings)
+async def test_a_wrong_call_may_be_repeated_more_often_than_an_agent_may_retry(
+    settings: Settings,
+) -> None:
+    parts = await run(load_tools(settings), *[WRONG] * 4)
 
-    async def call() -> list[Any]:
-        return [part.content for part in await run(tools, READ, WRONG)]
-
-    expected = await call()
-    with ThreadPoolExecutor(4) as pool:
-        futures = [pool.submit(lambda: asyncio.run(call())) for _ in range(4)]
-        answers = await asyncio.gather(*map(asyncio.wrap_future, futures))
-
-    assert answers == [expected] * 4
-
-
-async def test_a_cancelled_run_ends_and_the_next_one_answers(settings: Settings) -> None:
-    tools = load_tools(settings)
-    for pause in range(20):
-        script = Script([READ])
-        task = asyncio.create_task(Agent(FunctionModel(script), tools=tools).run("Read."))
-        while script.number == 0:
-            await asyncio.sleep(0)
-        for _ in range(pause):  # the tool is called meanwhile
-            await asyncio.sleep(0)
-        if task.cancel():  # it has not ended yet
-            with pytest.raises(asyncio.CancelledError):
-                await task
-
-    assert len(await run(tools, READ)) == 1
+    assert [part.outcome for part in parts] == ["failed"] * 4

@@ -31,59 +31,45 @@ def test_the_backup_has_what_was_there(file: Path) -> None:
     assert stat.S_IMODE(backup.parent.stat().st_mode) == 0o700
 
 
-def test_files_of_one_name_have_backups_of_their_own(file: Path, tmp_path: Path) -> None:
-    other = tmp_path / "[o]ther" / "mcp.json"
-    other.parent.mkdir()
-    other.write_bytes(b"other")
-
-    for path in (file, other):
-        replace_file(read_file(path), b"new")
-
-    assert [backup.content for backup in list_backups(read_file(file))] == [b"old"]
-    assert [backup.content for backup in list_backups(read_file(other))] == [b"other"]
-
-
-def test_with_a_removed_file_go_its_empty_folders(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    project = tmp_path / "project"
-    project.mkdir()
-    monkeypatch.chdir(project)
-    alone, beside = project / "a" / "b" / "mcp.json", project / "c" / "d" / "mcp.json"
-    for path in (alone, beside, project / "mcp.json"):
-        replace_file(read_file(path), b"new")
-    (project / "c" / "mine.txt").touch()
-
-    for path in (alone, beside, project / "mcp.json"):
-        replace_file(read_file(path), None)
-
-    assert list_names(project) == ["c"] and list_names(project / "c") == ["mine.txt"]
-
-
-def test_no_folder_goes_that_is_neither_in_the_home_nor_in_the_current_folder(
-    tmp_path: Path,
-) -> None:
-    file = tmp_path / "elsewhere" / "mcp.json"
-    replace_file(read_file(file), b"new")
-
-    replace_file(read_file(file), None)
-
-    assert list_names(tmp_path) == ["elsewhere"]
-
-
-def test_the_newest_backup_comes_first(file: Path) -> None:
-    for content in (b"two", b"three"):
-        replace_file(read_file(file), content)
-
-    assert [backup.content for backup in list_backups(read_file(file))] == [b"two", b"old"]
-
-
 def test_a_new_file_is_private_and_has_no_backup(tmp_path: Path) -> None:
     path = tmp_path / "deep" / "er" / "mcp.json"
 
     assert replace_file(read_file(path), b"new") is None
     assert path.read_bytes() == b"new"
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
+
+
+def test_files_of_one_name_have_backups_of_their_own_and_the_newest_comes_first(
+    file: Path, tmp_path: Path
+) -> None:
+    other = tmp_path / "[o]ther" / "mcp.json"
+    other.parent.mkdir()
+    other.write_bytes(b"other")
+
+    for path, content in ((file, b"two"), (other, b"new"), (file, b"three")):
+        replace_file(read_file(path), content)
+
+    assert [backup.content for backup in list_backups(read_file(file))] == [b"two", b"old"]
+    assert [backup.content for backup in list_backups(read_file(other))] == [b"other"]
+
+
+def test_with_a_removed_file_go_its_empty_folders_in_the_home_or_the_current_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    project = tmp_path / "project"
+    project.mkdir()
+    monkeypatch.chdir(project)
+    alone, beside = project / "a" / "b" / "mcp.json", project / "c" / "d" / "mcp.json"
+    paths = (alone, beside, project / "mcp.json", tmp_path / "elsewhere" / "mcp.json")
+    for path in paths:
+        replace_file(read_file(path), b"new")
+    (project / "c" / "mine.txt").touch()
+
+    for path in paths:
+        replace_file(read_file(path), None)
+
+    assert list_names(project) == ["c"] and list_names(project / "c") == ["mine.txt"]
+    assert list_names(tmp_path) == ["elsewhere", "project"]
 
 
 @pytest.mark.parametrize("mode", [0o600, 0o664, 0o640])
@@ -102,28 +88,20 @@ def test_mode_and_owner_stay(file: Path, mode: int) -> None:
         assert (status.st_uid, status.st_gid) == (before.st_uid, before.st_gid)
 
 
-def test_a_link_stays_and_the_file_behind_it_changes(file: Path, tmp_path: Path) -> None:
+def test_a_link_stays_and_the_file_behind_it_changes_or_is_made(file: Path, tmp_path: Path) -> None:
     folder = tmp_path / "home"
     folder.mkdir()
     (folder / "a.json").symlink_to("b.json")
     (folder / "b.json").symlink_to(file)
+    (folder / "c.json").symlink_to("dotfiles/mcp.json")
 
     backup = replace_file(read_file(folder / "a.json"), b"new")
+    assert backup is not None and replace_file(read_file(folder / "c.json"), b"made") is None
 
-    assert file.read_bytes() == b"new"
-    assert backup is not None and list_names(file.parent) == ["home", "mcp.json"]
-    assert list_names(folder) == ["a.json", "b.json"]
-    assert (folder / "a.json").is_symlink()
-
-
-def test_a_link_to_nothing_gets_its_file(tmp_path: Path) -> None:
-    link = tmp_path / "mcp.json"
-    link.symlink_to("dotfiles/mcp.json")
-
-    replace_file(read_file(link), b"new")
-
-    assert link.is_symlink()
-    assert (tmp_path / "dotfiles" / "mcp.json").read_bytes() == b"new"
+    assert (file.read_bytes(), list_names(tmp_path)) == (b"new", ["home", "mcp.json"])
+    assert (folder / "dotfiles" / "mcp.json").read_bytes() == b"made"
+    links = [name for name in list_names(folder) if (folder / name).is_symlink()]
+    assert links == ["a.json", "b.json", "c.json"]
 
 
 @pytest.mark.parametrize("content", [b"new", None])

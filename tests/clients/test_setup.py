@@ -4,7 +4,6 @@ import asyncio
 import json
 import os
 import re
-import stat
 import tomllib
 from collections.abc import Callable
 from pathlib import Path
@@ -25,7 +24,7 @@ from abilities.clients.edits import FileSnapshot, replace_file
 from abilities.clients.entry import ServerEntry, name_namespace
 from abilities.clients.jsonc import parse
 from abilities.clients.table import CLIENTS, Machine, find_hooks_file
-from abilities.clients.trial import ServerAnswer
+from abilities.clients.trial import ServerAnswer, try_entry, try_hook
 from abilities.declarations.memory import parse_namespace
 
 NAMES = list(CLIENTS)
@@ -49,10 +48,9 @@ WITH_COMMENTS = """\
     },
 }
 """
-WITH_EMPTY_SERVERS = '{\n\t"KEY": {},\n\t"n": 1}'
 TOML = """\
 # mine
-model = "o3" # the best
+theme = "dark" # the best
 
 [mcp_servers.other]
 command = 'x'
@@ -60,21 +58,21 @@ command = 'x'
 [projects."/home/ada"] # trusted
 trust_level = "trusted"
 """
+VARIABLES = (
+    "XDG_CONFIG_HOME",
+    "CLAUDE_CONFIG_DIR",
+    "CODEX_HOME",
+    "GEMINI_CLI_HOME",
+    "OPENCODE_CONFIG",
+    "OPENCODE_CONFIG_DIR",
+)
 
 
 @pytest.fixture(autouse=True)
 def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A home folder, with the current folder beside it."""
-    for variable in (
-        "XDG_CONFIG_HOME",
-        "CLAUDE_CONFIG_DIR",
-        "CODEX_HOME",
-        "GEMINI_CLI_HOME",
-        "OPENCODE_CONFIG",
-        "OPENCODE_CONFIG_DIR",
-    ):
+    for variable in VARIABLES:
         monkeypatch.delenv(variable, raising=False)
-
     for name in ("home", "project"):
         (tmp_path / name).mkdir()
 
@@ -83,7 +81,7 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path / "home"
 
 
-@pytest.fixture
+@pytest.fixture(autouse=True)
 def tried(monkeypatch: pytest.MonkeyPatch) -> list[tuple[ServerEntry, Path]]:
     """Replace the trial, which takes half a second, and return what it is given."""
     calls: list[tuple[ServerEntry, Path]] = []
@@ -98,6 +96,13 @@ def tried(monkeypatch: pytest.MonkeyPatch) -> list[tuple[ServerEntry, Path]]:
     monkeypatch.setattr(trial, "try_entry", answer)
     monkeypatch.setattr(trial, "try_hook", succeed)
     return calls
+
+
+@pytest.fixture
+def really_tried(tried: object, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Start what was written, as the command does."""
+    monkeypatch.setattr(trial, "try_entry", try_entry)
+    monkeypatch.setattr(trial, "try_hook", try_hook)
 
 
 def run(*arguments: str) -> Result:
@@ -166,24 +171,29 @@ def list_files(folder: Path) -> dict[str, bytes]:
 
 
 @every_client
-@pytest.mark.usefixtures("tried")
-def test_a_new_file_is_written_once_and_goes_again(name: str, home: Path) -> None:
+def test_a_new_file_is_the_block_to_paste_is_written_once_and_goes_again(
+    name: str, home: Path, tried: list[object]
+) -> None:
+    printed = run("setup", name, "--print")
+    assert list_files(home) == {} and tried == []
+
     first = setup(name)
     written = list_files(home)
     second = setup(name)
 
-    assert f"Wrote {find_file(name)}" in first
-    assert "Next: " in first
-    assert "is as it should be; nothing was changed" in second
-    assert list_files(home) == written
+    assert printed.stdout == find_file(name).read_text()
+    assert printed.stderr == f"To paste into {find_file(name)}:\n"
+    assert f"Wrote {find_file(name)}" in first and "Next: " in first
+    assert "nothing was changed" in second and list_files(home) == written
+    warned = f"{CLIENTS[name].title} reads notes and cannot write them" in " ".join(first.split())
+    assert warned == (name == "claude-desktop"), "it alone has no tools for files"
     assert "Removed" in setup(name, "--remove")
     assert not find_file(name).exists()
     assert "nothing was changed" in setup(name, "--remove")
 
 
 @every_client
-@pytest.mark.usefixtures("tried")
-def test_what_is_there_stays_and_comes_back_byte_for_byte(name: str) -> None:
+def test_what_is_there_stays_and_so_does_what_somebody_adds_later(name: str) -> None:
     file = write_sample(name)
     before, data = file.read_bytes(), load(name)
 
@@ -197,31 +207,16 @@ def test_what_is_there_stays_and_comes_back_byte_for_byte(name: str) -> None:
     del changed[CLIENTS[name].keys[0]]["abilities"]
     assert changed == data
 
-    assert "nothing was changed" in setup(name)
     setup(name, "--tools", "lean")
     assert get_server(name)["args"][-2:] == ["--tools", "lean"]
+    file.write_bytes(file.read_bytes().replace(b"dark", b"light"))
     setup(name, "--remove")
-    assert file.read_bytes() == before
+    assert file.read_bytes() == before.replace(b"dark", b"light")
 
 
-@every_client
-@pytest.mark.usefixtures("tried")
-def test_what_somebody_adds_later_stays_when_the_server_goes(name: str) -> None:
-    file = write_sample(name)
-    before = file.read_text()
-    setup(name)
-    old, new = "dark", "light"
-    if name == "codex":
-        old, new = "o3", "o4"
-    file.write_text(file.read_text().replace(old, new))
-
-    setup(name, "--remove")
-
-    assert file.read_text() == before.replace(old, new)
-
-
-@pytest.mark.usefixtures("tried")
-@pytest.mark.parametrize("text", [WITH_EMPTY_SERVERS, "{}", "", '{"KEY":{ \n }}', "\ufeff{}\r\n"])
+@pytest.mark.parametrize(
+    "text", ['{\n\t"KEY": {},\n\t"n": 1}', "{}", "", '{"KEY":{ \n }}', "\ufeff{}\r\n"]
+)
 def test_space_in_empty_objects_comes_back_too(text: str) -> None:
     file = write_file("cursor", text)
     before = file.read_bytes()
@@ -234,15 +229,13 @@ def test_space_in_empty_objects_comes_back_too(text: str) -> None:
 
 
 @every_client
-@pytest.mark.usefixtures("tried")
 def test_a_dry_run_shows_what_would_change_and_changes_nothing(name: str, home: Path) -> None:
     write_sample(name)
     before = list_files(home)
 
     shown = setup(name, "--dry-run")
 
-    assert "abilities" in shown
-    assert "s3cret" not in shown
+    assert "abilities" in shown and "s3cret" not in shown
     first, *lines = shown.splitlines()
     assert first == f"{find_file(name)} would change:"
     assert {line[0] for line in lines} == {"@", "+"}
@@ -254,45 +247,50 @@ def test_a_dry_run_shows_what_would_change_and_changes_nothing(name: str, home: 
     assert list_files(home) == after
 
 
-@pytest.mark.usefixtures("tried")
-def test_a_dry_run_shows_no_secret_of_a_file_of_one_line() -> None:
-    write_file("cursor", '{"KEY":{"other":{"env":{"API_KEY":"s3cret"}}},"token":"s3cret"}')
+OWN_AND_ANOTHER = {
+    "github": {"command": "gh", "env": {"TOKEN": "s3cret"}},
+    "abilities": {"command": "abilities", "args": ["mcp"], "env": {"API_TOKEN": "s3cret"}},
+}
 
-    shown = setup("cursor", "--dry-run")
 
-    assert '"abilities"' in shown
-    assert "s3cret" not in shown
+@pytest.mark.parametrize(
+    "text",
+    [
+        '{"KEY":{"other":{"env":{"API_KEY":"s3cret"}}},"token":"s3cret"}',
+        '{\n"KEY": ' + json.dumps(OWN_AND_ANOTHER) + "}\n",
+        '{\n"KEY": ' + json.dumps(OWN_AND_ANOTHER, indent=2) + "}\n",
+    ],
+    ids=["a file of one line", "servers in one line", "servers in many lines"],
+)
+def test_a_dry_run_shows_no_text_of_others(text: str) -> None:
+    write_file("cursor", text)
+
+    shown = setup("cursor", "--tools", "lean", "--dry-run")
+
+    assert "lean" in shown and "s3cret" not in shown
+
+
+def test_a_dry_run_of_new_files_shows_their_lines() -> None:
+    shown = setup("claude-code", "--hooks", "--dry-run")
+    setup("claude-code", "--hooks")
+
+    assert shown.count(" would be created:\n") == 2
+    for file in (find_file("claude-code"), find_hooks_file(Machine(), None)):
+        assert "".join(f"+{line}\n" for line in file.read_text().splitlines()) in shown
 
 
 @every_client
-def test_the_block_to_paste_is_that_of_an_empty_file(
-    name: str, home: Path, tried: list[tuple[ServerEntry, Path]]
-) -> None:
-    shown = run("setup", name, "--print")
-
-    assert list_files(home) == {}
-    assert tried == []
-    setup(name)
-    assert shown.stdout == find_file(name).read_text()
-    assert shown.stderr == f"To paste into {find_file(name)}:\n"
-
-
-@every_client
-@pytest.mark.usefixtures("tried")
-@pytest.mark.parametrize("option", ["--tools=lean", "--remove", "--dry-run"])
-def test_an_invalid_file_is_refused_with_its_line(name: str, option: str, home: Path) -> None:
+def test_an_invalid_file_is_refused_with_its_line(name: str, home: Path) -> None:
     file = write_file(name, '{\n"a": 1\n"b": 2\n}')
     before = list_files(home)
 
-    words = refuse("setup", name, option)
+    for option in ("--tools=lean", "--remove", "--dry-run"):
+        words = refuse("setup", name, option)
+        assert f"{file}, line {1 if name == 'codex' else 3}: " in words
+        assert "nothing was changed" in words
+        assert list_files(home) == before
 
-    line = 1 if name == "codex" else 3
-    assert f"{file}, line {line}: " in words
-    assert "nothing was changed" in words
-    assert list_files(home) == before
 
-
-@pytest.mark.usefixtures("tried")
 @pytest.mark.parametrize("name", ["claude-code", "claude-desktop"])
 def test_comments_that_the_client_cannot_read_are_named(name: str) -> None:
     file = write_file(name, '{\n  "a": 1,\n  // what\n  "b": 2\n}')
@@ -300,11 +298,9 @@ def test_comments_that_the_client_cannot_read_are_named(name: str) -> None:
     assert f"{file}, line 3: this client reads neither comments" in refuse("setup", name)
 
 
-@pytest.mark.usefixtures("tried")
-def test_a_file_that_is_not_text_is_refused(home: Path) -> None:
+def test_a_file_that_is_not_text_is_refused() -> None:
     file = write_file("cursor", "")
     file.write_bytes(b'{\n"a": "\xff"}')
-
     assert f"{file}, line 2: the text is not UTF-8" in refuse("setup", "cursor")
 
     file.unlink()
@@ -312,46 +308,16 @@ def test_a_file_that_is_not_text_is_refused(home: Path) -> None:
     assert f"{file}: Is a directory" in refuse("setup", "cursor")
 
 
-@pytest.mark.usefixtures("tried")
-def test_links_modes_and_a_wider_home_are_kept(home: Path, tmp_path: Path) -> None:
-    dotfiles = tmp_path / "dotfiles.json"
-    dotfiles.write_text(PLAIN)
-    dotfiles.chmod(0o640)
-    (home / ".cursor").mkdir()
-    (home / ".cursor" / "mcp.json").symlink_to(dotfiles)
-
-    setup("cursor")
-
-    assert (home / ".cursor" / "mcp.json").is_symlink()
-    assert "abilities" in dotfiles.read_text()
-    assert stat.S_IMODE(dotfiles.stat().st_mode) == 0o640
-
-
-@pytest.mark.usefixtures("tried")
-@pytest.mark.parametrize("option", ["--tools=lean", "--remove"])
-def test_what_another_program_writes_meanwhile_is_kept(
-    option: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    file = write_file("vscode", PLAIN)
-    setup("vscode")
-    disturbed = disturb_once(file, lambda text: text.replace("dark", "light"), monkeypatch)
-
-    setup("vscode", option)
-
-    assert disturbed == ["yes"]
-    assert load("vscode")["theme"] == "light"
-    assert ("abilities" in load("vscode")["servers"]) == (option != "--remove")
-
-
-def disturb_once(
-    file: Path, edit: Callable[[str], str], monkeypatch: pytest.MonkeyPatch
+def disturb(
+    file: Path, edit: Callable[[str], str], times: int, monkeypatch: pytest.MonkeyPatch
 ) -> list[str]:
+    """Let another program edit a file so many times, just before it is replaced."""
     done: list[str] = []
 
     def replace(snapshot: FileSnapshot, content: bytes | None) -> Path | None:
-        if not done:
+        if len(done) < times:
+            done.append("edited")
             file.write_text(edit(file.read_text()))
-            done.append("yes")
 
         return replace_file(snapshot, content)
 
@@ -359,37 +325,49 @@ def disturb_once(
     return done
 
 
-@pytest.mark.usefixtures("tried")
+@pytest.mark.parametrize("option", ["--tools=lean", "--remove"])
+def test_what_another_program_writes_meanwhile_is_kept(
+    option: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = write_file("vscode", PLAIN)
+    setup("vscode")
+    done = disturb(file, lambda text: text.replace("dark", "light"), 1, monkeypatch)
+
+    setup("vscode", option)
+
+    assert done == ["edited"]
+    assert load("vscode")["theme"] == "light"
+    assert ("abilities" in load("vscode")["servers"]) == (option != "--remove")
+
+
 def test_a_file_that_never_rests_is_left_alone(monkeypatch: pytest.MonkeyPatch) -> None:
     file = write_file("vscode", PLAIN)
-
-    def replace(snapshot: FileSnapshot, content: bytes | None) -> Path | None:
-        file.write_text(file.read_text() + "\n")
-        return replace_file(snapshot, content)
-
-    monkeypatch.setattr(edits, "replace_file", replace)
+    disturb(file, lambda text: text + "\n", 1_000, monkeypatch)
 
     assert "another program keeps changing the file" in refuse("setup", "vscode")
     assert "abilities" not in file.read_text()
 
 
-@pytest.mark.usefixtures("tried")
 def test_settings_are_written_with_absolute_paths(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    project = tmp_path / "project"
     for name in ("notes", "agent"):
-        (tmp_path / "project" / name).mkdir()
-    (tmp_path / "project" / "my.toml").write_text("max_response_bytes = 50000\n")
-    monkeypatch.setenv("ABILITIES_CONFIG", "my.toml")
-    monkeypatch.setenv("ABILITIES_STORE_URL", "sqlite:///mine.db")
-    monkeypatch.setenv("ABILITIES_TOKENS_FILE", "tokens.json")
-    monkeypatch.setenv("ABILITIES_NAMESPACE", "ada")
-    monkeypatch.setenv("ABILITIES_TESTS", "all")
+        (project / name).mkdir()
+    (project / "my.toml").write_text("max_response_bytes = 50000\n")
+    for name, value in (
+        ("CONFIG", "my.toml"),
+        ("STORE_URL", "sqlite:///mine.db"),
+        ("TOKENS_FILE", "tokens.json"),
+        ("NAMESPACE", "ada"),
+        ("TESTS", "all"),
+    ):
+        monkeypatch.setenv(f"ABILITIES_{name}", value)
 
     done = run("--workspace-dir", "notes", "--agent-dir", "agent", "setup", "claude-desktop")
 
     assert done.exit_code == 0, done.output
-    project = tmp_path / "project"
+    assert f"Files: {project}/notes" in done.output
     assert get_server("claude-desktop")["env"] == {
         "ABILITIES_CONFIG": str(project / "my.toml"),
         "ABILITIES_AGENT_DIR": str(project / "agent"),
@@ -398,15 +376,15 @@ def test_settings_are_written_with_absolute_paths(
         "ABILITIES_STORE_URL": f"sqlite:///{project}/mine.db",
         "ABILITIES_TOKENS_FILE": str(project / "tokens.json"),
     }
-    assert f"Files: {project}/notes" in done.output
+    shown = setup("cursor", "--store-url", "sqlite:///other.db", "--print")
+    assert f'"ABILITIES_STORE_URL": "sqlite:///{project}/other.db"' in shown
 
 
 def test_the_command_that_runs_is_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    program = tmp_path / "bin" / "abilities"
-    program.parent.mkdir()
+    program = tmp_path / "abilities"
     program.write_text("#!/bin/sh\n")
     program.chmod(0o755)
-    monkeypatch.chdir(tmp_path / "bin")
+    monkeypatch.chdir(tmp_path)
 
     monkeypatch.setattr("sys.argv", ["./abilities"])
     assert entry.find_command() == (str(program),)
@@ -417,7 +395,12 @@ def test_the_command_that_runs_is_written(tmp_path: Path, monkeypatch: pytest.Mo
     assert arguments == ["-P", "-m", "abilities"]
 
 
-@pytest.mark.usefixtures("tried")
+def test_a_command_in_a_cache_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(entry, "find_command", lambda: ("/h/.cache/uv/archive-v0/x/bin/abilities",))
+
+    assert "lies in a cache, which may be emptied" in setup("codex")
+
+
 @pytest.mark.parametrize(
     "url", ["postgresql://ada:s3cret@db/x", "postgresql://db/x?user=ada&password=s3cret"]
 )
@@ -438,21 +421,17 @@ def test_a_password_is_written_nowhere(
     assert "s3cret" not in find_file("codex").read_text()
 
 
-@pytest.mark.usefixtures("tried")
 def test_a_token_is_written_nowhere(home: Path) -> None:
     token = run("token", "add", "--namespace", "default", "--scope", "read").output.split()[-1]
 
     for name in NAMES:
         setup(name)
 
-    files = {
-        name: content for name, content in list_files(home).items() if "abilities/" not in name
-    }
+    files = [content for name, content in list_files(home).items() if "abilities/" not in name]
     assert len(files) == len(NAMES)
-    assert not any(token.encode() in content for content in files.values())
+    assert not any(token.encode() in content for content in files)
 
 
-@pytest.mark.usefixtures("tried")
 @pytest.mark.parametrize("folder", ["$HOME", "{env:X}"])
 def test_a_path_that_clients_would_expand_is_refused(folder: str, tmp_path: Path) -> None:
     (tmp_path / folder).mkdir()
@@ -463,49 +442,47 @@ def test_a_path_that_clients_would_expand_is_refused(folder: str, tmp_path: Path
 
 
 @every_client
-@pytest.mark.usefixtures("tried")
 def test_what_the_owner_added_to_the_entry_stays(name: str) -> None:
     setup(name)
-    file = find_file(name)
+    file, key = find_file(name), CLIENTS[name].keys[0]
     variables = "environment" if name == "opencode" else "env"
-    servers = {"abilities": load(name)[CLIENTS[name].keys[0]]["abilities"]}
-    servers["abilities"] |= {"timeout": 5, variables: {"PGPASSFILE": "/p", "ABILITIES_DENY": "x"}}
+    own = {"PGPASSFILE": "/p", "ABILITIES_DENY": "x"}
     if name == "codex":
-        file.write_text(
-            file.read_text().rstrip()
-            + '\ntimeout = 5\nenv = {PGPASSFILE = "/p", ABILITIES_DENY = "x"}'
-        )
+        added = '\ntimeout = 5\nenv = {PGPASSFILE = "/p", ABILITIES_DENY = "x"}'
+        file.write_text(file.read_text().rstrip() + added)
     else:
-        file.write_text(json.dumps({CLIENTS[name].keys[0]: servers}))
+        server = load(name)[key]["abilities"] | {"timeout": 5, variables: own}
+        file.write_text(json.dumps({key: {"abilities": server}}))
 
     setup(name, "--tools", "lean")
 
-    server = load(name)[CLIENTS[name].keys[0]]["abilities"]
-    assert server["timeout"] == 5
-    assert server[variables] == {"PGPASSFILE": "/p", "ABILITIES_DENY": "x"}
+    server = load(name)[key]["abilities"]
+    assert (server["timeout"], server[variables]) == (5, own)
     assert get_server(name)["args"][-1] == "lean"
 
 
-ANOTHER = [
-    '{"url": "https://example.com/mcp"}',
-    '{"command": "ssh", "args": ["host", "abilities", "mcp"]}',
-]
-
-
-@pytest.mark.usefixtures("tried")
-@pytest.mark.parametrize("another", ANOTHER)
-@pytest.mark.parametrize("option", ["--tools=lean", "--remove", "--dry-run"])
-def test_another_server_of_that_name_is_left_alone(option: str, another: str) -> None:
+@pytest.mark.parametrize(
+    "another",
+    [
+        '{"url": "https://example.com/mcp"}',
+        '{"command": "ssh", "args": ["host", "abilities", "mcp"]}',
+    ],
+)
+def test_another_server_of_that_name_is_left_alone(another: str) -> None:
     file = write_file("cursor", f'{{"KEY": {{"abilities": {another}}}}}')
     before = file.read_bytes()
 
-    words = refuse("setup", "cursor", option)
+    for option in ("--tools=lean", "--remove", "--dry-run"):
+        words = refuse("setup", "cursor", option)
+        assert f"{file}: mcpServers.abilities is another server" in words
+        assert file.read_bytes() == before
 
-    assert f"{file}: mcpServers.abilities is another server" in words
-    assert file.read_bytes() == before
+
+def read_hooks(file: Path | None = None) -> dict[str, Any]:
+    hooks: dict[str, Any] = json.loads((file or find_hooks_file(Machine(), None)).read_text())
+    return hooks["hooks"]  # type: ignore[no-any-return]
 
 
-@pytest.mark.usefixtures("tried")
 def test_hooks_are_written_only_when_asked_for(home: Path) -> None:
     setup("claude-code")
     file = find_hooks_file(Machine(), None)
@@ -518,7 +495,7 @@ def test_hooks_are_written_only_when_asked_for(home: Path) -> None:
 
     setup("claude-code", "--hooks")
 
-    hooks = json.loads(file.read_text())["hooks"]
+    hooks = read_hooks()
     assert hooks["SessionStart"][0] == own["hooks"]["SessionStart"][0]
     (start,), (compact,) = hooks["SessionStart"][1:], hooks["PreCompact"]
     assert start["hooks"][0]["command"].endswith("abilities catch-up || exit 1")
@@ -533,39 +510,13 @@ def test_hooks_are_written_only_when_asked_for(home: Path) -> None:
     assert not find_file("claude-code").exists()
 
 
-@pytest.mark.usefixtures("tried")
-def test_a_dry_run_of_new_files_shows_their_lines(home: Path) -> None:
-    shown = setup("claude-code", "--hooks", "--dry-run")
-    setup("claude-code", "--hooks")
-
-    assert shown.count(" would be created:\n") == 2
-    for file in (find_file("claude-code"), find_hooks_file(Machine(), None)):
-        assert "".join(f"+{line}\n" for line in file.read_text().splitlines()) in shown
-
-
-@pytest.mark.usefixtures("tried")
-@pytest.mark.parametrize("layout", [None, 2])
-def test_a_dry_run_shows_no_text_of_others(layout: int | None) -> None:
-    servers = {
-        "github": {"command": "gh", "env": {"TOKEN": "s3cr3t"}},
-        "abilities": {"command": "abilities", "args": ["mcp"], "env": {"API_TOKEN": "s3cr3t"}},
-    }
-    text = json.dumps(servers, indent=layout)
-    write_file("cursor", '{\n"KEY": ' + text + "}\n")
-
-    shown = setup("cursor", "--tools", "lean", "--dry-run")
-
-    assert "lean" in shown and "s3cr3t" not in shown
-
-
-@pytest.mark.usefixtures("tried")
-def test_a_hook_that_its_owner_edited_is_still_ours(home: Path) -> None:
+def test_a_hook_that_its_owner_edited_is_still_ours() -> None:
     setup("claude-code", "--hooks")
     file = find_hooks_file(Machine(), None)
-    hooks = json.loads(file.read_text())
-    hooks["hooks"]["SessionStart"][0]["hooks"][0]["timeout"] = 30
-    hooks["hooks"]["SessionStart"][0]["matcher"] = "startup"
-    file.write_text(json.dumps(hooks))
+    hooks = read_hooks()
+    hooks["SessionStart"][0]["hooks"][0]["timeout"] = 30
+    hooks["SessionStart"][0]["matcher"] = "startup"
+    file.write_text(json.dumps({"hooks": hooks}))
     before = file.read_bytes()
 
     setup("claude-code", "--hooks")
@@ -574,42 +525,25 @@ def test_a_hook_that_its_owner_edited_is_still_ours(home: Path) -> None:
     assert "catch-up" not in file.read_text()
 
 
-def test_wrong_tools_are_refused_before_anything_is_printed() -> None:
-    assert "leen" in refuse("setup", "cursor", "--tools", "leen", "--print")
-
-
-@pytest.mark.usefixtures("tried")
-def test_the_project_wins_over_the_settings_file(
-    home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    other, project = tmp_path / "other", tmp_path / "project"
-    for folder in (other, project, home / ".abilities"):
-        folder.mkdir(parents=True, exist_ok=True)
-    (home / ".abilities" / "config.toml").write_text(f'workspace_dir = "{other}"\n')
-    monkeypatch.chdir(project)
-
-    assert f'"ABILITIES_WORKSPACE_DIR": "{project}"' in setup("cursor", "--project", "--print")
-
-
-@pytest.mark.usefixtures("tried")
 def test_hooks_have_the_same_variables_quoted_for_a_shell(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "it's here").mkdir()
     monkeypatch.setenv("ABILITIES_WORKSPACE_DIR", str(tmp_path / "it's here"))
-    file = find_hooks_file(Machine(), None)
-
     setup("claude-code", "--hooks")
-    first = json.loads(file.read_text())["hooks"]["SessionStart"]
+    (first,) = read_hooks()["SessionStart"]
     monkeypatch.delenv("ABILITIES_WORKSPACE_DIR")
     setup("claude-code", "--hooks")
-    second = json.loads(file.read_text())["hooks"]["SessionStart"]
+    (second,) = read_hooks()["SessionStart"]
 
-    command = first[0]["hooks"][0]["command"]
-    assert command.startswith("env 'ABILITIES_WORKSPACE_DIR=")
-    assert len(second) == 1 and "env " not in second[0]["hooks"][0]["command"]
+    assert first["hooks"][0]["command"].startswith("env 'ABILITIES_WORKSPACE_DIR=")
+    assert "env " not in second["hooks"][0]["command"]
     setup("claude-code", "--remove")
-    assert not file.exists()
+    assert not find_hooks_file(Machine(), None).exists()
+
+
+def test_wrong_tools_are_refused_before_anything_is_printed() -> None:
+    assert "leen" in refuse("setup", "cursor", "--tools", "leen", "--print")
 
 
 @every_client
@@ -624,8 +558,7 @@ def test_a_project_has_a_file_of_its_own(
     shown = setup(name, "--project")
 
     (file,) = list_files(project)
-    server = get_server(name, project / file)
-    assert server["env"] == {
+    assert get_server(name, project / file)["env"] == {
         "ABILITIES_WORKSPACE_DIR": str(project),
         "ABILITIES_NAMESPACE": "project",
         "ABILITIES_AGENT_DIR": f"{home}/.abilities/projects/{{namespace}}",
@@ -640,10 +573,72 @@ def test_a_project_has_a_file_of_its_own(
     assert list(project.iterdir()) == []
 
 
+def find_variables() -> dict[str, str]:
+    """Return the variables in the entry of a project."""
+    variables: dict[str, str] = get_server("cursor", Path(".cursor/mcp.json"))["env"]
+    return variables
+
+
 def test_a_home_is_no_project(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(home)
 
     assert "this is your home directory" in refuse("setup", "cursor", "--project")
+
+
+def test_the_project_wins_over_the_settings_file(home: Path, tmp_path: Path) -> None:
+    for folder in (tmp_path / "other", home / ".abilities"):
+        folder.mkdir()
+    (home / ".abilities" / "config.toml").write_text(f'workspace_dir = "{tmp_path}/other"\n')
+
+    setup("cursor", "--project")
+
+    assert find_variables()["ABILITIES_WORKSPACE_DIR"] == f"{tmp_path}/project"
+
+
+def test_a_namespace_is_written_if_it_is_named_and_that_of_a_project_stays() -> None:
+    setup("codex", "--namespace", "team")
+    assert get_server("codex")["env"] == {"ABILITIES_NAMESPACE": "team"}
+
+    for more in (["--namespace", "team"], []):
+        setup("cursor", "--project", *more)
+        assert find_variables()["ABILITIES_NAMESPACE"] == "team"
+
+
+@pytest.mark.parametrize("name", ["default", "ä", "my notes", "notes" * 30, "a%2e"])
+def test_every_folder_gives_its_project_a_namespace_of_its_own(name: str) -> None:
+    namespace = name_namespace(Path("/home", name))
+
+    assert parse_namespace(namespace) == namespace
+    assert namespace not in ("default", name)
+    assert namespace != name_namespace(Path("/home", name + "?"))
+
+
+def test_the_notes_of_a_project_are_those_that_are_asked_for_or_that_it_has(
+    home: Path, tmp_path: Path
+) -> None:
+    shown = setup("cursor", "--project", "--print")
+    assert f"create it: mkdir -p {home}/.abilities/projects" in shown
+    assert not (home / ".abilities").exists()
+
+    notes = tmp_path / "notes"
+    notes.mkdir()
+    for more in (["--agent-dir", str(notes)], []):
+        setup("cursor", "--project", *more)
+        assert find_variables()["ABILITIES_AGENT_DIR"] == str(notes)
+    setup("cursor", "--project", "--remove")
+
+    apart = home / "{namespace}"
+    (home / ".abilities").mkdir(exist_ok=True)
+    (home / ".abilities" / "config.toml").write_text(f'agent_dir = "{apart}"\n')
+    assert f"Notes: {home}/project;" in setup("cursor", "--project")
+    assert "ABILITIES_AGENT_DIR" not in find_variables()
+
+
+def test_without_a_project_it_says_that_all_share_the_memories() -> None:
+    told = "All projects share these notes and memories"
+
+    assert setup("codex").count(told) == 1
+    assert told not in setup("claude-desktop")
 
 
 @pytest.mark.parametrize(
@@ -679,7 +674,6 @@ def test_on_macos_applications_keep_their_files_in_the_library() -> None:
     assert files == [library / "Claude/claude_desktop_config.json", library / "Code/User/mcp.json"]
 
 
-@pytest.mark.usefixtures("tried")
 def test_opencode_reads_its_file_with_comments_last(home: Path) -> None:
     folder = home / ".config" / "opencode"
     folder.mkdir(parents=True)
@@ -687,50 +681,43 @@ def test_opencode_reads_its_file_with_comments_last(home: Path) -> None:
 
     setup("opencode")
 
-    assert next(iter(list_files(folder))).startswith("opencode.jsonc")
+    assert list(list_files(folder)) == ["opencode.jsonc"]
     assert "// mine" in (folder / "opencode.jsonc").read_text()
-    assert not (folder / "opencode.json").exists()
 
 
-def test_without_a_client_all_are_listed(home: Path) -> None:
-    (home / ".codex").mkdir()
-
-    lines = setup().splitlines()
-
-    assert [line.split()[0] for line in lines[:-1]] == NAMES
-    (codex,) = [line for line in lines if line.startswith("codex")]
-    assert re.fullmatch(rf"codex +found +{home}/.codex/config.toml", codex)
-
-
-@pytest.mark.usefixtures("tried")
-def test_the_list_tells_where_the_server_is_set_up_already() -> None:
+def test_the_list_of_clients_tells_where_the_server_is_set_up_already() -> None:
     write_file("cursor", '{"KEY": {"abilities": {"command": "other"}}}')
     setup("codex")
     setup("gemini", "--project")
 
     def list_states(*options: str) -> dict[str, str]:
         lines = [re.split(" {2,}", line) for line in setup(*options).splitlines()[:-1]]
+        assert all(Path(file).is_absolute() for _, _, file in lines)
         return {name: state for name, state, _ in lines}
 
     everywhere, here = list_states(), list_states("--project")
+    assert list(everywhere) == NAMES
+    assert list(here) == [name for name in NAMES if name != "claude-desktop"]
     assert everywhere["codex"] == here["gemini"] == "set up"
     assert everywhere["gemini"] != "set up"
-    assert here["codex"] == "found"
-    assert everywhere["cursor"] == "found"
-    assert list(here) == [name for name in NAMES if name != "claude-desktop"]
+    assert here["codex"] == everywhere["cursor"] == "found"
 
 
+async def setup_in_thread(*arguments: str) -> str:
+    return await asyncio.to_thread(setup, *arguments)
+
+
+@pytest.mark.usefixtures("really_tried")
 @pytest.mark.sampled(1)
 @every_client
 async def test_the_official_client_starts_what_was_written(name: str, tmp_path: Path) -> None:
     (tmp_path / "project" / "a.txt").write_text("read")
     write_sample(name)
 
-    shown = await run_in_thread("--workspace-dir", ".", "setup", name)
+    shown = await setup_in_thread(name, "--workspace-dir", ".")
 
-    assert re.search(
-        r"^Tested: agent-abilities \S+ answers with \d+ tools, and file_list works", shown
-    )
+    tested = r"^Tested: agent-abilities \S+ answers with \d+ tools, and file_list works"
+    assert re.search(tested, shown)
     server = StdioServerParameters(**get_server(name), cwd="/")
     async with McpClient(stdio_client(server)) as client:
         result = await client.call_tool("file_read_bulk", {"paths": ["a.txt"]})
@@ -738,15 +725,10 @@ async def test_the_official_client_starts_what_was_written(name: str, tmp_path: 
     assert "read" in result.content[0].text  # type: ignore[union-attr]
 
 
-async def run_in_thread(*arguments: str) -> str:
-    done = await asyncio.to_thread(run, *arguments)
-    assert done.exit_code == 0, done.output
-    return done.output
-
-
-@pytest.mark.parametrize("hooks", [False, True])
+@pytest.mark.usefixtures("really_tried")
+@pytest.mark.parametrize("options", [[], ["--hooks"]])
 def test_a_command_that_fails_is_not_written(
-    hooks: bool, home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    options: list[str], home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     seen = tmp_path / "seen"
     program = tmp_path / "abilities"
@@ -759,15 +741,11 @@ def test_a_command_that_fails_is_not_written(
     write_file("claude-code", PLAIN)
     before = list_files(home)
 
-    words = refuse("setup", "claude-code", *(["--hooks"] if hooks else []))
+    words = refuse("setup", "claude-code", *options)
 
     assert "Claude Code could not use this, so nothing was changed: no such store" in words
     assert list_files(home) == before
-    variables: dict[str, str] = {}
-    for line in seen.read_text().splitlines():
-        variable, _, value = line.partition("=")
-        variables[variable] = value
-
+    variables = dict(line.partition("=")[::2] for line in seen.read_text().splitlines())
     assert [name for name in variables if name.startswith("ABILITIES_")] == ["ABILITIES_NAMESPACE"]
     assert variables["PATH"] == "/usr/local/bin:/usr/bin:/bin"
     assert "SECRET" not in variables
@@ -775,54 +753,37 @@ def test_a_command_that_fails_is_not_written(
 
 async def test_a_hook_that_fails_says_why(tmp_path: Path) -> None:
     with pytest.raises(trial.TrialFailed, match="no notes"):
-        await trial.try_hook("echo 'no notes' >&2; exit 1", tmp_path)
+        await try_hook("echo 'no notes' >&2; exit 1", tmp_path)
 
-    await trial.try_hook(
-        'test -z "$ABILITIES_CONFIG" && test "$HOME" = ' + os.environ["HOME"], tmp_path
-    )
+    home = os.environ["HOME"]
+    await try_hook(f'test -z "$ABILITIES_CONFIG" && test "$HOME" = {home}', tmp_path)
 
 
-def test_a_command_in_a_cache_is_told(
-    tried: list[tuple[ServerEntry, Path]], monkeypatch: pytest.MonkeyPatch
+@pytest.mark.usefixtures("really_tried")
+async def test_a_hook_of_a_project_has_no_notes_of_another(
+    home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(entry, "find_command", lambda: ("/h/.cache/uv/archive-v0/x/bin/abilities",))
+    for notes, words in (("agent", "Of everybody."), ("projects/mine", "Of this project.")):
+        folder = home / ".abilities" / notes
+        folder.mkdir(parents=True)
+        (folder / "MEMORY.md").write_text(words)
 
-    assert "lies in a cache, which may be emptied" in setup("codex")
-    assert len(tried) == 1
-
-
-@pytest.mark.usefixtures("tried")
-def test_a_namespace_is_written_if_it_is_named() -> None:
-    setup("codex", "--namespace", "team")
-
-    assert get_server("codex")["env"] == {"ABILITIES_NAMESPACE": "team"}
-
-
-@pytest.mark.usefixtures("tried")
-def test_a_named_namespace_of_a_project_wins_and_stays() -> None:
-    def find_namespace() -> str:
-        server = get_server("cursor", Path(".cursor/mcp.json"))
-        return str(server["env"]["ABILITIES_NAMESPACE"])
-
-    setup("cursor", "--project", "--namespace", "team")
-    assert find_namespace() == "team"
-
-    setup("cursor", "--project")
-    assert find_namespace() == "team"
+    for name, expected in (("mine", ["Of this project."]), ("other", [])):
+        folder = tmp_path / name
+        folder.mkdir()
+        monkeypatch.chdir(folder)
+        await setup_in_thread("claude-code", "--project", "--hooks")
+        hooks = read_hooks(Path(".claude", "settings.json"))
+        command = hooks["SessionStart"][0]["hooks"][0]["command"]
+        process = await asyncio.create_subprocess_shell(
+            command, stdout=asyncio.subprocess.PIPE, cwd=folder
+        )
+        printed = (await process.communicate())[0].decode()
+        assert re.findall(r"Of \w+ ?\w*\.", printed) == expected
 
 
-@pytest.mark.parametrize("name", ["default", "ä", "my notes", "notes" * 30, "a%2e"])
-def test_every_folder_gives_its_project_a_namespace_of_its_own(name: str) -> None:
-    namespace = name_namespace(Path("/home", name))
-
-    assert parse_namespace(namespace) == namespace
-    assert namespace not in ("default", name)
-    assert namespace != name_namespace(Path("/home", name + "?"))
-
-
-@pytest.mark.usefixtures("tried")
 async def test_it_says_what_each_profile_costs_and_recommends_one(roots: Settings) -> None:
-    said = await asyncio.to_thread(setup, "codex")
+    said = await setup_in_thread("codex")
     costs: list[str] = []
 
     for profile in ("all", *PROFILES):
@@ -838,21 +799,7 @@ async def test_it_says_what_each_profile_costs_and_recommends_one(roots: Setting
 
     assert f"Tokens of the tools: {', '.join(costs)}." in said
     assert "Recommended for Codex: --tools lean" in said
-    assert "--tools all" in await asyncio.to_thread(setup, "claude-code")
-
-
-@pytest.mark.usefixtures("tried")
-def test_without_a_project_it_says_that_all_share_the_memories() -> None:
-    told = "All projects share these notes and memories"
-
-    assert setup("codex").count(told) == 1
-    assert told not in setup("claude-desktop")
-
-
-def test_the_store_of_an_option_is_written_with_its_absolute_path(tmp_path: Path) -> None:
-    shown = setup("cursor", "--store-url", "sqlite:///mine.db", "--print")
-
-    assert f'"ABILITIES_STORE_URL": "sqlite:///{tmp_path}/project/mine.db"' in shown
+    assert "--tools all" in await setup_in_thread("claude-code")
 
 
 def test_the_page_allows_reading_tools_alone() -> None:
@@ -863,67 +810,3 @@ def test_the_page_allows_reading_tools_alone() -> None:
     reading = {ability.name for ability in registry if ability.read_only}
 
     assert names and set(names) <= reading
-
-
-@pytest.mark.usefixtures("tried")
-def test_the_notes_of_a_project_are_those_that_are_asked_for_or_that_it_has(
-    home: Path, tmp_path: Path
-) -> None:
-    def find_notes() -> str | None:
-        variables = get_server("cursor", Path(".cursor/mcp.json"))["env"]
-        return dict[str, str](variables).get("ABILITIES_AGENT_DIR")
-
-    notes = tmp_path / "notes"
-    notes.mkdir()
-    setup("cursor", "--project", "--agent-dir", str(notes))
-    assert find_notes() == str(notes)
-    setup("cursor", "--project")
-    assert find_notes() == str(notes)
-    setup("cursor", "--project", "--remove")
-
-    apart = home / "{namespace}"
-    (home / ".abilities").mkdir(exist_ok=True)
-    (home / ".abilities" / "config.toml").write_text(f'agent_dir = "{apart}"\n')
-    assert f"Notes: {home}/project;" in setup("cursor", "--project")
-    assert find_notes() is None
-
-
-def test_the_block_to_paste_comes_with_the_folder_that_its_notes_need(home: Path) -> None:
-    shown = setup("cursor", "--project", "--print")
-
-    assert f"create it: mkdir -p {home}/.abilities/projects" in shown
-    assert not (home / ".abilities").exists()
-
-
-async def test_a_hook_of_a_project_has_no_notes_of_another(
-    home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    for notes, words in (("agent", "Of everybody."), ("projects/mine", "Of this project.")):
-        folder = home / ".abilities" / notes
-        folder.mkdir(parents=True)
-        (folder / "MEMORY.md").write_text(words)
-    (tmp_path / "other").mkdir()
-    (tmp_path / "mine").mkdir()
-    printed: dict[str, str] = {}
-
-    for name in ("mine", "other"):
-        monkeypatch.chdir(tmp_path / name)
-        await run_in_thread("setup", "claude-code", "--project", "--hooks")
-        hooks = json.loads(Path(".claude", "settings.json").read_text())["hooks"]
-        command = hooks["SessionStart"][0]["hooks"][0]["command"]
-        process = await asyncio.create_subprocess_shell(
-            command, stdout=asyncio.subprocess.PIPE, cwd=tmp_path / name
-        )
-        printed[name] = (await process.communicate())[0].decode()
-
-    assert "Of this project." in printed["mine"] and "Of everybody." not in printed["mine"]
-    assert "Of this project." not in printed["other"] and "Of everybody." not in printed["other"]
-
-
-@pytest.mark.usefixtures("tried")
-@every_client
-def test_setup_says_of_a_client_without_files_that_it_cannot_write_notes(name: str) -> None:
-    shown = " ".join(setup(name).split())
-
-    says_so = f"{CLIENTS[name].title} reads notes and cannot write them" in shown
-    assert says_so == (name == "claude-desktop")

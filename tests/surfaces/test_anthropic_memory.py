@@ -1,5 +1,6 @@
 """Anthropic's memory tool: its six commands over memories, as a model sends them."""
 
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -68,18 +69,16 @@ WRONG: list[tuple[dict[str, Any], str]] = [
 ]
 
 
-async def test_the_six_commands_answer_as_documented(roots: Settings) -> None:
+async def test_the_six_commands_answer_as_documented(roots: Settings, tmp_path: Path) -> None:
     tool = AsyncMemoryTool(roots)
+    url = f"sqlite:///{tmp_path}/another.db"
+    synchronous = MemoryTool(roots.model_copy(update={"store_url": url}))
     assert tool.to_dict() == {"type": "memory_20250818", "name": "memory"}
 
     for command, part in STEPS:
-        assert part in str(await tool.call(command)), command
-
-
-def test_the_synchronous_tool_answers_alike(roots: Settings) -> None:
-    tool = MemoryTool(roots)
-    for command, part in STEPS:
-        assert part in str(tool.call(command)), command
+        answer = str(await tool.call(command))
+        assert part in answer, command
+        assert synchronous.call(command) == answer
 
 
 async def test_wrong_commands_are_refused_in_words_and_change_nothing(roots: Settings) -> None:
@@ -148,12 +147,18 @@ async def test_a_large_folder_is_deleted_whole_and_renamed_whole_or_not_at_all(
 ) -> None:
     folder = MemoryFolder(roots, "test")
     names = [f"/memories/p/{number:02}" for number in range(7)]
-    await folder.write_many([(name, "x") for name in [*names, "/memories/p-0", "/memories/q/06"]])
+    beside = [*(f"/memories/p-{number}" for number in range(6)), "/memories/t", "/memories/t/0"]
+    await folder.write_many([(name, "x") for name in [*names, *beside, "/memories/q/06"]])
     monkeypatch.setattr("abilities.adapters.memory_files.MAX_LISTED_MEMORIES", 2)
 
     with pytest.raises(AbilityError):
         await folder.rename("/memories/p", "/memories/q")
-    assert [file.path for file in (await folder.list_files("/memories/p")).files] == names
+    monkeypatch.setattr("abilities.adapters.memory_files.MAX_FILES", 8)
+    listing = await folder.list_files("/memories/p")
+    assert listing.is_complete, "the names beside a folder do not count"
+    assert [file.path for file in listing.files] == names
+    assert (await folder.list_files(f"/memories/{'x' * 200}")).is_complete
+    assert [file.path for file in (await folder.list_files("/memories/t")).files] == beside[-2:]
     assert await folder.rename("/memories/p/", "/memories/r/") == 7
     monkeypatch.setattr("abilities.adapters.memory_files.MAX_FILES", 4)
     with pytest.raises(ValueError, match="more than 4"):
@@ -162,23 +167,9 @@ async def test_a_large_folder_is_deleted_whole_and_renamed_whole_or_not_at_all(
     with pytest.raises(ValueError, match="cannot be deleted"):
         await folder.delete("/memories/")
     assert await folder.delete("/memories/r") == 7
+    monkeypatch.setattr("abilities.adapters.memory_files.MAX_FILES", 9)
     rest = await folder.list_files("/memories")
-    assert [file.path for file in rest.files] == ["/memories/p-0", "/memories/q/06"]
-
-
-async def test_the_names_beside_a_folder_do_not_count(
-    roots: Settings, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    folder = MemoryFolder(roots, "test")
-    names = ["/memories/p", *(f"/memories/p-{number}" for number in range(6)), "/memories/p/0"]
-    await folder.write_many([(name, "x") for name in names])
-    monkeypatch.setattr("abilities.adapters.memory_files.MAX_LISTED_MEMORIES", 2)
-    monkeypatch.setattr("abilities.adapters.memory_files.MAX_FILES", 4)
-
-    listing = await folder.list_files("/memories/p")
-    assert [file.path for file in listing.files] == ["/memories/p", "/memories/p/0"]
-    assert listing.is_complete
-    assert (await folder.list_files(f"/memories/{'x' * 200}")).is_complete
+    assert {file.path for file in rest.files} == {*beside, "/memories/q/06"}
 
 
 async def test_an_archived_memory_is_no_file_and_can_be_created_again(roots: Settings) -> None:

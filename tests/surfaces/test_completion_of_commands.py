@@ -14,6 +14,7 @@ from click.testing import CliRunner
 from abilities import Abilities, Settings
 from abilities.cli.main import main
 from abilities.helpers.store import migration
+from tests.support.catalog import BUILT_IN
 from tests.support.plugins import write_distribution
 from tests.support.surfaces import environment
 
@@ -50,71 +51,6 @@ async def stored(roots: Settings, monkeypatch: pytest.MonkeyPatch) -> Settings:
     return roots
 
 
-@pytest.fixture
-def program(tmp_path: Path) -> Path:
-    """A folder with the program `abilities`."""
-    folder = tmp_path / "bin"
-    folder.mkdir()
-    path = folder / "abilities"
-    path.write_text(f'#!/bin/sh\nexec "{sys.executable}" -m abilities "$@"\n')
-    path.chmod(0o755)
-    return folder
-
-
-def test_bash_completes_by_the_script(stored: Settings, program: Path) -> None:
-    bash = shutil.which("bash")
-    assert bash is not None
-    # What `abilities completion bash` prints.
-    script = (
-        get_shell("bash").source()
-        + r"""
-    ask() {
-        COMP_WORDS=("$@"); COMP_CWORD=$(($# - 1)); COMPREPLY=()
-        _abilities_completion abilities
-        printf '%s|' "${COMPREPLY[@]}"; echo
-    }
-    ask abilities call mem
-    ask abilities graph goa
-    """
-    )
-    variables = {**os.environ, "PATH": f"{program}:{os.environ['PATH']}"}
-
-    done = subprocess.run(
-        [bash, "-c", script], capture_output=True, text=True, env=variables, timeout=120
-    )
-
-    assert done.stderr == ""
-    assert [line.split("|")[:-1] for line in done.stdout.splitlines()] == [
-        [
-            "memory_read_bulk",
-            "memory_get",
-            "memory_list",
-            "memory_history",
-            "memory_restore",
-            "memory_changes",
-        ],
-        ["goals", r"goals/a\ b"],
-    ]
-
-
-@pytest.mark.parametrize("shell", SHELLS)
-def test_a_script_calls_the_program(shell: str) -> None:
-    script = CliRunner().invoke(main, ["completion", shell]).stdout
-
-    assert script == get_shell(shell).source() + "\n"
-    assert f"_ABILITIES_COMPLETE={shell}_complete" in script
-    assert "_abilities_completion" in script and "abilities" in script
-
-
-def test_abilities_are_completed_where_they_are_named(stored: Settings) -> None:
-    for command in ("call", "describe"):
-        assert complete(command, "re") == NAMES
-        assert complete(command, "nothing") == []
-
-    # The second argument of `call` is JSON.
-    assert complete("call", "recall", "") == []
-
-
 def test_plugins_are_completed_in_silence(
     stored: Settings,
     tmp_path: Path,
@@ -137,67 +73,6 @@ def test_plugins_are_completed_in_silence(
     assert capfd.readouterr() == ("", "")
 
 
-def test_keys_are_completed_where_they_are_arguments(stored: Settings) -> None:
-    assert complete("graph", "") == ["goals", "goals/a b", "it's", "世界"]
-    assert complete("graph", "goals/") == ["goals/a b"]
-    assert complete("purge", "ol") == ["old"]
-    assert complete("graph", "ol") == []
-    assert complete("graph", "goals", "") == []
-
-
-def test_keys_are_those_of_the_options_of_the_command(stored: Settings) -> None:
-    for namespace, keys in (("other", []), ("default", ["goals", "goals/a b"])):
-        assert complete("--namespace", namespace, "graph", "go") == keys
-        assert complete("graph", "--namespace", namespace, "go") == keys
-
-
-async def test_at_most_100_keys_are_suggested(stored: Settings) -> None:
-    store = {"op": "store", "type": "core", "content": "x"}
-    async with Abilities.open(stored) as abilities:
-        for n in range(3):
-            keys = [f"many/{n}/{number:02}" for number in range(50)]
-            operations = [{**store, "key": key} for key in keys]
-            await abilities.call("remember", {"operations": operations})
-
-    assert len(await asyncio.to_thread(complete, "graph", "many/")) == 100
-
-
-def test_values_of_options_are_completed(stored: Settings) -> None:
-    assert complete("token", "add", "--scope", "") == ["read", "write", "purge", "metrics"]
-    assert complete("graph", "goals", "--format", "") == ["tree", "svg", "mermaid"]
-    assert complete("completion", "") == [*SHELLS]
-    for command in (["mcp"], ["serve"], ["token", "add"]):
-        assert complete(*command, "--tools", "le") == ["lean"]
-        assert complete(*command, "--tools", "lean,re") == [f"lean,{name}" for name in NAMES]
-
-
-@pytest.mark.parametrize(
-    ("variable", "value"),
-    [
-        ("ABILITIES_STORE_URL", "sqlite:///{folder}/none/memory.db"),
-        ("ABILITIES_STORE_URL", "sqlite:///{folder}/text.db"),
-        ("ABILITIES_STORE_URL", "nonsense"),
-        ("ABILITIES_STORE_URL", "postgresql://u@127.0.0.1:1/none"),
-        ("ABILITIES_TIMEZONE", "Mars"),
-        ("ABILITIES_CONFIG", "{folder}/text.db"),
-    ],
-)
-def test_whatever_is_wrong_nothing_is_printed_and_nothing_is_made(
-    variable: str,
-    value: str,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capfd: pytest.CaptureFixture[str],
-) -> None:
-    (tmp_path / "text.db").write_text("no store\n")
-    before = sorted(tmp_path.rglob("*"))
-    monkeypatch.setenv(variable, value.format(folder=tmp_path))
-
-    assert complete("graph", "") == []
-    assert sorted(tmp_path.rglob("*")) == before
-    assert capfd.readouterr() == ("", "")
-
-
 def test_a_store_of_an_older_version_is_not_migrated(
     stored: Settings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -208,3 +83,99 @@ def test_a_store_of_an_older_version_is_not_migrated(
 
     assert complete("graph", "goa") == []
     assert path.read_bytes() == before
+
+
+def test_bash_completes_by_the_script(stored: Settings, tmp_path: Path) -> None:
+    program = tmp_path / "abilities"
+    program.write_text(f'#!/bin/sh\nexec "{sys.executable}" -m abilities "$@"\n')
+    program.chmod(0o755)
+    bash = shutil.which("bash")
+    assert bash is not None
+    # What `abilities completion bash` prints.
+    script = (
+        get_shell("bash").source()
+        + r"""
+    ask() {
+        COMP_WORDS=("$@"); COMP_CWORD=$(($# - 1)); COMPREPLY=()
+        _abilities_completion abilities
+        printf '%s|' "${COMPREPLY[@]}"; echo
+    }
+    ask abilities call mem
+    ask abilities graph goa
+    """
+    )
+    variables = {**os.environ, "PATH": f"{tmp_path}:{os.environ['PATH']}"}
+
+    done = subprocess.run(
+        [bash, "-c", script], capture_output=True, text=True, env=variables, timeout=120
+    )
+
+    assert done.stderr == ""
+    names = [ability.name for ability in BUILT_IN if ability.name.startswith("mem")]
+    assert done.stdout == "|".join([*names, "\n"]) + "|".join(["goals", r"goals/a\ b", "\n"])
+
+
+@pytest.mark.parametrize("shell", SHELLS)
+def test_a_script_calls_the_program(shell: str) -> None:
+    script = CliRunner().invoke(main, ["completion", shell]).stdout
+
+    assert script == get_shell(shell).source() + "\n"
+    assert f"_ABILITIES_COMPLETE={shell}_complete" in script and "abilities" in script
+
+
+KEYS = ["goals", "goals/a b", "it's", "世界"]
+
+
+def test_names_keys_and_values_are_completed_where_they_belong(stored: Settings) -> None:
+    for words, expected in (
+        ("call re", NAMES),
+        ("describe re", NAMES),
+        ("call nothing", []),
+        ("call recall ", []),  # its second argument is JSON
+        ("graph ", KEYS),
+        ("graph goals/", ["goals/a b"]),
+        ("purge ol", ["old"]),
+        ("graph ol", []),  # it is archived
+        ("graph goals ", []),
+        ("--namespace other graph go", []),
+        ("graph --namespace other go", []),
+        ("--namespace default graph go", KEYS[:2]),
+        ("graph --namespace default go", KEYS[:2]),
+        ("token add --scope ", ["read", "write", "purge", "metrics"]),
+        ("graph goals --format ", ["tree", "svg", "mermaid"]),
+        ("completion ", [*SHELLS]),
+        ("mcp --tools le", ["lean"]),
+        ("serve --tools lean,re", [f"lean,{name}" for name in NAMES]),
+        ("token add --tools lean,re", [f"lean,{name}" for name in NAMES]),
+    ):
+        assert complete(*words.split(" ")) == expected, words
+
+
+async def test_at_most_100_keys_are_suggested(stored: Settings) -> None:
+    store = {"op": "store", "type": "core", "content": "x"}
+    async with Abilities.open(stored) as abilities:
+        for n in range(3):
+            operations = [{**store, "key": f"many/{n}/{number:02}"} for number in range(50)]
+            await abilities.call("remember", {"operations": operations})
+
+    assert len(await asyncio.to_thread(complete, "graph", "many/")) == 100
+
+
+def test_whatever_is_wrong_nothing_is_printed_and_nothing_is_made(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "text.db").write_text("no store\n")
+    for variable, value in (
+        ("STORE_URL", f"sqlite:///{tmp_path}/none/memory.db"),
+        ("STORE_URL", f"sqlite:///{tmp_path}/text.db"),
+        ("STORE_URL", "nonsense"),
+        ("STORE_URL", "postgresql://u@127.0.0.1:1/none"),
+        ("TIMEZONE", "Mars"),
+        ("CONFIG", f"{tmp_path}/text.db"),
+    ):
+        with monkeypatch.context() as patch:
+            patch.setenv(f"ABILITIES_{variable}", value)
+            assert complete("graph", "") == [], value
+
+    assert [path.name for path in tmp_path.rglob("*")] == ["text.db"]
+    assert capfd.readouterr() == ("", "")

@@ -8,12 +8,12 @@ from deepagents.backends.protocol import BackendProtocol
 from hypothesis import given
 from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
-from langchain_core.language_models.fake_chat_models import GenericFakeChatModel
-from langchain_core.messages import AIMessage, HumanMessage, ToolMessage
+from langchain_core.messages import HumanMessage
 
 from abilities import Abilities, Settings
 from abilities.adapters.deepagents import FileBackend, MemoryBackend, create_backend
 from abilities.adapters.memory_files import MemoryFile
+from tests.support.scripted import find_answers, script_model
 from tests.support.tier import size
 
 TREE = {
@@ -129,23 +129,23 @@ def test_the_name_of_a_folder_is_no_pattern(folder: str, roots: Settings) -> Non
         assert [match["path"] for match in backend.grep("one", root).matches or []] == [path]
 
 
-def test_a_search_of_one_file_finds_its_lines(backend: BackendProtocol) -> None:
-    for path in ("/sub/b.py", "/.hidden.py"):
-        (match,) = backend.grep("two" if "sub" in path else "h", path).matches or []
-        assert match["path"] == path
-    assert len(backend.grep("two", "/sub/b.py", "*.py").matches or []) == 1
-    assert backend.grep("two", "/sub/b.py", "*.md").matches == []
-
-
 def test_a_search_names_lines(backend: BackendProtocol) -> None:
-    found = backend.grep("one")
-    places = {(match["path"], match["line"], match["text"]) for match in found.matches or []}
-    assert places == {("/a.py", 1, "one"), ("/readme.md", 1, "docs of one")}
-    assert not found.truncated
-
-    (first,) = backend.grep("one", glob="*.md").matches or []
-    assert first["path"] == "/readme.md"
-    assert backend.grep("one", path="/sub").matches == []
+    cases: list[tuple[str, str | None, str | None, set[tuple[str, str]]]] = [
+        ("one", None, None, {("/a.py", "one"), ("/readme.md", "docs of one")}),
+        ("one", None, "*.md", {("/readme.md", "docs of one")}),
+        ("one", "/sub", None, set()),
+        ("two", "/sub", None, {("/sub/b.py", "two")}),
+        ("two", "/sub/b.py", None, {("/sub/b.py", "two")}),
+        ("two", "/sub/b.py", "*.py", {("/sub/b.py", "two")}),
+        ("two", "/sub/b.py", "*.md", set()),
+        ("h", "/.hidden.py", None, {("/.hidden.py", "h")}),
+    ]
+    for pattern, path, glob, expected in cases:
+        found = backend.grep(pattern, path, glob)
+        matches = found.matches or []
+        assert {(match["path"], match["text"]) for match in matches} == expected
+        assert len(matches) == len(expected) and {match["line"] for match in matches} <= {1}
+        assert not found.truncated
     capped = backend.grep("one", max_count=1)
     assert len(capped.matches or []) == 1 and capped.truncated
 
@@ -195,26 +195,22 @@ def test_windows_of_a_large_file_are_the_file(roots: Settings) -> None:
     assert whole.content == "".join(lines).encode()
 
 
-def test_only_line_feeds_end_the_lines_of_a_window(roots: Settings) -> None:
+def test_only_line_feeds_end_lines_and_one_longer_than_a_reply_says_that_it_was_cut(
+    roots: Settings,
+) -> None:
     text = "one\ftwo\x85three\u2028four\rfive\nsix\nseven\n"
     (roots.workspace_dir / "breaks.txt").write_bytes(text.encode())
-    read = FileBackend(roots).read("/breaks.txt", 0, 2)
-    assert read.file_data is not None
-    assert read.file_data["content"] == text.removesuffix("seven\n")
-    assert (read.end_line, read.next_offset) == (2, 2)
-
-
-def test_a_line_longer_than_a_reply_says_that_it_was_cut(roots: Settings) -> None:
     (roots.workspace_dir / "long.txt").write_text("x" * 500_000 + "\nshort\n")
-    backend = FileBackend(roots)
-    read = backend.read("/long.txt")
-    assert read.file_data is not None
-    assert read.file_data["content"].endswith("x … [line cut]\n")
-    assert (read.end_line, read.next_offset) == (1, 1)
 
-    rest = backend.read("/long.txt", 1)
-    assert rest.file_data is not None
-    assert rest.file_data["content"] == "short\n"
+    def read(path: str, *window: int) -> tuple[str, int | None, int | None]:
+        result = FileBackend(roots).read(path, *window)
+        assert result.file_data is not None
+        return result.file_data["content"], result.end_line, result.next_offset
+
+    assert read("/breaks.txt", 0, 2) == (text.removesuffix("seven\n"), 2, 2)
+    content, *place = read("/long.txt")
+    assert content.endswith("x … [line cut]\n") and place == [1, 1]
+    assert read("/long.txt", 1)[0] == "short\n"
 
 
 def test_only_utf_8_is_downloaded(roots: Settings) -> None:
@@ -298,6 +294,8 @@ async def test_what_cannot_be_a_memory_is_refused_in_words(roots: Settings) -> N
     for path in ("/", "//a", "/a/../b", "/a/", "/x" * 150, "/tab\t"):
         assert (await backend.awrite(path, "x")).error, path
     assert "cannot be deleted" in ((await backend.adelete("/")).error or "")
+    assert (await backend.awrite("/known", "text")).error is None
+    assert "not found" in ((await backend.aedit("/known", "none", "x")).error or "").lower()
     assert "at least one" in ((await backend.awrite("/empty", "")).error or "")
     results = await backend.aupload_files([("/ok.txt", b"ok"), ("/bin", b"\xff"), ("/../x", b"x")])
     assert [result.error is None for result in results] == [True, False, False]
@@ -387,45 +385,25 @@ def test_memories_hold_what_a_plain_dictionary_would(
     assert contents == [model[name].encode() for name in names]
 
 
-class Scripted(GenericFakeChatModel):
-    """Calls tools by a script."""
-
-    def bind_tools(self, tools: Any, **_: Any) -> Any:
-        return self
-
-
 async def test_a_deep_agent_reads_files_and_writes_memories(roots: Settings) -> None:
     (roots.workspace_dir / "plan.md").write_text("Ship on 4 May.\n")
-    calls = [
-        ("read_file", {"file_path": "/plan.md"}),
-        ("write_file", {"file_path": "/memories/ship.md", "content": "Ships on 4 May."}),
-        ("write_file", {"file_path": "/plan.md", "content": "x"}),
-        ("read_file", {"file_path": "/memories/ship.md"}),
-    ]
-    script = [
-        AIMessage("", tool_calls=[{"id": str(number), "name": name, "args": arguments}])
-        for number, (name, arguments) in enumerate(calls)
-    ]
-    model = Scripted(messages=iter([*script, AIMessage("Done.")]))
+    model = script_model(
+        [("read_file", {"file_path": "/plan.md"})],
+        [("write_file", {"file_path": "/memories/ship.md", "content": "Ships on 4 May."})],
+        [("write_file", {"file_path": "/plan.md", "content": "x"})],
+        [("read_file", {"file_path": "/memories/ship.md"})],
+    )
 
     async with Abilities.open(roots) as abilities:
         agent = create_deep_agent(model, backend=create_backend(abilities))
         state = await agent.ainvoke({"messages": [HumanMessage("Remember when we ship.")]})
         memory = await abilities.call("memory_get", {"key": "ship.md"})
 
-    read, _, refused, back = (m.text for m in state["messages"] if isinstance(m, ToolMessage))
+    read, _, refused, back = (answer.text for answer in find_answers(state))
     assert "Ship on 4 May." in read and "Ships on 4 May." in back
     assert refused == "Error: files are read-only here; write beneath /memories/"
     assert memory["data"]["content"] == "Ships on 4 May."
     assert (roots.workspace_dir / "plan.md").read_text() == "Ship on 4 May.\n"
-
-
-def test_a_search_in_a_folder_or_a_file_finds_each_line_once(files: FileBackend) -> None:
-    for path in ("/sub", "/sub/b.py"):
-        found = files.grep("two", path)
-        assert [(match["path"], match["line"]) for match in found.matches or []] == [
-            ("/sub/b.py", 1)
-        ]
 
 
 async def test_a_large_result_of_a_tool_is_put_aside(roots: Settings) -> None:
@@ -433,32 +411,17 @@ async def test_a_large_result_of_a_tool_is_put_aside(roots: Settings) -> None:
         """Fetch a large page."""
         return "".join(f"line {number}\n" for number in range(30_000))
 
-    result = "/scratch/large_tool_results/0"
-    calls = [("fetch", {}), ("read_file", {"file_path": result, "offset": 29_998})]
-    script = [
-        AIMessage("", tool_calls=[{"id": str(number), "name": name, "args": arguments}])
-        for number, (name, arguments) in enumerate(calls)
-    ]
-    model = Scripted(messages=iter([*script, AIMessage("Done.")]))
+    result = "/scratch/large_tool_results/0-0"
+    again = ("read_file", {"file_path": result, "offset": 29_998})
+    model = script_model([("fetch", {})], [again])
 
     agent = create_deep_agent(model, [fetch], backend=create_backend(roots))
     state = await agent.ainvoke({"messages": [HumanMessage("Fetch it.")]})
 
-    aside, back = (m.text for m in state["messages"] if isinstance(m, ToolMessage))
-    assert len(aside) < 10_000
-    assert result in aside
+    aside, back = (answer.text for answer in find_answers(state))
+    assert len(aside) < 10_000 and result in aside
     assert "line 29999" in back
     assert not list(roots.workspace_dir.iterdir())
-
-
-def test_every_method_of_the_protocol_is_there() -> None:
-    methods = {name for name in vars(BackendProtocol) if not name.startswith("_")}
-    assert len(methods) >= 18
-    for backend in (FileBackend, MemoryBackend):
-        inherited = {
-            name for name in methods if getattr(backend, name) is vars(BackendProtocol)[name]
-        }
-        assert inherited == set()
 
 
 def test_a_namespace_may_be_required(settings: Settings) -> None:
@@ -466,3 +429,9 @@ def test_a_namespace_may_be_required(settings: Settings) -> None:
         create_backend(settings, require_namespace=True)
 
     assert create_backend(settings, namespace="ada", require_namespace=True)
+
+
+def test_every_method_of_the_protocol_is_there() -> None:
+    for name, method in vars(BackendProtocol).items():
+        if not name.startswith("_"):
+            assert method not in (getattr(FileBackend, name), getattr(MemoryBackend, name)), name

@@ -1,5 +1,6 @@
 """`detail`: concise answers on every surface, in every schema, and by setting."""
 
+import re
 from io import StringIO
 from typing import Any
 
@@ -18,7 +19,7 @@ from tests.support.file_cases import ROWS, Row
 from tests.support.sample_files import SampleFiles
 from tests.support.surfaces import SURFACES, Through, python
 
-UNKNOWN = "00000000-0000-4000-8000-000000000000"
+WITH_DETAIL = [ability.name for ability in BUILT_IN if "detail" in ability.input.model_fields]
 
 
 @pytest.mark.parametrize("surface", SURFACES)
@@ -49,31 +50,14 @@ async def test_the_setting_decides_where_a_call_does_not(surface: str, settings:
         full = await call(concise, name, {**arguments, "detail": "full"})
 
         # Only what was given is repeated.
-        for request in (by_argument.get("next_request"), *by_argument.get("next_requests", [])):
-            if request is not None:
-                assert request.pop("detail") == "concise"
-        assert by_setting == by_argument
-        assert without_detail(full) == await python(settings, name, arguments)
+        assert by_setting == without_detail(by_argument, "concise")
+        assert without_detail(full, "full") == await python(settings, name, arguments)
 
 
-@pytest.mark.parametrize("name", ["file_read_bulk", "read"])
-async def test_tiny_files_cost_a_model_less_than_half(name: str, roots: Settings) -> None:
-    paths = [f"{number:02}.txt" for number in range(25)]
-    for path in paths:
-        (roots.workspace_dir / path).write_text("tiny\n")
-    arguments = {"paths" if name == "file_read_bulk" else "items": paths}
-
-    async with Abilities.open(roots.model_copy(update={"detail": None})) as abilities:
-        usual = await abilities.reply(name, arguments, for_model=True)
-        full = await abilities.reply(name, {**arguments, "detail": "full"}, for_model=True)
-
-    assert 2 * len(usual.text) < len(full.text)
-
-
-def without_detail(payload: dict[str, Any]) -> dict[str, Any]:
+def without_detail(payload: dict[str, Any], detail: str) -> dict[str, Any]:
     for request in (payload.get("next_request"), *payload.get("next_requests", [])):
         if request is not None:
-            assert request.pop("detail") == "full"
+            assert request.pop("detail") == detail
 
     return payload
 
@@ -84,15 +68,31 @@ async def test_models_get_concise_answers_by_default_and_programs_full_ones(
 ) -> None:
     (roots.workspace_dir / "tiny.txt").write_text("tiny")
     unset = roots.model_copy(update={"detail": None})
-    call = SURFACES[surface]
     is_for_models = surface.startswith(("mcp", "langchain"))
 
-    (record,) = (await call(unset, "file_read_bulk", {"paths": ["tiny.txt"]}))["results"]
-    full = await call(unset, "file_read_bulk", {"paths": ["tiny.txt"], "detail": "full"})
-    (by_argument,) = full["results"]
+    usual = await SURFACES[surface](unset, "file_read_bulk", {"paths": ["tiny.txt"]})
+    full = await SURFACES[surface](
+        unset, "file_read_bulk", {"paths": ["tiny.txt"], "detail": "full"}
+    )
 
-    assert ("data" in record) is not is_for_models
-    assert by_argument["data"]["content"] == "tiny"
+    assert ("data" in usual["results"][0]) is not is_for_models
+    assert full["results"][0]["data"]["content"] == "tiny"
+
+
+@pytest.mark.parametrize("name", ["file_read_bulk", "read"])
+async def test_tiny_files_cost_a_model_less_than_half(name: str, roots: Settings) -> None:
+    paths = [f"{number:02}.txt" for number in range(25)]
+    for path in paths:
+        (roots.workspace_dir / path).write_text("tiny\n")
+    arguments = {"paths" if name == "file_read_bulk" else "items": paths}
+
+    async with Abilities.open(roots) as abilities:
+        concise, full = [
+            await abilities.reply(name, {**arguments, "detail": detail}, for_model=True)
+            for detail in ("concise", "full")
+        ]
+
+    assert 2 * len(concise.text) < len(full.text)
 
 
 async def test_a_concise_write_sends_nothing_back(settings: Settings, through: Through) -> None:
@@ -146,10 +146,9 @@ async def test_every_answer_is_what_its_schema_says(
     detail: str, settings: Settings, world: SampleFiles, unprivileged: None
 ) -> None:
     ids = await fill(settings)
-    calls: list[tuple[str, dict[str, Any]]] = [(name, given) for name, given, _ in CASES]
-    for row in ROWS:
-        calls.append((row.name, row.arguments))
-    calls += [
+    calls: list[tuple[str, dict[str, Any]]] = [
+        *((case.name, case.arguments) for case in CASES),
+        *((row.name, row.arguments) for row in ROWS),
         ("store_memory", {"type": "core", "content": "x", "key": "A"}),
         ("update_memory", {"id": ids["B"], "content": "y"}),
         ("delete_memory", {"id": ids["C"]}),
@@ -159,17 +158,11 @@ async def test_every_answer_is_what_its_schema_says(
 
     checked = set()
     for name, arguments in calls:
-        if any(
-            "detail" not in ability.input.model_fields
-            for ability in BUILT_IN
-            if ability.name == name
-        ):
-            continue
-
-        payload = await python(settings, name, {**arguments, "detail": detail})
-        if "error" not in payload:
-            check_schema(name, payload)
-            checked.add(name)
+        if name in WITH_DETAIL:
+            payload = await python(settings, name, {**arguments, "detail": detail})
+            if "error" not in payload:
+                check_schema(name, payload)
+                checked.add(name)
 
     assert len(checked) >= 8
 
@@ -212,30 +205,6 @@ async def test_metrics_count_concise_answers_as_full_ones(settings: Settings) ->
         assert concise == full, name
 
 
-async def test_concise_answers_continue_to_the_last_character(roots: Settings) -> None:
-    """Escapes, two-byte characters and a note take their part; the bound holds as sent."""
-    limited = roots.model_copy(update={"max_response_bytes": 40_000, "detail": "concise"})
-    texts = {f"f{number}.txt": f'{number} "é"\n' * 700 for number in range(25)}
-    for name, text in texts.items():
-        (roots.workspace_dir / name).write_text(text)
-
-    read = dict.fromkeys(texts, "")
-    request: dict[str, Any] | None = {"paths": list(texts)}
-    calls = 0
-
-    async with Abilities.open(limited) as abilities:
-        while request is not None:
-            answer = await abilities.call("file_read_bulk", request)
-            assert len(render(answer).encode()) <= 40_000
-            for record in answer["results"]:
-                read[record["input"].partition("#")[0]] += record.get("content", "")
-            request = answer.get("next_request")
-            calls += 1
-
-    assert read == texts
-    assert 2 < calls < 25
-
-
 async def test_a_concise_walk_continues_to_the_last_character(roots: Settings) -> None:
     limited = roots.model_copy(update={"max_response_bytes": 40_000})
     texts = {f"k{number}": f'{number} "é"\n' * 700 for number in range(30)}
@@ -267,6 +236,13 @@ async def test_a_concise_walk_continues_to_the_last_character(roots: Settings) -
     assert read == {key: texts[key] for key in read}
 
 
+async def test_a_wrong_detail_is_refused(settings: Settings) -> None:
+    for name in WITH_DETAIL:
+        fault = (await python(settings, name, {"detail": "brief"}))["error"]
+        wrong = [mistake["field"] for mistake in fault.get("fields", [fault])]
+        assert "detail" in wrong
+
+
 async def test_the_command_line_draws_concise_records(settings: Settings) -> None:
     await fill(settings)
     targets = [{"type": "stored", "key": "A"}, {"type": "stored"}, {"type": "short_term"}]
@@ -276,24 +252,6 @@ async def test_the_command_line_draws_concise_records(settings: Settings) -> Non
 
     print_answer(AnsweredCall("memory_read_bulk", arguments, payload), console)
 
-    lines = [" ".join(line.split()) for line in console.export_text().splitlines()[1:]]
-    assert lines == [
-        "cut A 3",
-        'failed {"type":"stored"} missing_argument: key is missing.',
-        'failed {"type":"short_term"} not_found',
-        "",
-        "A",
-        "one",
-        "",
-        "1 of 3 read, 2 failed, 1 cut, 3 characters",
-        "send next_request for the rest",
-    ]
-
-
-async def test_a_wrong_detail_is_refused(settings: Settings) -> None:
-    for ability in BUILT_IN:
-        if "detail" not in ability.input.model_fields:
-            continue
-        fault = (await python(settings, ability.name, {"detail": "brief"}))["error"]
-        wrong = [mistake["field"] for mistake in fault.get("fields", [fault])]
-        assert "detail" in wrong
+    text = re.sub(r" +\n", "\n", re.sub(r" +", " ", console.export_text()))
+    assert '\ncut A 3\nfailed {"type":"stored"} missing_argument: key is missing.\n' in text
+    assert '\nfailed {"type":"short_term"} not_found\n\nA\n one\n\n1 of 3 read, 2 failed' in text

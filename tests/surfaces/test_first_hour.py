@@ -119,8 +119,10 @@ def test_a_command_says_what_is_wrong_and_what_to_do(
     if mistake.unprivileged and user == 0:
         os.seteuid(NOBODY)
     try:
-        places = {"{port}": taken_port, "{here}": str(here)}
-        command = [replace_all(word, places) for word in mistake.command]
+        command = [
+            word.replace("{port}", taken_port).replace("{here}", str(here))
+            for word in mistake.command
+        ]
         done = CliRunner().invoke(main, command, mistake.stdin, variables, prog_name="abilities")
     finally:
         os.seteuid(user)
@@ -132,13 +134,6 @@ def test_a_command_says_what_is_wrong_and_what_to_do(
         assert words.replace("{here}", str(here)) in output, output
     check_words(done.stderr)
     assert (here / "ws" / "notes.md").read_text() == "first\n", "nothing was changed"
-
-
-def replace_all(text: str, replacements: dict[str, str]) -> str:
-    for old, new in replacements.items():
-        text = text.replace(old, new)
-
-    return text
 
 
 def place_settings(mistake: Mistake, here: Path, tmp_path: Path) -> dict[str, str]:
@@ -224,103 +219,78 @@ def test_a_database_that_lets_nobody_in_is_told_from_one_that_is_not_there(
         check_words(done.stderr)
 
 
-def test_who_reads_only_the_beginning_is_told_nothing(here: Path) -> None:
-    done = run_shell("abilities declarations | head -c 1; abilities list | head -n 1", here)
+def test_who_reads_only_the_beginning_is_told_nothing_nor_is_a_terminal_without_utf_8(
+    here: Path,
+) -> None:
+    beginning = run_shell("abilities declarations | head -c 1; abilities list | head -n 1", here)
+    get = """abilities call memory_get '{"key": "tea"}'"""
+    escaped = run_shell(get, here, LC_ALL="C", PYTHONUTF8="0")
 
-    assert done.stdout.startswith("[file_read_bulk ")
-    assert done.stderr == ""
-
-
-def test_a_terminal_without_utf_8_gets_escapes_that_json_understands(here: Path) -> None:
-    done = run_shell(
-        """abilities call memory_get '{"key": "tea"}'""", here, LC_ALL="C", PYTHONUTF8="0"
-    )
-
-    assert done.stderr == ""
-    assert done.stdout.isascii()
-    assert "hot \u00e9" in str(json.loads(done.stdout))
+    assert beginning.stdout.startswith("[file_read_bulk ")
+    assert escaped.stdout.isascii() and "hot \u00e9" in str(json.loads(escaped.stdout))
+    assert beginning.stderr == escaped.stderr == ""
 
 
-def heed_ctrl_c() -> None:
-    """Let a child end on Ctrl-C, also if the tests run in the background of a shell."""
-    signal.signal(signal.SIGINT, signal.SIG_DFL)
-
-
-def test_a_server_typed_by_hand_says_that_it_waits_and_ends_with_ctrl_c(here: Path) -> None:
-    """So does a command that reads a terminal."""
-    for arguments, words in (
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
         (["mcp"], "Waiting for an MCP client"),
         (["call", "file_list", "-"], "Type the JSON, and end it with Ctrl-D."),
-    ):
-        ours, theirs = pty.openpty()
-        with subprocess.Popen(
-            [sys.executable, "-m", "abilities", *arguments],
-            stdin=theirs,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            env={**os.environ, **make_variables(here)},
-            cwd=here / "ws",
-            text=True,
-            preexec_fn=heed_ctrl_c,
-        ) as process:
-            assert process.stderr is not None
-            first_line = process.stderr.readline()
-            process.send_signal(signal.SIGINT)
-            _, rest = process.communicate(timeout=60)
+    ],
+    ids=["mcp", "call"],
+)
+def test_what_reads_a_terminal_says_that_it_waits_and_ends_with_ctrl_c(
+    arguments: list[str], words: str, here: Path
+) -> None:
+    ours, theirs = pty.openpty()
+    with subprocess.Popen(
+        [sys.executable, "-m", "abilities", *arguments],
+        stdin=theirs,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        env={**os.environ, **make_variables(here)},
+        cwd=here / "ws",
+        text=True,
+        # It ends on Ctrl-C also if the tests run in the background of a shell.
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
+    ) as process:
+        assert process.stderr is not None
+        first_line = process.stderr.readline()
+        process.send_signal(signal.SIGINT)
+        _, rest = process.communicate(timeout=60)
 
-        os.close(ours)
-        os.close(theirs)
-        assert words in first_line
-        assert process.returncode != 0 or arguments == ["mcp"]
-        check_words(rest)
-
-
-def test_make_names_the_python_that_it_needs(tmp_path: Path) -> None:
-    for name in ("Makefile", "constraints.txt"):
-        (tmp_path / name).write_text((ROOT / name).read_text())
-    old = tmp_path / "old-python"
-    old.write_text(
-        f'#!/bin/sh\n"{sys.executable}" -c "import sys; sys.version_info = (3, 9); $2"\n'
-    )
-    old.chmod(0o755)
-
-    done = subprocess.run(
-        ["make", ".venv/python", f"PYTHON={old}"], cwd=tmp_path, capture_output=True, text=True
-    )
-
-    assert done.returncode != 0
-    assert "Python 3.11 or newer is needed: make PYTHON=python3.12" in done.stderr
-    assert "Traceback" not in done.stderr
+    os.close(ours)
+    os.close(theirs)
+    assert words in first_line
+    assert process.returncode != 0 or arguments == ["mcp"]
+    check_words(rest)
 
 
 async def test_a_request_is_answered_with_what_is_wrong_and_what_to_do(
     roots: Settings, tmp_path: Path
 ) -> None:
-    settings = Settings(
-        **{**roots.model_dump(exclude_unset=True), "tokens_file": tmp_path / "tokens.json"}
-    )
-    async with serving_locally(settings) as server:
-        for request in [request for request in REQUESTS if not request.needs_token]:
-            await send_and_check(request, server.address, "")
+    tokens = tmp_path / "tokens.json"
+    settings = Settings(**{**roots.model_dump(exclude_unset=True), "tokens_file": tokens})
+    token = ""
+    for needs_token in (False, True):
+        if needs_token:
+            _, token = TokenFile(tokens).add("default", "read")
+        async with (
+            serving_locally(settings) as server,
+            httpx.AsyncClient(base_url=server.address) as client,
+        ):
+            for request in REQUESTS:
+                if request.needs_token == needs_token:
+                    await send_and_check(request, client, token)
 
-    _, token = TokenFile(settings.tokens_file).add("default", "read")
-    async with serving_locally(settings) as server:
-        for request in [request for request in REQUESTS if request.needs_token]:
-            await send_and_check(request, server.address, token)
 
-
-async def send_and_check(request: Request, address: str, token: str) -> None:
+async def send_and_check(request: Request, client: httpx.AsyncClient, token: str) -> None:
     headers = {name: text.replace("{token}", token) for name, text in request.headers.items()}
     if request.body is not None:
         headers = {"content-type": "application/json", **headers}
 
-    async with httpx.AsyncClient(base_url=address) as client:
-        response = await client.request(
-            request.method,
-            request.path.replace("{token}", token),
-            content=request.body,
-            headers=headers,
-        )
+    path = request.path.replace("{token}", token)
+    response = await client.request(request.method, path, content=request.body, headers=headers)
 
     assert response.status_code == request.status, (request.name, response.text)
     message: str = response.json()["error"]["message"]
@@ -382,9 +352,3 @@ def test_doctor_says_the_same_of_settings_and_of_what_they_name(here: Path) -> N
 
     ignored = CliRunner().invoke(main, ["doctor"], env={**variables, "ABILITIES_WORKSPACE": "x"})
     assert "note    settings             ABILITIES_WORKSPACE is ignored" in ignored.stdout
-
-
-def test_there_are_as_many_mistakes_as_a_first_hour_has() -> None:
-    names = [mistake.name for mistake in COMMANDS] + [request.name for request in REQUESTS]
-
-    assert len(names) == len(set(names)) >= 66

@@ -83,9 +83,7 @@ async def test_every_surface_answers_in_the_format_that_a_call_asks_for(
 ) -> None:
     for name, arguments in CALLS.items():
         asked = {**arguments, "output_format": chosen}
-
         payload = await SURFACES[surface](full, name, asked)
-
         if surface != "mcp_structured":
             assert payload == await python(full, name, asked)
 
@@ -99,7 +97,6 @@ async def test_models_read_the_format_of_the_settings_and_programs_json(
 
     for name, arguments in CALLS.items():
         payload = await SURFACES[surface](settings, name, arguments)
-
         if surface not in MODEL_SURFACES:
             assert payload == await python(full, name, arguments)
 
@@ -151,31 +148,17 @@ async def test_auto_is_the_smallest_of_the_three_and_fits_as_json(full: Settings
 
 
 async def test_what_has_no_contents_to_read_stays_json(full: Settings) -> None:
-    memory = {"type": "core", "key": "new", "content": "text"}
-
+    calls: dict[str, JsonObject] = {
+        "store_memory": {"type": "core", "key": "new", "content": "text"},
+        "get_memory_stats": {},
+        "file_list": {"pattern": "*.txt"},
+        "file_read_bulk": {"paths": ["none.txt"]},
+        "memory_get": {"key": "none"},
+    }
     async with Abilities.open(full) as abilities:
-        for name, arguments in {
-            "store_memory": memory,
-            "get_memory_stats": {},
-            "file_list": {"pattern": "*.txt"},
-            "file_read_bulk": {"paths": ["none.txt"]},
-            "memory_get": {"key": "none"},
-        }.items():
+        for name, arguments in calls.items():
             reply = await abilities.reply(name, arguments, for_model=True)
-
             assert (reply.format, reply.text) == ("json", render(reply.payload))
-
-
-async def test_the_rest_of_a_walk_is_asked_for_in_the_same_format_and_detail(
-    full: Settings,
-) -> None:
-    given = {"output_format": "text", "detail": "concise"}
-
-    async with Abilities.open(full) as abilities:
-        walk = await abilities.call("bulk_read_memory", CALLS["bulk_read_memory"] | given)
-
-    for request in walk["next_requests"]:
-        assert request == {"targets": request["targets"], **given}
 
 
 async def test_the_rest_is_asked_for_in_the_same_format(full: Settings) -> None:
@@ -183,6 +166,11 @@ async def test_the_rest_is_asked_for_in_the_same_format(full: Settings) -> None:
     request: JsonObject | None = {"paths": list(contents), "output_format": "text"}
 
     async with Abilities.open(full) as abilities:
+        given = {"output_format": "text", "detail": "concise"}
+        walk = await abilities.call("bulk_read_memory", CALLS["bulk_read_memory"] | given)
+        for rest in walk["next_requests"]:
+            assert rest == {"targets": rest["targets"], **given}
+
         while request is not None:
             reply = await abilities.reply("file_read_bulk", request)
             assert reply.format == "text"

@@ -5,7 +5,7 @@ import json
 import re
 import subprocess
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import FrozenInstanceError, dataclass
 from pathlib import Path
@@ -17,20 +17,10 @@ import pytest
 from abilities import Abilities, Settings, schemas
 from abilities.adapters.functions import Function, find_namespace, load_functions
 from abilities.registry import Reply
-from tests.adapters.parity import Call, Seen, check_parity, hide_changing, list_calls
+from tests.adapters.parity import Call, Seen, check_parity
 from tests.support.catalog import BUILT_IN
-from tests.support.sources import ROOT
 
-OWN_VERBS = {"memory_files", "retriever"}
 """Adapters for those who do not offer the abilities, but have verbs of their own for some."""
-ADAPTERS = sorted(
-    path for path in (ROOT / "abilities" / "adapters").glob("*.py") if path.stem not in OWN_VERBS
-)
-FRAMEWORKS = [
-    path.stem.removeprefix("test_") for path in (ROOT / "tests" / "adapters").glob("test_*.py")
-]
-MOST_LINES = 160
-NAMES = "|".join(ability.name for ability in BUILT_IN)
 
 
 def load(settings: Settings | Abilities, name: str) -> Function:
@@ -38,56 +28,31 @@ def load(settings: Settings | Abilities, name: str) -> Function:
     return function
 
 
-async def through_async(abilities: Abilities, calls: Sequence[Call]) -> list[Seen]:
-    functions = {function.name: function for function in load_functions(abilities)}
-    replies = [await functions[call.name].call(call.arguments) for call in calls]
-    return [Seen(reply.text, reply.payload, reply.failed) for reply in replies]
+@pytest.mark.parametrize("way", ["async", "json", "sync"])
+async def test_a_function_answers_as_the_application_does(way: str, tmp_path: Path) -> None:
+    async def through(abilities: Abilities, calls: Sequence[Call]) -> list[Seen]:
+        functions = {function.name: function for function in load_functions(abilities)}
+        assert {call.name for call in calls} == functions.keys()
+        replies: list[Reply] = []
+        for name, arguments in calls:
+            function = functions[name]
+            if way == "sync":
+                replies.append(await asyncio.to_thread(function.call_sync, arguments))
+            else:
+                sent = json.dumps(arguments, ensure_ascii=False) if way == "json" else arguments
+                replies.append(await function.call(sent))
+        return [Seen(reply.text, reply.payload, reply.failed) for reply in replies]
 
-
-async def through_json(abilities: Abilities, calls: Sequence[Call]) -> list[Seen]:
-    functions = {function.name: function for function in load_functions(abilities)}
-    texts = [json.dumps(call.arguments, ensure_ascii=False) for call in calls]
-    replies = [
-        await functions[call.name].call(text) for call, text in zip(calls, texts, strict=True)
-    ]
-    return [Seen(reply.text, reply.payload, reply.failed) for reply in replies]
-
-
-async def through_sync(abilities: Abilities, calls: Sequence[Call]) -> list[Seen]:
-    functions = {function.name: function for function in load_functions(abilities)}
-    replies = [
-        await asyncio.to_thread(functions[call.name].call_sync, call.arguments) for call in calls
-    ]
-    return [Seen(reply.text, reply.payload, reply.failed) for reply in replies]
-
-
-@pytest.mark.parametrize("through", [through_async, through_json, through_sync])
-async def test_a_function_answers_as_the_application_does(through: Any, tmp_path: Path) -> None:
     await check_parity(through, tmp_path)
 
 
 async def test_the_check_of_parity_finds_a_difference(tmp_path: Path) -> None:
     async def write_json_again(abilities: Abilities, calls: Sequence[Call]) -> list[Seen]:
-        seen = await through_async(abilities, calls)
-        return [Seen(json.dumps(each.payload)) for each in seen]
+        replies = [await abilities.reply(*call, for_model=True) for call in calls]
+        return [Seen(json.dumps(reply.payload)) for reply in replies]
 
-    with pytest.raises(AssertionError, match=calls_of("file_read_bulk")):
+    with pytest.raises(AssertionError, match=re.escape("Call(name='file_read_bulk'")):
         await check_parity(write_json_again, tmp_path)
-
-
-def test_the_check_of_parity_hides_versions_whether_toon_quotes_them_or_not() -> None:
-    assert hide_changing('1,"40e183345488"') == hide_changing("1,0583d93fc5a8")
-    assert hide_changing("1,0583d93fc5a8") != hide_changing("2,0583d93fc5a8")
-
-
-def calls_of(name: str) -> str:
-    return re.escape(f"Call(name='{name}'")
-
-
-def test_the_calls_of_the_check_are_of_every_ability() -> None:
-    called = {call.name for call in list_calls("id")}
-
-    assert called == {ability.name for ability in BUILT_IN}
 
 
 def test_functions_describe_the_abilities_as_models_read_them(roots: Settings) -> None:
@@ -151,11 +116,12 @@ async def test_the_namespace_is_that_of_the_call(tmp_path: Path) -> None:
     ]
 
     assert texts == ["default", "ada", "42"]
-    for wrong in ("", "../ada", True, 1.5):
+    wrongs: tuple[Any, ...] = ("", "../ada", True, 1.5)
+    for wrong in wrongs:
         with pytest.raises(ValueError, match="a namespace is 1 to 128"):
-            await function.call(request, namespace=wrong)  # type: ignore[arg-type]
+            await function.call(request, namespace=wrong)
         with pytest.raises(ValueError, match="a namespace is 1 to 128"):
-            function.call_sync(request, namespace=wrong)  # type: ignore[arg-type]
+            function.call_sync(request, namespace=wrong)
 
 
 @dataclass
@@ -199,14 +165,16 @@ async def test_settings_are_opened_once_for_all_threads_and_loops(
 
     monkeypatch.setattr(Abilities, "open", count)
     functions = load_functions(roots, only=["file_read_bulk", "file_list"])
-    calls: list[Callable[[], Reply]] = []
-    for function in functions:
+
+    def call(number: int) -> Reply:
+        function = functions[number % 2]
         arguments = {"paths": ["ok.txt"]} if function.name == "file_read_bulk" else {}
-        calls += [lambda f=function, a=arguments: f.call_sync(a)] * 8  # type: ignore[misc]
-        calls += [lambda f=function, a=arguments: asyncio.run(f.call(a))] * 8  # type: ignore[misc]
+        if number % 4 < 2:
+            return function.call_sync(arguments)
+        return asyncio.run(function.call(arguments))
 
     with ThreadPoolExecutor(16) as pool:
-        futures = [asyncio.wrap_future(pool.submit(call)) for call in calls]
+        futures = [asyncio.wrap_future(pool.submit(call, number)) for number in range(32)]
         replies = await asyncio.gather(*futures)
 
     assert opened == [roots]
@@ -239,6 +207,13 @@ def test_what_could_not_be_opened_is_opened_when_it_can_be(roots: Settings) -> N
     assert not function.call_sync({}).failed
 
 
+def test_a_forked_process_opens_an_application_of_its_own(roots: Settings) -> None:
+    command = [sys.executable, "-c", FORKED, str(roots.workspace_dir)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120)
+
+    assert (done.returncode, done.stderr) == (0, "")
+
+
 FORKED = """
 import os, sys, warnings
 from abilities import Settings
@@ -251,35 +226,3 @@ if child == 0:
     os._exit(7 if not function.call_sync({}).failed else 1)
 assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 7
 """
-
-
-def test_a_forked_process_opens_an_application_of_its_own(roots: Settings) -> None:
-    command = [sys.executable, "-c", FORKED, str(roots.workspace_dir)]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=120)
-
-    assert (done.returncode, done.stderr) == (0, "")
-
-
-@pytest.mark.parametrize("name", ["langchain", *FRAMEWORKS])
-def test_the_adapter_of_a_framework_is_thin(name: str) -> None:
-    lines = (ROOT / "abilities" / "adapters" / f"{name}.py").read_text().splitlines()
-
-    assert len(lines) <= MOST_LINES
-
-
-@pytest.mark.parametrize("path", ADAPTERS, ids=lambda path: path.stem)
-def test_no_adapter_names_an_ability(path: Path) -> None:
-    assert not find_names(path.read_text())
-
-
-def test_a_name_of_an_ability_is_found_in_a_source() -> None:
-    assert find_names('tool = tools["read"]') == ['"read"']
-    assert find_names("call(`file_list`)") == ["file_list"]
-
-
-def find_names(source: str) -> list[str]:
-    """Return the names of abilities in a source; a single word counts only as a string."""
-    longer = [name for name in NAMES.split("|") if "_" in name]
-    short = [name for name in NAMES.split("|") if "_" not in name]
-    pattern = rf"\b(?:{'|'.join(longer)})\b|[\"'](?:{'|'.join(short)})[\"']"
-    return re.findall(pattern, source)

@@ -3,24 +3,25 @@
 The expected bodies are those of its HTTP API at version 2.0.0.
 """
 
+import json
+import re
 import shutil
 import sqlite3
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 from urllib.parse import quote
 
 import httpx
-import orjson
 import pytest
-from mcp import Client
+from mcp import Client, MCPError
 
-from abilities import Abilities, Refused, Settings
+from abilities import Abilities, AbilityError, Refused, Settings
 from abilities.adapters.mcp import create_server
 from abilities.declarations.kv_memory import KvBulkReadAnswer, KvFailure, KvMemoryAnswer
+from abilities.declarations.suggestions import ADDRESSES
 from abilities.helpers.memory.helper import MemoryHelper
-from abilities.server import kv_memory
 from abilities.server.app import create_app
 from tests.support.serving import serving_locally
 from tests.support.stores import store_file
@@ -74,13 +75,17 @@ PROJECT = {
 
 
 @asynccontextmanager
-async def serve(settings: Settings) -> AsyncIterator[httpx.AsyncClient]:
-    """Serve at a port, and yield a client."""
-    async with (
-        serving_locally(settings) as server,
-        httpx.AsyncClient(base_url=server.address) as client,
-    ):
-        yield client
+async def connect(settings: Settings) -> AsyncIterator[httpx.AsyncClient]:
+    """Yield a client of an application, which stays open as long."""
+    async with Abilities.open(settings) as abilities:
+        transport = httpx.ASGITransport(app=create_app(abilities))
+        async with httpx.AsyncClient(transport=transport, base_url="http://127.0.0.1") as client:
+            yield client
+
+
+async def fetch(settings: Settings, path: str) -> httpx.Response:
+    async with connect(settings) as client:
+        return await client.get(path)
 
 
 @pytest.mark.requirement("R1.8.2", "R4.2.6")
@@ -89,7 +94,10 @@ async def test_one_memory_is_answered_in_the_previous_names(
 ) -> None:
     await store_project(compat)
 
-    async with serve(compat) as client:
+    async with (
+        serving_locally(compat) as server,
+        httpx.AsyncClient(base_url=server.address) as client,
+    ):
         response = await client.get("/api/memories/project")
         with_extras = await client.get("/api/memories/project", params=PREVIOUS_ARGUMENTS)
 
@@ -104,12 +112,16 @@ async def test_a_bulk_read_is_answered_in_the_previous_names(
     compat: Settings,
 ) -> None:
     await store_project(compat)
+    concise = compat.model_copy(update={"detail": "concise"})
 
-    async with serve(compat) as client:
+    async with connect(compat) as client:
+        single = await client.get("/api/memories/project")
         response = await client.get("/api/memories/project/bulk?depth=4&breadth=8&total=30")
         by_get = await client.get("/api/memories/project?bulkRead=true&depth=4&breadth=8&total=30")
-        toon = await client.get("/api/memories/project/bulk?output_format=toon")
-        text = await client.get("/api/memories/project/bulk?output_format=text")
+        others = [
+            await client.get(f"/api/memories/project/bulk?{query}")
+            for query in ("output_format=toon", "output_format=text", "detail=concise")
+        ]
 
     entry = {"links": [], "depth": 1}
     associated = [
@@ -125,68 +137,95 @@ async def test_a_bulk_read_is_answered_in_the_previous_names(
             "metadata": {"depthReached": 1, "totalRetrieved": 3, "duplicatesSkipped": 0},
         },
     }
-    assert by_get.content == response.content
-    assert toon.content == text.content == response.content, "its HTTP API had JSON alone"
+    others += [by_get, await fetch(concise, "/api/memories/project/bulk")]
+    assert {other.content for other in others} == {response.content}, "JSON alone, in one detail"
+    assert (await fetch(concise, "/api/memories/project")).content == single.content
 
 
-async def test_the_previous_names_do_not_depend_on_the_detail(compat: Settings) -> None:
+async def test_a_failure_is_in_the_previous_wrapper(compat: Settings) -> None:
     await store_project(compat)
-    concise = compat.model_copy(update={"detail": "concise"})
+    words: list[tuple[str, int, str]] = [
+        ("none", 404, "memory not found"),
+        ("none/bulk", 404, "memory not found"),
+        ("%FF/bulk", 400, "key must be"),
+        ("%20x", 400, "key must be"),
+    ]
+    issues = [
+        ("project/bulk?depth=7", "depth"),
+        ("project/bulk?breadth=0", "breadth"),
+        ("project/bulk?total=many", "total"),
+        ("project/bulk?depth=1&depth=2", "depth"),
+        ("project?sortLinks=5", "sortLinks"),
+        ("project?no=1", "no"),
+    ]
 
-    for path in ("/api/memories/project", "/api/memories/project/bulk"):
-        expected = (await fetch(compat, path)).content
-        assert (await fetch(concise, path)).content == expected
-        assert (await fetch(compat, f"{path}?detail=concise")).content == expected
-
-
-@pytest.mark.parametrize(
-    ("path", "status", "message"),
-    [
-        ("/api/memories/none", 404, "memory not found"),
-        ("/api/memories/none/bulk", 404, "memory not found"),
-        ("/api/memories/%FF/bulk", 400, "key must be"),
-        ("/api/memories/%20x", 400, "key must be"),
-        ("/api/memories/project/bulk?depth=7", 400, ["depth"]),
-        ("/api/memories/project/bulk?breadth=0", 400, ["breadth"]),
-        ("/api/memories/project/bulk?total=many", 400, ["total"]),
-        ("/api/memories/project/bulk?depth=1&depth=2", 400, ["depth"]),
-        ("/api/memories/project?sortLinks=5", 400, ["sortLinks"]),
-        ("/api/memories/project?no=1", 400, ["no"]),
-    ],
-)
-async def test_a_failure_is_in_the_previous_wrapper(
-    path: str, status: int, message: str | list[str], compat: Settings
-) -> None:
-    await store_project(compat)
-
-    response = await fetch(compat, path)
-
-    assert response.status_code == status
-    body = KvFailure.model_validate_json(response.content)
-    assert response.json().keys() == {"success", "message"}
-    if isinstance(body.message, str):
-        assert isinstance(message, str) and body.message.startswith(message)
-    else:
-        assert [issue.path for issue in body.message] == [message]
-        assert [issue.code for issue in body.message] == ["custom"]
+    async with connect(compat) as client:
+        for path, status, message in words:
+            response = await client.get(f"/api/memories/{path}")
+            body = KvFailure.model_validate_json(response.content)
+            assert response.json().keys() == {"success", "message"}
+            assert response.status_code == status
+            assert isinstance(body.message, str) and body.message.startswith(message), path
+        for path, field in issues:
+            response = await client.get(f"/api/memories/{path}")
+            body = KvFailure.model_validate_json(response.content)
+            assert response.json().keys() == {"success", "message"}
+            assert response.status_code == 400 and not isinstance(body.message, str)
+            assert [(issue.path, issue.code) for issue in body.message] == [([field], "custom")]
 
 
-@pytest.mark.parametrize("key", ["世界/ä", "🙂", "project:architecture", "two words", "x/bulk"])
-async def test_keys_and_texts_in_any_script_come_through(key: str, compat: Settings) -> None:
-    await store(
-        compat,
-        {"key": "日本", "summary": "要約 🙂", "content": '"\n\x01'},
-        {"key": key, "content": "ä\u2028é", "links": [{"key": "日本", "term": "関係"}]},
-    )
+async def test_keys_and_texts_in_any_script_come_through(compat: Settings) -> None:
+    keys = ["世界/ä", "🙂", "project:architecture", "two words", "x/bulk"]
+    memory = {"content": "ä\u2028é", "links": [{"key": "日本", "term": "関係"}]}
+    first = {"key": "日本", "summary": "要約 🙂", "content": '"\n\x01'}
+    await store(compat, first, *({"key": key, **memory} for key in keys))
 
-    response = await fetch(compat, f"/api/memories/{quote(key, safe='')}/bulk")
+    async with connect(compat) as client:
+        for key in keys:
+            response = await client.get(f"/api/memories/{quote(key, safe='')}/bulk")
+            data = response.json()["data"]
+            (link,), (linked,) = data["targetMemory"]["links"], data["associatedMemories"]
+            assert (data["targetMemory"]["key"], data["targetMemory"]["text"]) == (key, "ä\u2028é")
+            assert (link["summary"], link["term"]) == ("要約 🙂", "関係")
+            assert linked["text"] == '"\n\x01'
 
-    data = response.json()["data"]
-    assert data["targetMemory"]["key"] == key
-    assert data["targetMemory"]["text"] == "ä\u2028é"
-    assert [link["summary"] for link in data["targetMemory"]["links"]] == ["要約 🙂"]
-    assert [link["term"] for link in data["targetMemory"]["links"]] == ["関係"]
-    assert [memory["text"] for memory in data["associatedMemories"]] == ['"\n\x01']
+
+async def test_the_bound_holds_and_nothing_is_lost_in_silence(compat: Settings) -> None:
+    limit = 40_000
+    keys = [f"k{number:02}" for number in range(49)]
+    links = [{"key": key, "term": "t" * 200} for key in keys]
+    memory = {"content": "世" * 2_000, "summary": "\x01" * 500}
+    own_links = {key: links[number + 1 : number + 21] for number, key in enumerate(keys)}
+    memories = [{**memory, "key": key, "links": own_links[key]} for key in keys]
+    await store(compat, *memories, {"key": "hub", "links": links})
+
+    async with connect(compat.model_copy(update={"max_response_bytes": limit})) as client:
+        response = await client.get("/api/memories/hub/bulk?breadth=20&total=50")
+        single = await client.get("/api/memories/k00")
+
+    assert len(response.content) <= limit and len(single.content) <= limit
+    associated = response.json()["data"]["associatedMemories"]
+    assert len(associated) == 49
+    for each in associated:
+        is_whole = each["text"] == "世" * 2_000
+        assert is_whole == ({"truncation", "error"}.isdisjoint(each))
+        if "error" not in each:
+            shown, count = len(each["links"]), len(own_links[each["key"]])
+            assert each.get("linksTotal") == (count if shown < count else None)
+    data = single.json()["data"]
+    assert data["text"] == "世" * 2_000
+    assert 0 < len(data["links"]) < 20 == data["linksTotal"]
+
+
+async def test_a_memory_without_some_of_its_links_says_how_many_it_has(compat: Settings) -> None:
+    links = [{"key": f"k{number}"} for number in range(25)]
+    await store(compat, {"key": "many", "links": links}, {"key": "few", "links": links[:3]})
+
+    many = (await fetch(compat, "/api/memories/many")).json()["data"]
+    few = (await fetch(compat, "/api/memories/few")).json()["data"]
+
+    assert len(many["links"]) == 20 and many["linksTotal"] == 25
+    assert len(few["links"]) == 3 and "linksTotal" not in few
 
 
 async def test_missing_and_archived_memories_keep_their_links(compat: Settings) -> None:
@@ -204,31 +243,6 @@ async def test_missing_and_archived_memories_keep_their_links(compat: Settings) 
     summaries = {link["key"]: link["summary"] for link in data["targetMemory"]["links"]}
     assert summaries == {"old": "Was", "gone": ""}
     assert data["associatedMemories"] == []
-
-
-async def test_the_bound_holds_and_nothing_is_lost_in_silence(compat: Settings) -> None:
-    limit = 40_000
-    keys = [f"k{number:02}" for number in range(49)]
-    links = [{"key": key, "term": "t" * 200} for key in keys]
-    memory = {"content": "世" * 2_000, "summary": "\x01" * 500}
-    memories = [
-        {**memory, "key": key, "links": links[number + 1 : number + 21]}
-        for number, key in enumerate(keys)
-    ]
-    await store(compat, *memories, {"key": "hub", "links": links})
-
-    small = compat.model_copy(update={"max_response_bytes": limit})
-    response = await fetch(small, "/api/memories/hub/bulk?breadth=20&total=50")
-    single = await fetch(small, "/api/memories/k00")
-
-    assert len(response.content) <= limit and len(single.content) <= limit
-    associated = response.json()["data"]["associatedMemories"]
-    assert len(associated) == 49
-    for memory in associated:
-        is_whole = memory["text"] == "世" * 2_000
-        assert is_whole == ({"truncation", "error"}.isdisjoint(memory))
-    assert single.json()["data"]["text"] == "世" * 2_000
-    assert 0 < len(single.json()["data"]["links"]) < 20
 
 
 async def test_a_damaged_memory_has_an_error_and_no_text(compat: Settings) -> None:
@@ -261,20 +275,6 @@ async def test_a_store_that_is_busy_for_the_links_alone_fails_the_call(
 
     assert (response.status_code, response.headers["retry-after"]) == (503, "1")
     assert response.json() == {"success": False, "message": "Storage is busy; try again."}
-
-
-async def test_links_of_a_walk_fill_the_room_that_is_left(compat: Settings) -> None:
-    link = {"key": "b", "link_weight": 0.5}
-    memories: list[dict[str, Any]] = [
-        {"key": "a", "links": [], "linksTotal": 2},
-        {"key": "b", "links": [], "linksTotal": 1},
-    ]
-    size = len(orjson.dumps(kv_memory.translate_link(link, {}))) + 1
-
-    kv_memory.add_links(memories, [[link, link], [link]], {}, 3 * size - 1)
-
-    assert [len(memory["links"]) for memory in memories] == [2, 0]
-    assert [memory.get("linksTotal") for memory in memories] == [None, 1]
 
 
 @pytest.mark.requirement("R2.5.1")
@@ -340,7 +340,7 @@ async def test_everything_else_stays_byte_for_byte(
     shutil.copy(store_file(roots), copy)
 
     async def ask_all(settings: Settings) -> list[tuple[int, str, bytes]]:
-        async with Abilities.open(settings) as abilities, open_client(abilities) as client:
+        async with connect(settings) as client:
             responses = [
                 await client.request(method, path, json=body) for method, path, body in requests
             ]
@@ -395,18 +395,102 @@ async def test_a_store_that_cannot_answer_says_so(compat: Settings) -> None:
     assert isinstance(response.json()["message"], str)
 
 
-def open_client(abilities: Abilities) -> httpx.AsyncClient:
-    transport = httpx.ASGITransport(app=create_app(abilities))
-    return httpx.AsyncClient(transport=transport, base_url="http://127.0.0.1")
-
-
-async def fetch(settings: Settings, path: str) -> httpx.Response:
-    async with Abilities.open(settings) as abilities, open_client(abilities) as client:
-        return await client.get(path)
-
-
 async def list_tools(settings: Settings) -> dict[str, dict[str, Any]]:
     async with Abilities.open(settings) as abilities, Client(create_server(abilities)) as client:
         tools = (await client.list_tools()).tools
 
     return {tool.name: tool.model_dump(mode="json", by_alias=True) for tool in tools}
+
+
+# Those who move here: what they called, and what they are told to call.
+
+PAGE = Path(__file__).parents[2] / "docs" / "moving.md"
+TOOLS = {
+    "session_new",
+    "memory_add",
+    "memory_get",
+    "bulk_read_memory",
+    "memory_update",
+    "memory_rename",
+    "memory_search",
+    "memory_fulltext_search",
+}
+
+
+class Row(NamedTuple):
+    """A row of a table of the page: what was called, what to call now, and its arguments."""
+
+    former: str
+    present: str
+    arguments: dict[str, Any] | None
+
+
+def read_rows(heading: str) -> list[Row]:
+    _, table = PAGE.read_text().split(f"| {heading} of kv-memory | call now |\n|---|---|\n")
+    pattern = r"^\| `([^`]+)`.*? \| (?:`([^`]+)`(?: `(\{.*\})`)?)?.* \|$"
+    rows = re.findall(pattern, table.split("\n\n")[0], re.MULTILINE)
+    return [
+        Row(former, present, json.loads(arguments or "{}") if present else None)
+        for former, present, arguments in rows
+    ]
+
+
+@pytest.fixture(params=[None, "kv-memory"])
+def either(request: pytest.FixtureRequest, roots: Settings) -> Settings:
+    return roots.model_copy(update={"compat": request.param})
+
+
+async def test_the_page_says_what_to_call_instead_of_every_address_and_tool(
+    either: Settings,
+) -> None:
+    addresses, tools = read_rows("address"), read_rows("tool")
+    assert {row.former.split()[1].split("?")[0] for row in addresses} == {
+        *ADDRESSES,
+        "/api/memories/KEY/bulk",
+    }
+    assert {row.former for row in tools} == TOOLS and len(addresses) == len(tools) == 8
+
+    await store(either, {"key": "project:goals"})
+    async with connect(either) as client:
+        for row in addresses:
+            if row.arguments is not None:
+                method, path = row.present.split()
+                body = row.arguments if method == "POST" else None
+                response = await client.request(method, path, json=body)
+                assert response.status_code == 200, (row, response.text)
+    async with Abilities.open(either.model_copy(update={"namespace": "tools"})) as abilities:
+        for row in tools:
+            if row.arguments is not None:
+                await abilities.call(row.present, row.arguments)
+
+
+@pytest.mark.parametrize("tools", ["all", "lean", "memory"])
+async def test_an_unknown_tool_is_refused_with_the_one_to_call(
+    tools: str, either: Settings
+) -> None:
+    settings = either.model_copy(update={"tools": (tools,)})
+    async with Abilities.open(settings) as abilities, Client(create_server(abilities)) as client:
+        offered = abilities.registry.names
+        for name in TOOLS - {*offered, "memory_get", "bulk_read_memory"}:
+            with pytest.raises(AbilityError) as refused:
+                await abilities.call(name, {})
+            meant = refused.value.fault.did_you_mean
+            assert meant in offered and meant in refused.value.fault.message, name
+            with pytest.raises(MCPError, match=meant):
+                await client.call_tool(name, {})
+
+
+async def test_an_unknown_address_is_refused_with_the_one_to_call(either: Settings) -> None:
+    async with connect(either) as client:
+        for address, meant in ADDRESSES.items():
+            for method in ("GET", "POST"):
+                response = await client.request(method, address)
+                error = response.json()["error"]
+                assert (response.status_code, error["reason"]) == (404, "unknown_address")
+                assert error["did_you_mean"] == meant
+
+
+def test_programs_get_larger_answers_unless_somebody_says_otherwise() -> None:
+    assert Settings(compat="kv-memory").max_response_bytes == 1_000_000
+    assert Settings(compat="kv-memory", max_response_bytes=50_000).max_response_bytes == 50_000
+    assert Settings().max_response_bytes == 64_000

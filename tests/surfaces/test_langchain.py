@@ -14,24 +14,26 @@ import orjson
 import pytest
 from deepagents import create_deep_agent
 from langchain.agents import create_agent
-from langchain_core.language_models.fake_chat_models import GenericFakeChatModel
-from langchain_core.messages import AIMessage, HumanMessage, ToolMessage
-from langchain_core.runnables import Runnable, RunnableConfig
+from langchain_core.messages import HumanMessage
+from langchain_core.runnables import RunnableConfig
 from langchain_core.tools import BaseTool
 from langchain_tests.integration_tests import ToolsIntegrationTests
 from langchain_tests.unit_tests import ToolsUnitTests
-from langgraph.graph import END, START, MessagesState, StateGraph
+from langgraph.graph import START, MessagesState, StateGraph
 from langgraph.prebuilt import ToolNode
 from pydantic import BaseModel
-from typing_extensions import TypedDict, override
+from typing_extensions import TypedDict
 
 from abilities import Abilities, Settings
 from abilities.adapters.anthropic_memory import AsyncMemoryTool, MemoryTool
 from abilities.adapters.langchain import AbilitiesToolkit, load_tools
 from abilities.adapters.langgraph_store import AbilitiesStore
 from abilities.adapters.retriever import AbilitiesRetriever
+from tests.support.catalog import BUILT_IN
+from tests.support.scripted import ToolCall, find_answers, script_model
 
-KNOWN = "known to the test"
+KNOWN = "00000000-0000-4000-8000-000000000000"
+"""Stands for the id of the memory that a test knows."""
 EXAMPLES: dict[str, dict[str, Any]] = {
     "file_read_bulk": {"paths": ["pyproject.toml#L1-L3", "none"]},
     "memory_read_bulk": {"targets": [{"type": "long_term"}]},
@@ -53,20 +55,20 @@ EXAMPLES: dict[str, dict[str, Any]] = {
 }
 
 
+QUICK = ("file_read_bulk", "update_memory", "remember")
+"""The tools whose standard tests run also in the quick tier."""
+
+
 def build_standard_tests(name: str) -> list[type]:
     """Return the standard unit and integration suites for a tool, whose example has its memory."""
 
     class Example:
-        @pytest.fixture(autouse=True)
-        def _known_memory(self, tmp_path: Path) -> None:
-            self._settings = Settings(store_url=f"sqlite:///{tmp_path}/memory.db")
-            (store,) = load_tools(self._settings, only=["store_memory"])
-            reply = store.invoke({"type": "core", "content": "text", "key": "known"})
-            self._id = orjson.loads(reply)["id"]
+        _settings: Settings | None = None
+        _id = KNOWN
 
         @property
         def tool_constructor(self) -> BaseTool:
-            (tool,) = load_tools(getattr(self, "_settings", Settings()), only=[name])
+            (tool,) = load_tools(self._settings, only=[name])
             return tool
 
         @property
@@ -74,8 +76,19 @@ def build_standard_tests(name: str) -> list[type]:
             example = EXAMPLES[name]
             return {**example, "id": self._id} if "id" in example else example
 
-    suites = (("Unit", ToolsUnitTests), ("Integration", ToolsIntegrationTests))
-    return [type(f"Test{kind}_{name}", (Example, suite), {}) for kind, suite in suites]
+    class StoredExample(Example):
+        @pytest.fixture(autouse=True)
+        def _known_memory(self, tmp_path: Path) -> None:
+            self._settings = Settings(store_url=f"sqlite:///{tmp_path}/memory.db")
+            (store,) = load_tools(self._settings, only=["store_memory"])
+            reply = store.invoke({"type": "core", "content": "text", "key": "known"})
+            self._id = orjson.loads(reply)["id"]
+
+    marks = {"pytestmark": [] if name in QUICK else [pytest.mark.thorough]}
+    return [
+        type(f"TestUnit_{name}", (Example, ToolsUnitTests), marks),
+        type(f"TestIntegration_{name}", (StoredExample, ToolsIntegrationTests), marks),
+    ]
 
 
 for _name in EXAMPLES:
@@ -87,124 +100,71 @@ def test_every_tool_has_its_standard_tests() -> None:
     assert list(EXAMPLES) == [tool.name for tool in load_tools()]
 
 
-class Scripted(GenericFakeChatModel):
-    """A chat model that sends the messages that it was created with."""
-
-    def bind_tools(self, tools: Sequence[Any], **_: Any) -> "Scripted":
-        return self
-
-
-def create_model(*calls: tuple[str, dict[str, Any]]) -> Scripted:
-    """Return a model that makes these calls at once, and then says that it is done."""
-    tool_calls = [
-        {"id": f"call-{n}", "name": name, "args": arguments}
-        for n, (name, arguments) in enumerate(calls)
-    ]
-    return Scripted(messages=iter([AIMessage("", tool_calls=tool_calls), AIMessage("Done.")]))
+CALLS: list[ToolCall] = [
+    ("file_read_bulk", {"paths": ["ok.txt", "none"]}),
+    ("file_read_bulk", {"paths": []}),
+    ("memory_read_bulk", {"targets": [{"type": "long_term"}]}),
+]
 
 
-READ = ("file_read_bulk", {"paths": ["ok.txt", "none"]})
-WRONG: tuple[str, dict[str, Any]] = ("file_read_bulk", {"paths": []})
-NOTES = ("memory_read_bulk", {"targets": [{"type": "long_term"}]})
+ASKED = [HumanMessage("Read.")]
 
 
-def check_messages(messages: list[Any]) -> None:
-    read, wrong, notes = (message for message in messages if isinstance(message, ToolMessage))
+def build_tool_node(tools: Sequence[BaseTool]) -> Any:
+    """Return a graph that makes the calls of a message, and nothing else."""
+    graph = StateGraph(MessagesState)
+    graph.add_node("tools", ToolNode(tools))
+    graph.add_edge(START, "tools")
+    return graph.compile()
+
+
+@pytest.mark.parametrize("kind", ["agent", "deep agent", "without an event loop", "tool node"])
+async def test_an_agent_reads_survives_a_wrong_call_and_goes_on(
+    kind: str, settings: Settings
+) -> None:
+    tools, model = load_tools(settings), script_model(CALLS)
+
+    if kind == "tool node":
+        state = await build_tool_node(tools).ainvoke({"messages": [next(model.messages)]})
+    elif kind == "without an event loop":
+        agent: Any = create_agent(model, tools)
+        state = await asyncio.to_thread(agent.invoke, {"messages": ASKED})
+    else:
+        create: Any = create_deep_agent if kind == "deep agent" else create_agent
+        state = await create(model=model, tools=tools).ainvoke({"messages": ASKED})
+
+    read, wrong, notes = find_answers(state)
     assert [record["success"] for record in read.artifact["results"]] == [True, False]
-    assert read.status == "success"
-    assert wrong.status == "error"
+    assert (read.status, wrong.status) == ("success", "error")
     assert '"INVALID_INPUT"' in str(wrong.content)
     assert notes.artifact["results"][0]["data"]["content"] == "# Memory\n- likes tea\n"
-    assert messages[-1].content == "Done."
-
-
-@pytest.mark.parametrize("create", [create_agent, create_deep_agent])
-async def test_an_agent_reads_survives_a_wrong_call_and_goes_on(
-    create: Any, settings: Settings
-) -> None:
-    agent = create(model=create_model(READ, WRONG, NOTES), tools=load_tools(settings))
-
-    state = await agent.ainvoke({"messages": [HumanMessage("Read.")]})
-
-    check_messages(state["messages"])
-
-
-def test_an_agent_without_an_event_loop_does_the_same(settings: Settings) -> None:
-    agent = create_agent(create_model(READ, WRONG, NOTES), load_tools(settings))
-
-    state = agent.invoke({"messages": [HumanMessage("Read.")]})
-
-    check_messages(state["messages"])
-
-
-async def test_a_bare_tool_node_does_the_same(settings: Settings) -> None:
-    model, tools = create_model(READ, WRONG, NOTES), load_tools(settings)
-
-    async def think(state: MessagesState) -> dict[str, Any]:
-        return {"messages": [await model.ainvoke(state["messages"])]}
-
-    graph = StateGraph(MessagesState)
-    graph.add_node("think", think)
-    graph.add_node("tools", ToolNode(tools))
-    graph.add_edge(START, "think")
-    graph.add_conditional_edges(
-        "think", lambda state: "tools" if state["messages"][-1].tool_calls else END
-    )
-    graph.add_edge("tools", "think")
-
-    state = await graph.compile().ainvoke({"messages": [HumanMessage("Read.")]})
-
-    check_messages(state["messages"])
+    assert kind == "tool node" or state["messages"][-1].content == "Done."
 
 
 def test_tools_are_chosen_by_name_and_by_what_they_do(settings: Settings) -> None:
-    assert len(load_tools(settings)) == 17
-    assert [tool.name for tool in load_tools(settings, only=["memory_read_bulk"])] == [
-        "memory_read_bulk"
-    ]
-    reading = [tool.name for tool in AbilitiesToolkit.load(settings, read_only=True).get_tools()]
-    assert len(reading) == 12
-    assert {"store_memory", "update_memory", "delete_memory"}.isdisjoint(reading)
+    toolkit = AbilitiesToolkit.load(settings, read_only=True)
+    reading = [ability.name for ability in BUILT_IN if ability.read_only]
+
+    assert [tool.name for tool in toolkit.get_tools()] == reading
+    assert [tool.name for tool in load_tools(settings, only=["recall"])] == ["recall"]
     with pytest.raises(KeyError):
         load_tools(settings, only=["no_such_tool"])
     with pytest.raises(ValueError, match="the whole disk"):
         load_tools(Settings(workspace_dir=Path("/")))
 
 
-def test_the_namespace_comes_from_the_runs_configuration(tmp_path: Path) -> None:
-    for namespace in ("default", "ada", "42", "%41da"):
-        (tmp_path / namespace).mkdir()
-        (tmp_path / namespace / "who.txt").write_text(namespace)
-    template = tmp_path / "{namespace}"
-    (tool,) = load_tools(
-        Settings(agent_dir=template, workspace_dir=template), only=["file_read_bulk"]
-    )
-
-    def read_who(**configurable: Any) -> str:
-        return str(tool.invoke({"paths": ["who.txt"]}, {"configurable": configurable}))
-
-    assert read_who().endswith("\ndefault\n")
-    assert read_who(namespace="ada").endswith("\nada\n")
-    assert read_who(namespace=42).endswith("\n42\n")
-    assert read_who(namespace="Ada").endswith("\n%41da\n")
-
-
 @pytest.mark.parametrize("namespace", ["../ada", "", "a b", None, True, 1.5, "x" * 129])
 def test_a_wrong_namespace_is_told_to_the_developer_and_not_to_the_model(
     settings: Settings, namespace: object
 ) -> None:
-    (tool,) = load_tools(settings, only=["file_read_bulk"])
+    tool = load_reader(settings)
     config: RunnableConfig = {"configurable": {"namespace": namespace}}
-    calls = [{"name": "file_read_bulk", "args": {"paths": ["ok.txt"]}, "id": "1"}]
-    agent = StateGraph(MessagesState)
-    agent.add_node("tools", ToolNode([tool]))
-    agent.add_edge(START, "tools")
+    call = next(script_model([WHO]).messages)
 
     with pytest.raises(ValueError, match="a namespace is 1 to 128"):
-        tool.invoke({"paths": ["ok.txt"]}, config)
-
+        tool.invoke(WHO[1], config)
     with pytest.raises(ValueError, match="a namespace is 1 to 128"):
-        agent.compile().invoke({"messages": [AIMessage("", tool_calls=calls)]}, config)
+        build_tool_node([tool]).invoke({"messages": [call]}, config)
 
 
 @dataclass
@@ -221,27 +181,9 @@ class Fields(TypedDict):
     namespace: NotRequired[str]
 
 
-class ScriptedModel(GenericFakeChatModel):
-    @override
-    def bind_tools(self, *_: object, **__: object) -> Runnable[Any, AIMessage]:
-        return self
-
-
-def create_reader(tools: list[BaseTool], context_schema: type) -> Any:
-    """Return LangChain's own agent; its model reads once, and is done."""
-    call = {"name": "file_read_bulk", "args": {"paths": ["who.txt"]}, "id": "1"}
-    model = ScriptedModel(messages=iter([AIMessage("", tool_calls=[call]), AIMessage("Done.")]))
-    return create_agent(model, tools, context_schema=context_schema)
-
-
-def find_reader(result: dict[str, Any]) -> str:
-    (message,) = [part for part in result["messages"] if isinstance(part, ToolMessage)]
-    return str(message.content).split()[-1]
-
-
 @pytest.fixture
 def tenants(tmp_path: Path) -> Settings:
-    for namespace in ("default", "ada", "bob"):
+    for namespace in ("default", "ada", "bob", "42", "%41da"):
         (tmp_path / namespace).mkdir()
         (tmp_path / namespace / "who.txt").write_text(namespace)
 
@@ -249,7 +191,39 @@ def tenants(tmp_path: Path) -> Settings:
     return Settings(agent_dir=template, workspace_dir=template)
 
 
-ASKED: dict[str, Any] = {"messages": [HumanMessage("Who am I?")]}
+WHO: ToolCall = ("file_read_bulk", {"paths": ["who.txt"]})
+
+
+def load_reader(tenants: Settings, **more: Any) -> BaseTool:
+    (tool,) = load_tools(tenants, only=["file_read_bulk"], **more)
+    return tool
+
+
+def create_reader(tool: BaseTool, context_schema: type) -> Any:
+    """Return LangChain's own agent; its model reads once, and is done."""
+    return create_agent(script_model([WHO]), [tool], context_schema=context_schema)
+
+
+def find_reader(state: dict[str, Any]) -> str:
+    (message,) = find_answers(state)
+    return str(message.content).split()[-1]
+
+
+@pytest.mark.parametrize(
+    ("configurable", "namespace"),
+    [
+        ({}, "default"),
+        ({"namespace": "ada"}, "ada"),
+        ({"namespace": 42}, "42"),
+        ({"namespace": "Ada"}, "%41da"),
+    ],
+)
+def test_the_namespace_comes_from_the_runs_configuration(
+    configurable: dict[str, Any], namespace: str, tenants: Settings
+) -> None:
+    text = load_reader(tenants).invoke(WHO[1], {"configurable": configurable})
+
+    assert text.endswith(f"\n{namespace}\n")
 
 
 @pytest.mark.parametrize(
@@ -265,36 +239,35 @@ ASKED: dict[str, Any] = {"messages": [HumanMessage("Who am I?")]}
 def test_the_context_of_a_run_names_the_user(
     tenants: Settings, schema: type, context: object, namespace: str
 ) -> None:
-    tools = load_tools(tenants, only=["file_read_bulk"])
+    tool = load_reader(tenants)
 
-    result = create_reader(tools, schema).invoke(ASKED, context=context)
-    later = asyncio.run(create_reader(tools, schema).ainvoke(ASKED, context=context))
+    state = create_reader(tool, schema).invoke({"messages": ASKED}, context=context)
+    later = create_reader(tool, schema).ainvoke({"messages": ASKED}, context=context)
 
-    assert find_reader(result) == find_reader(later) == namespace
+    assert find_reader(state) == find_reader(asyncio.run(later)) == namespace
 
 
 def test_context_and_configuration_may_name_one_user_and_not_two(tenants: Settings) -> None:
-    tools = load_tools(tenants, only=["file_read_bulk"])
-    same: RunnableConfig = {"configurable": {"namespace": "ada"}}
-    other: RunnableConfig = {"configurable": {"namespace": "bob"}}
+    def read_as(name: str) -> str:
+        config: RunnableConfig = {"configurable": {"namespace": name}}
+        agent = create_reader(load_reader(tenants), User)
+        return find_reader(agent.invoke({"messages": ASKED}, config, context=User("ada")))
 
-    result = create_reader(tools, User).invoke(ASKED, same, context=User("ada"))
-
-    assert find_reader(result) == "ada"
+    assert read_as("ada") == "ada"
     with pytest.raises(ValueError, match="name two namespaces"):
-        create_reader(tools, User).invoke(ASKED, other, context=User("ada"))
+        read_as("bob")
 
 
 def test_a_namespace_may_be_required(tenants: Settings) -> None:
-    (tool,) = tools = load_tools(tenants, only=["file_read_bulk"], require_namespace=True)
+    tool = load_reader(tenants, require_namespace=True)
 
-    result = create_reader(tools, User).invoke(ASKED, context=User("ada"))
+    state = create_reader(tool, User).invoke({"messages": ASKED}, context=User("ada"))
 
-    assert find_reader(result) == "ada"
+    assert find_reader(state) == "ada"
     with pytest.raises(ValueError, match="require_namespace is set: pass context="):
-        create_reader(tools, Fields).invoke(ASKED, context={})
+        create_reader(tool, Fields).invoke({"messages": ASKED}, context={})
     with pytest.raises(ValueError, match="require_namespace is set"):
-        tool.invoke({"paths": ["who.txt"]})
+        tool.invoke(WHO[1])
 
 
 @pytest.mark.parametrize(

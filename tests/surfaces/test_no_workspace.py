@@ -52,17 +52,12 @@ async def test_f38_agent_files_notes_and_memories_work_without_a_workspace(
         return await SURFACES[surface](Settings(detail="full"), name, arguments)
 
     paths = ["MEMORY.md", "private.txt", "etc/passwd", "..", ".env", "."]
-    records = (await call("file_read_bulk", paths=paths))["results"]
+    found, *missing = (await call("file_read_bulk", paths=paths))["results"]
 
-    assert records[0]["data"]["content"] == "likes tea"
-    assert [record["error"]["reason"] for record in records[1:]] == [
-        "no_workspace",
-        "no_workspace",
-        "parent_traversal",
-        "denied",
-        "is_directory",
-    ]
-    assert records[1]["error"] == MISSING
+    assert found["data"]["content"] == "likes tea"
+    assert missing[0]["error"] == MISSING
+    reasons = [record["error"]["reason"] for record in missing[1:]]
+    assert reasons == ["no_workspace", "parent_traversal", "denied", "is_directory"]
 
     listed = await call("file_list")
     assert [file["path"] for file in listed["files"]] == ["MEMORY.md"]
@@ -86,11 +81,8 @@ def test_f38_the_command_line_works_from_anywhere(place: Path) -> None:
 
     assert (stored.exit_code, got.exit_code, listed.exit_code) == (0, 0, 0), got.stderr
     assert json.loads(got.stdout)["data"]["content"] == "Ada drinks tea."
-    (workspace,) = [
-        finding
-        for finding in json.loads(doctor.stdout)
-        if finding["about"] == "workspace directory"
-    ]
+    findings = {finding["about"]: finding for finding in json.loads(doctor.stdout)}
+    workspace = findings["workspace directory"]
     assert workspace["state"] == "note" and "workspace_dir" in workspace["mend"]
     assert demo.exit_code == 2 and "project folder" in demo.stderr
 
@@ -133,42 +125,37 @@ async def test_f38_a_folder_below_is_a_workspace(
     assert answer["results"][0]["data"]["source"] == "workspace"
 
 
-SYSTEM_FOLDERS = [
-    path
-    for path in ("/usr", "/var", "/proc", "/sys", "/dev", "/boot", "/proc/self", "/usr/bin")
-    if os.path.isdir(path)
-]
-
-
 @pytest.mark.parametrize("kind", ["itself", "by a link", "by another spelling"])
-@pytest.mark.parametrize("folder", SYSTEM_FOLDERS)
 def test_f38_folders_of_the_system_are_told_by_where_they_lead(
-    folder: str, kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    directory = Path(folder)
-    if kind == "by a link":
-        (tmp_path / "first").symlink_to(folder)
-        (tmp_path / "second").symlink_to("first")
-        directory = tmp_path / "second"
-    elif kind == "by another spelling":
-        directory = tmp_path / ".." / ".." / ".." / ".." / ".." / folder.lstrip("/") / "."
-
     sentence = "must not be .*a folder of the operating"
-    with pytest.raises(ValueError, match=f"agent_dir {sentence}"):
-        Settings(agent_dir=directory).check_roots()
-    with pytest.raises(ValueError, match=f"workspace_dir {sentence}"):
-        Settings(workspace_dir=directory).check_roots()
+    for folder in ("/usr", "/var", "/proc", "/sys", "/dev", "/boot", "/proc/self", "/usr/bin"):
+        if not os.path.isdir(folder):
+            continue
+        directory = Path(folder)
+        if kind == "by a link":
+            (tmp_path / folder.replace("/", "1")).symlink_to(folder)
+            directory = tmp_path / folder.replace("/", "2")
+            directory.symlink_to(folder.replace("/", "1"))
+        elif kind == "by another spelling":
+            directory = tmp_path / ".." / ".." / ".." / ".." / ".." / folder.lstrip("/") / "."
 
-    # Nobody has named it: that is no mistake, and there is no workspace.
-    monkeypatch.chdir(directory)
-    assert Settings().workspace_root is None
-    Settings().check_roots()
+        with pytest.raises(ValueError, match=f"agent_dir {sentence}"):
+            Settings(agent_dir=directory).check_roots()
+        with pytest.raises(ValueError, match=f"workspace_dir {sentence}"):
+            Settings(workspace_dir=directory).check_roots()
+
+        # Nobody has named it: that is no mistake, and there is no workspace.
+        monkeypatch.chdir(directory)
+        assert Settings().workspace_root is None
+        Settings().check_roots()
 
 
 def test_f38_the_folders_above_a_home_are_told_by_where_it_really_lies(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for folder in ("disk/homes/ada", "homes"):
+    for folder in ("disk/homes/ada", "homes", "disk/project"):
         (tmp_path / folder).mkdir(parents=True)
     (tmp_path / "homes" / "ada").symlink_to(tmp_path / "disk" / "homes" / "ada")
     monkeypatch.setenv("HOME", str(tmp_path / "homes" / "ada"))
@@ -176,17 +163,15 @@ def test_f38_the_folders_above_a_home_are_told_by_where_it_really_lies(
     for folder in ("disk", "disk/homes", "homes", "."):
         with pytest.raises(ValueError, match="a folder that holds your home directory"):
             Settings(workspace_dir=tmp_path / folder).check_roots()
-
-    (tmp_path / "disk" / "project").mkdir()
     Settings(workspace_dir=tmp_path / "disk" / "project").check_roots()
 
 
 def test_f38_folders_beneath_those_of_the_system_may_be_shared(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("HOME", "/no such home")
     for folder in ("/usr/src", "/var/tmp", "/tmp", "/dev/shm", str(tmp_path), "/proc/self/cwd"):
-        monkeypatch.chdir(tmp_path)
         if os.path.isdir(folder):
             Settings(agent_dir=Path(folder), workspace_dir=Path(folder)).check_roots()
 

@@ -6,7 +6,6 @@ import re
 import shlex
 import unicodedata
 from io import StringIO
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -35,20 +34,6 @@ WIDTHS = st.integers(40, 200)
 TEXTS = st.text(
     st.sampled_from("ab .,é世界한🙂e\u0301[bold]/\\'\"{}:\x1b\x07\x9b\r\n\t\u202e\u200b")
 )
-
-
-class Answers(list[AnsweredCall]):
-    """Answers of all built-in abilities; their text would fill many screens."""
-
-    def __repr__(self) -> str:
-        return f"<{len(self)} answers>"
-
-
-@pytest.fixture(scope="module")
-def answers(tmp_path_factory: pytest.TempPathFactory) -> Answers:
-    """Answers of all built-in abilities."""
-    roots = make_roots(tmp_path_factory.mktemp("pretty"))
-    return Answers(asyncio.run(record_answers(roots)))
 
 
 def print_plainly(answer: AnsweredCall, width: int = 80) -> list[str]:
@@ -89,26 +74,46 @@ def replace_texts(value: Any, text: str) -> Any:
     return value
 
 
-def test_every_built_in_ability_has_a_printer_and_an_answer_here(
-    answers: Answers,
-) -> None:
+class Answers(list[AnsweredCall]):
+    """Answers of all built-in abilities; their text would fill many screens."""
+
+    def __repr__(self) -> str:
+        return f"<{len(self)} answers>"
+
+
+@pytest.fixture(scope="module")
+def answers(tmp_path_factory: pytest.TempPathFactory) -> Answers:
+    """Answers of each kind."""
+    recorded = Answers(asyncio.run(record_answers(make_roots(tmp_path_factory.mktemp("pretty")))))
+
     names = {ability.name for ability in BUILT_IN}
-
     assert PRINTERS.keys() == names
-    assert {answer.name for answer in answers if "error" not in answer.payload} == names
-    # Without these, what follows would show little.
-    rests = ("next_request", "next_requests", "truncation")
-    assert {rest for rest in rests for answer in answers if rest in answer.payload} >= {
-        "next_request"
-    }
-    assert sum("error" in answer.payload for answer in answers) >= 3
+    assert {answer.name for answer in recorded if "error" not in answer.payload} == names
+    assert any("next_request" in answer.payload for answer in recorded)
+    assert sum("error" in answer.payload for answer in recorded) >= 3
+    return recorded
 
 
-def print_pretty(settings: Settings, name: str, arguments: dict[str, Any]) -> str:
-    command = ["call", name, json.dumps(arguments), "--pretty"]
-    result = CliRunner().invoke(main, command, env=environment(settings))
-    assert result.exit_code in (0, 1), result.output
-    return result.output
+def test_no_line_is_wider_than_the_terminal(answers: Answers) -> None:
+    for number, answer in enumerate(answers):
+        check_lines(answer, 40 + 7 * number % 160)
+
+
+@given(width=WIDTHS, text=TEXTS, number=st.integers(0, 99))
+@trying(max_examples=size("ABILITIES_EXAMPLES", quick=150, full=700), deadline=None)
+def test_whatever_answers_hold_neither_steers_the_terminal_nor_breaks_its_lines(
+    answers: Answers, width: int, text: str, number: int
+) -> None:
+    answer = answers[number % len(answers)]
+
+    check_lines(answer._replace(payload=replace_texts(answer.payload, text)), width)
+
+
+def run(settings: Settings, *arguments: str) -> str:
+    variables = {**environment(settings), "COLUMNS": "200"}
+    done = CliRunner().invoke(main, arguments, env=variables, prog_name="abilities")
+    assert done.exit_code == 0, done.output
+    return done.stdout
 
 
 @pytest.mark.parametrize(
@@ -127,48 +132,27 @@ def test_a_batch_shows_each_content_below_its_name(
     (roots.workspace_dir / "a.md").write_text("first\n[bold]second\x1b[31m\n")
     (roots.workspace_dir / "b.md").write_text("third\n")
 
-    output = print_pretty(roots, name, arguments)
+    output = run(roots, "call", name, json.dumps(arguments), "--pretty")
 
     assert "\na.md\n  first\n  [bold]second\\u001b[31m\n\nb.md\n  third\n\n" in output
     assert re.search(r"^failed\s+none\.md", output, re.MULTILINE)
 
 
+SUMMARY = {"requested": 1, "succeeded": 1, "failed": 0, "truncated": 0, "returned_chars": 9}
+
+
 def test_a_terminal_shows_the_beginning_of_a_long_content_and_a_pipe_all_of_it() -> None:
     content = "".join(f"line {number}\n" for number in range(1_000))
     record = {"input": "a.md", "success": True, "content": content}
-    summary = {"requested": 1, "succeeded": 1, "failed": 0, "truncated": 0, "returned_chars": 9}
-    answer = AnsweredCall("read", {}, {"results": [record], "summary": summary})
-    terminal, pipe = StringIO(), StringIO()
+    answer = AnsweredCall("read", {}, {"results": [record], "summary": SUMMARY})
+    terminal = StringIO()
 
     print_answer(answer, Console(file=terminal, width=80, force_terminal=True), COMMAND)
-    print_answer(answer, Console(file=pipe, width=80), COMMAND)
+    piped = "\n".join(print_plainly(answer))
 
     assert "line 19" in terminal.getvalue() and "line 20" not in terminal.getvalue()
     assert "8,740 further characters" in terminal.getvalue()
-    assert "line 999" in pipe.getvalue() and "further" not in pipe.getvalue()
-
-
-@given(width=WIDTHS)
-@trying(max_examples=size("ABILITIES_EXAMPLES", quick=4, full=15), deadline=None)
-def test_no_line_is_wider_than_the_terminal(answers: Answers, width: int) -> None:
-    for answer in answers:
-        check_lines(answer, width)
-
-
-@given(width=WIDTHS, text=TEXTS, number=st.integers(0, 99))
-@trying(max_examples=size("ABILITIES_EXAMPLES", quick=150, full=700), deadline=None)
-def test_whatever_answers_hold_neither_steers_the_terminal_nor_breaks_its_lines(
-    answers: Answers, width: int, text: str, number: int
-) -> None:
-    answer = answers[number % len(answers)]
-
-    check_lines(answer._replace(payload=replace_texts(answer.payload, text)), width)
-
-
-def find_command(printed: str) -> list[str] | None:
-    """Return the words of the command on the last line; None if there is none."""
-    words = shlex.split(printed.strip().rpartition("\n")[2]) if "abilities " in printed else []
-    return words[1:] if words[:1] == ["abilities"] else None
+    assert "line 999" in piped and "further" not in piped
 
 
 PAGED = {
@@ -184,48 +168,36 @@ PAGED = {
 def test_the_commands_that_are_printed_lead_through_all_that_is_left(
     name: str, roots: Settings
 ) -> None:
-    for n in range(5):
-        (roots.workspace_dir / f"it's {n}.md").write_text("x" * 2_000)
-
-    def run(*arguments: str) -> str:
-        done = CliRunner().invoke(
-            main, arguments, env={**environment(roots), "COLUMNS": "200"}, prog_name="abilities"
-        )
-        assert done.exit_code == 0, done.output
-        return done.stdout
-
-    store = {"op": "store", "type": "core", "content": "it's\x1b"}
     names = [f"it's {n}" for n in range(5)]
-    stored = [{**store, "key": key} for key in names]
-    changed = [{"op": "append", "key": names[0], "content": str(n)} for n in range(4)]
-    request = json.dumps({"operations": [*stored, *changed]})
-    run("call", "remember", request, "--namespace", "team")
+    for each in names:
+        (roots.workspace_dir / f"{each}.md").write_text("x" * 2_000)
+    store = {"op": "store", "type": "core", "content": "it's\x1b"}
+    operations = [{**store, "key": key} for key in names]
+    operations += [{"op": "append", "key": names[0], "content": str(n)} for n in range(4)]
+    request = json.dumps({"operations": operations})
+    run(roots, "call", "remember", request, "--namespace", "team")
 
-    first = ["call", name, json.dumps(PAGED[name]), "--pretty", "--namespace", "team"]
-    asked: list[str] | None = first
     pages: list[str] = []
-    while asked is not None and len(pages) < 10:
-        pages.append(run(*asked))
-        asked = find_command(pages[-1])
+    asked = ["call", name, json.dumps(PAGED[name]), "--pretty", "--namespace", "team"]
+    while asked and len(pages) < 10:
+        pages.append(run(roots, *asked))
+        last = pages[-1].strip().rpartition("\n")[2]
+        asked = shlex.split(last)[1:] if last.startswith("abilities ") else []
 
     printed = "".join(pages)
     assert 3 <= len(pages) < 10
     if name == "memory_history":
         assert printed.count(" changed ") == 4 and printed.count(" created ") == 1
     elif name == "file_read_bulk":
-        counts = [
-            int(count.replace(",", ""))
-            for count in re.findall(r"([0-9,]+) characters$", printed, re.M)
-        ]
-        assert sum(counts) == 4_000
+        counts = re.findall(r"([0-9,]+) characters$", printed, re.MULTILINE)
+        assert sum(int(count.replace(",", "")) for count in counts) == 4_000
     else:
-        assert all(printed.count(key) >= 1 for key in names)
+        assert all(key in printed for key in names)
 
 
 def test_a_command_that_fills_the_screen_is_not_printed() -> None:
     request = {"paths": ["a" * 50] * 9}
-    summary = {"requested": 0, "succeeded": 0, "failed": 0, "truncated": 0, "returned_chars": 0}
-    payload = {"results": [], "summary": summary, "next_request": request}
+    payload = {"results": [], "summary": SUMMARY, "next_request": request}
 
     lines = print_plainly(AnsweredCall("file_read_bulk", {}, payload))
 
@@ -243,21 +215,24 @@ def test_a_walk_is_a_tree_with_scores_and_what_was_left_out(answers: Answers) ->
         assert lines[3].startswith("    Test, then ship. 世界 ")
         assert any(line.startswith("Left out by depth: deep") for line in lines)
         target = '{"targets":[{"type":"stored","key":"deep"}]}'
-        assert lines[-3:-1] == [
-            "To read the memories left out:",
-            f"abilities call memory_read_bulk '{target}' --pretty",
-        ]
+        assert lines[-2] == f"abilities call memory_read_bulk '{target}' --pretty"
+
+
+MEMORY = {
+    "type": "core",
+    "importance": "high",
+    "content": "One\n\n  Two",
+    "version": 3,
+    "updated_at": "2026-01-02T03:04:05.678Z",
+    "links": [{"key": "plan", "link_weight": 0.9, "type": "association"}],
+    "links_total": 30,
+}
 
 
 def test_one_memory_has_a_heading_its_content_and_a_table_of_links() -> None:
-    link = {"key": "plan", "link_weight": 0.9, "type": "association"}
-    memory = {"type": "core", "importance": "high", "content": "One\n\n  Two", "version": 3}
-    memory |= {"updated_at": "2026-01-02T03:04:05.678Z", "links": [link], "links_total": 30}
-    payload = {"key": "goals", "success": True, "data": memory}
+    payload = {"key": "goals", "success": True, "data": MEMORY}
 
-    lines = print_plainly(AnsweredCall("memory_get", {"key": "goals"}, payload))
-
-    assert [line.rstrip() for line in lines] == [
+    assert print_plainly(AnsweredCall("memory_get", {"key": "goals"}, payload)) == [
         "goals",
         "core, high importance, version 3, changed 2026-01-02 03:04 UTC",
         "",
@@ -279,20 +254,17 @@ def test_wrong_arguments_are_a_sentence_and_a_table_of_rules(answers: Answers) -
     ranges, missing, unknown = ("\n".join(print_plainly(fault)) for fault in faults[-3:])
 
     assert "INVALID_INPUT (out_of_range): limit must be 1 to 100." in ranges
-    assert re.search(r"^limit +1 to 100$", ranges.replace("  \n", "\n"), re.M) or (
-        "limit    1 to 100" in ranges
-    )
+    assert re.search(r"^limit +1 to 100 *$", ranges, re.MULTILINE)
     assert "sort_by" in ranges and "one of: created_at, updated_at" in ranges
     assert "abilities describe query_memories" in ranges
     assert missing.strip() == "NOT_FOUND (not_found): No memory with this key."
-    assert re.search(r"^path .*paths *$", unknown, re.M), unknown
+    assert re.search(r"^path .*paths *$", unknown, re.MULTILINE), unknown
 
 
 def test_a_narrow_terminal_shows_lists_of_the_same_cells(answers: Answers) -> None:
     (listing, *_) = [answer for answer in answers if answer.name == "memory_history"]
 
-    wide = " ".join(" ".join(print_plainly(listing, 120)).split())
-    narrow = " ".join(" ".join(print_plainly(listing, 40)).split())
+    wide, narrow = (" ".join(" ".join(print_plainly(listing, n)).split()) for n in (120, 40))
 
     for entry in listing.payload["entries"]:
         row = f"{entry['version']} {entry['at'][:10]} {entry['at'][11:16]} {entry['action']}"
@@ -308,40 +280,16 @@ def test_the_answer_of_a_plugin_is_json() -> None:
     assert json.loads("\n".join(lines)) == payload
 
 
-@pytest.mark.parametrize("variable", ["NO_COLOR", "TERM"])
-def test_colors_are_for_terminals_that_want_them(variable: str, tmp_path: Path) -> None:
+def test_colors_are_for_terminals_that_want_them() -> None:
     payload = {"error": {"code": "NOT_FOUND", "reason": "not_found", "message": "None."}}
-    answer = AnsweredCall("memory_get", {}, payload)
+    xterm = {"TERM": "xterm-256color"}
+    terminals = [(xterm, True), ({**xterm, "NO_COLOR": "1"}, False), ({"TERM": "dumb"}, False)]
 
-    def show(**variables: str) -> str:
+    for variables, has_colors in terminals:
         file = StringIO()
         console = Console(file=file, force_terminal=True, width=80, _environ=variables)
-        print_answer(answer, console)
-        return file.getvalue()
-
-    assert "\x1b[31m" in show(TERM="xterm-256color")
-    wanted = {"TERM": "xterm-256color", variable: {"NO_COLOR": "1", "TERM": "dumb"}[variable]}
-    assert "\x1b[31m" not in show(**wanted)
-
-
-def test_no_line_ends_in_blanks_if_nothing_is_a_terminal() -> None:
-    memory = {"type": "core", "importance": "high", "content": "One\n\n  Two", "version": 3}
-    memory |= {"updated_at": "2026-01-02T03:04:05.678Z"}
-    found = {"key": "a", "type": "core", "updated_at": "2026-01-02", "content": "short"}
-    rest = {"total": 2, "offset": 0, "limit": 2, "has_more": False}
-    answers = [
-        AnsweredCall("memory_get", {"key": "a"}, {"key": "a", "success": True, "data": memory}),
-        AnsweredCall(
-            "query_memories",
-            {},
-            {"memories": [found, found | {"key": "b", "content": "longer " * 3}], **rest},
-        ),
-    ]
-
-    lines = [line for answer in answers for line in print_plainly(answer)]
-
-    assert len(lines) > 8
-    assert [line for line in lines if line != line.rstrip()] == []
+        print_answer(AnsweredCall("memory_get", {}, payload), console)
+        assert ("\x1b[31m" in file.getvalue()) is has_colors
 
 
 @pytest.mark.parametrize(
@@ -354,13 +302,13 @@ def test_no_line_ends_in_blanks_if_nothing_is_a_terminal() -> None:
         (3, 9, 0, "none of 3 memories"),
     ],
 )
-def test_a_page_says_which_memories_it_shows(
+def test_a_page_says_which_memories_it_shows_without_blanks_at_the_ends_of_lines(
     total: int, offset: int, count: int, expected: str
 ) -> None:
-    found = {"key": "a", "type": "core", "updated_at": "2026-01-02", "content": "x"}
-    payload = {"memories": [found] * count, "total": total, "offset": offset, "limit": 9}
-    payload["has_more"] = False
+    found = [{**MEMORY, "key": "a" * n, "content": "word " * n} for n in range(1, count + 1)]
+    page = {"memories": found, "total": total, "offset": offset, "limit": 9, "has_more": False}
 
-    lines = print_plainly(AnsweredCall("query_memories", {}, payload))
+    lines = print_plainly(AnsweredCall("query_memories", {}, page))
 
     assert lines[-2:] == [expected, ""]
+    assert [line for line in lines if line != line.rstrip()] == []

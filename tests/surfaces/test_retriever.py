@@ -67,20 +67,6 @@ async def test_documents_are_records_best_first(abilities: Abilities) -> None:
     ]
 
 
-async def test_filters_are_arguments_of_recall(abilities: Abilities) -> None:
-    retriever = AbilitiesRetriever(source=abilities, filters={"tags": ["people"]})
-
-    assert [document.id for document in await retriever.ainvoke("tea")] == ["Ada"]
-
-
-async def test_many_documents_are_fetched_answer_by_answer(abilities: Abilities) -> None:
-    retriever = AbilitiesRetriever(source=abilities, k=20, filters={"max_tokens": 400})
-
-    documents = await retriever.ainvoke("tea")
-
-    assert len({document.id for document in documents}) == len(documents) == 11
-
-
 async def test_notes_are_documents_too(roots: Settings) -> None:
     assert roots.agent_dir is not None
     Path(roots.agent_dir, "MEMORY.md").write_text("# Drinks\nAda had mate.\n")
@@ -91,25 +77,25 @@ async def test_notes_are_documents_too(roots: Settings) -> None:
     assert document.id is None and document.metadata["filename"] == "MEMORY.md"
 
 
-async def test_a_long_question_is_cut_and_another_namespace_is_another(
+async def test_filters_are_arguments_of_recall_and_an_answer_is_continued(
     abilities: Abilities,
 ) -> None:
-    question = "tea " * 1_000
+    async def find(question: str, **more: Any) -> list[str | None]:
+        retriever = AbilitiesRetriever(source=abilities, **more)
+        return [document.id for document in await retriever.ainvoke(question)]
 
-    assert len(await AbilitiesRetriever(source=abilities).ainvoke(question)) == 4
-    assert await AbilitiesRetriever(source=abilities, namespace=42).ainvoke(question) == []
-
-
-async def test_a_wrong_filter_and_a_disabled_ability_raise(
-    abilities: Abilities, roots: Settings
-) -> None:
+    assert await find("tea", filters={"tags": ["people"]}) == ["Ada"]
+    many = await find("tea", k=20, filters={"max_tokens": 400})
+    assert len(set(many)) == len(many) == 11
+    assert len(await find("tea " * 1_000)) == 4, "a long question is cut"
+    assert await find("tea", namespace=42) == []
     with pytest.raises(AbilityError, match="INVALID_INPUT"):
-        await AbilitiesRetriever(source=abilities, filters={"colour": "green"}).ainvoke("tea")
-
-    async with Abilities.open(roots.model_copy(update={"disabled": ("recall",)})) as without:
-        with pytest.raises(AbilityError):
-            await AbilitiesRetriever(source=without).ainvoke("tea")
+        await find("tea", filters={"colour": "green"})
 
 
-def test_settings_are_a_source(roots: Settings) -> None:
+def test_settings_are_a_source_and_may_disable_recall(roots: Settings) -> None:
+    without = roots.model_copy(update={"disabled": ("recall",)})
+
     assert AbilitiesRetriever(source=roots).invoke("tea") == []
+    with pytest.raises(AbilityError):
+        AbilitiesRetriever(source=without).invoke("tea")

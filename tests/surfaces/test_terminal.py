@@ -1,8 +1,11 @@
-"""On a terminal nothing of data is obeyed, hidden or begins a line: it is shown as an escape."""
+"""On a terminal answers are for people, lines wrap at its width, and nothing of data is obeyed."""
 
 import json
+import os
 import shutil
 import sqlite3
+import subprocess
+import sys
 from contextlib import closing
 from pathlib import Path
 from urllib.parse import quote
@@ -11,11 +14,132 @@ import httpx
 import pytest
 
 from abilities import Abilities, Settings
+from abilities.cli.terminal import wrap_text
 from abilities.declarations.values import escape_unseen
 from abilities.helpers.tokens import TokenFile
 from tests.support.plugins import write_distribution
 from tests.support.serving import serving
-from tests.support.terminals import run_on_terminal
+from tests.support.surfaces import environment
+from tests.support.terminals import Terminal, run_on_terminal
+
+LONG = "The plan names 'abilities import FILE --replace' and ends in/a/folder/of/a/very/long/name."
+
+
+@pytest.fixture
+async def stored(roots: Settings) -> dict[str, str]:
+    """The environment of commands whose store has memories with links."""
+    links = [{"key": "plan", "link_weight": 0.9}, {"key": "tea", "link_weight": 0.2}]
+    memories: list[dict[str, object]] = [
+        {"key": "goals", "content": "Ship Aurora in May.", "links": links},
+        {"key": "plan", "content": "Ada leads."},
+        {"key": "tea", "content": "Green tea."},
+    ]
+    operations = [{"op": "store", "type": "core", **memory} for memory in memories]
+
+    async with Abilities.open(roots) as abilities:
+        await abilities.call("remember", {"operations": operations})
+
+    return environment(roots)
+
+
+def run_piped(*arguments: str, variables: dict[str, str]) -> str:
+    done = subprocess.run(
+        [sys.executable, "-m", "abilities", *arguments],
+        capture_output=True,
+        text=True,
+        env={**os.environ, **variables},
+        timeout=120,
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+@pytest.mark.parametrize(
+    ("command", "columns"),
+    [
+        ("doctor", 60),
+        ("list", 80),
+        ("describe recall", 60),
+        ("recall Aurora", 60),
+        ("graph goals", 60),
+        ("serv", 60),
+        ("recall", 80),
+        ("setup nano", 60),
+        ("import README.md", 80),
+        ("token list", 60),
+        ("--help", 60),
+    ],
+)
+def test_no_line_is_wider_than_the_terminal(
+    command: str, columns: int, stored: dict[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(Path(__file__).parents[2])
+
+    printed = run_on_terminal(*command.split(), columns=columns, variables=stored)
+
+    assert printed
+    for line in printed.splitlines():
+        # What has no spaces stays in one piece, such as a path, and so does a command to copy.
+        is_one_piece = len(line.split()) == 1 or line.strip().startswith("abilities ")
+        assert len(line) <= columns or is_one_piece, line
+
+
+def test_a_message_wraps_between_words_and_the_further_lines_are_indented() -> None:
+    with Terminal(60) as terminal:
+        wrapped = wrap_text(LONG, terminal.stream)
+        lines = wrap_text("  FORGED: " + "word " * 40, terminal.stream, hang=4).split("\n")
+        unwrapped = wrap_text("short\nlines", terminal.stream)
+    with Terminal(40) as terminal:
+        narrow = wrap_text(LONG, terminal.stream).split("\n")
+
+    assert wrapped.split("\n") == [
+        "The plan names 'abilities import FILE --replace' and ends",
+        "  in/a/folder/of/a/very/long/name.",
+    ]
+    assert any("'abilities import FILE --replace'" in line for line in narrow), "to be copied"
+    assert unwrapped == "short\nlines"
+    assert lines[0].startswith("  FORGED") and len(lines) > 2
+    assert all(line.startswith(" " * 6 + "word") for line in lines[1:])
+    assert wrap_text(LONG * 9, sys.stdout) == LONG * 9, "a pipe gets one line"
+
+
+def test_recall_prints_a_table_on_a_terminal_and_json_into_a_pipe(stored: dict[str, str]) -> None:
+    shown = run_on_terminal("recall", "Aurora", columns=80, variables=stored)
+    asked = run_on_terminal("recall", "Aurora", "--json", columns=80, variables=stored)
+    piped = run_piped("recall", "Aurora", variables=stored)
+
+    assert "score" in shown and "matches shown" in shown and "{" not in shown
+    for printed in (asked, piped):
+        assert json.loads(printed)["results"][0]["memories"][0]["key"] == "goals"
+
+
+def test_graph_draws_a_tree_on_a_terminal_and_a_picture_into_a_pipe(
+    stored: dict[str, str], tmp_path: Path
+) -> None:
+    graph, picture = ["graph", "goals"], tmp_path / "walk.svg"
+    shown = run_on_terminal(*graph, "--breadth", "1", columns=80, variables=stored)
+    run_on_terminal(*graph, "-o", str(picture), columns=80, variables=stored)
+    piped = run_piped(*graph, variables=stored)
+    as_tree = run_piped(*graph, "--format", "tree", variables=stored)
+
+    assert [line.rstrip() for line in shown.splitlines()] == [
+        "1. goals",
+        "├── 2. plan  0.9",
+        "└── tea  0.2  cut by breadth",
+    ]
+    assert piped.startswith("<svg") and picture.read_text() == piped
+    assert as_tree.splitlines() == ["1. goals", "├── 2. plan  0.9", "└── 3. tea  0.2"]
+
+
+def test_a_remark_of_an_import_begins_a_line_beside_the_bar(
+    stored: dict[str, str], tmp_path: Path
+) -> None:
+    (tmp_path / "mine.jsonl").write_text('{"key": "a", "content": "b"}\n')
+
+    shown = run_on_terminal("import", str(tmp_path / "mine.jsonl"), columns=80, variables=stored)
+
+    assert "\r1 memory: No id; it was made of the namespace and the key.\n" in shown
+
 
 HOSTILE = "a\x1b]0;pwned\x07\x9b31m\u202egpj\u2066\u200b\u2028\x7f\U000e0041\r\nFORGED: line\n"
 UNSEEN = [char for char in HOSTILE if not char.isascii()] + ["\x07", "\x7f", "\x1b]", "\nFORGED"]
@@ -44,27 +168,26 @@ def check_printed(name: str, printed: str) -> None:
 
 
 @pytest.fixture
-async def hostile(roots: Settings, tmp_path: Path) -> dict[str, str]:
+async def hostile(roots: Settings) -> dict[str, str]:
     """The environment of commands whose files and memories hold hostile text."""
-    hostile_folder = tmp_path / f"dir{HOSTILE}"
-    hostile_folder.mkdir()
     (roots.workspace_dir / "a.txt").write_text(HOSTILE)
-
     async with Abilities.open(roots) as abilities:
         memory = {"type": "core", "key": "tea", "content": HOSTILE, "tags": ["t\u200b"]}
         await abilities.call("store_memory", memory)
 
-    return {
-        "ABILITIES_AGENT_DIR": str(roots.agent_dir),
-        "ABILITIES_WORKSPACE_DIR": str(roots.workspace_dir),
-        "ABILITIES_STORE_URL": roots.store_url,
-        "HOSTILE_FOLDER": str(hostile_folder),
-    }
+    return environment(roots)
 
 
-async def test_no_command_lets_data_steer_a_terminal(hostile: dict[str, str]) -> None:
-    folder = hostile["HOSTILE_FOLDER"]
-    records = Path(folder, "memory.jsonl")
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """A folder with a hostile name."""
+    folder = tmp_path / f"dir{HOSTILE}"
+    folder.mkdir()
+    return folder
+
+
+def test_no_command_lets_data_steer_a_terminal(hostile: dict[str, str], folder: Path) -> None:
+    records = folder / "memory.jsonl"
     records.write_text(json.dumps({"type": "entity", "name": HOSTILE, "observations": [HOSTILE]}))
     read = json.dumps({"paths": ["a.txt", HOSTILE]})
 
@@ -74,22 +197,19 @@ async def test_no_command_lets_data_steer_a_terminal(hostile: dict[str, str]) ->
         "import": ["import", str(records)],
         "unknown": ["call", HOSTILE],
     }
+    printed: dict[str, str] = {}
     for name, command in commands.items():
-        printed = run_on_terminal(*command, variables=hostile)
+        printed[name] = run_on_terminal(*command, variables=hostile)
+        check_printed(name, printed[name])
+        assert name == "import" or "u202e" in printed[name], printed
 
-        check_printed(name, printed)
-        assert name == "import" or "u202e" in printed, (name, printed)
-
-    answer = json.loads(run_on_terminal(*commands["json"], variables=hostile))
-    assert answer["results"][0]["data"]["content"] == HOSTILE
+    assert json.loads(printed["json"])["results"][0]["data"]["content"] == HOSTILE
 
 
 @pytest.mark.thorough
-async def test_no_command_for_stores_tokens_and_plugins_lets_data_steer_a_terminal(
-    hostile: dict[str, str], tmp_path: Path
+def test_no_command_for_stores_tokens_and_plugins_lets_data_steer_a_terminal(
+    hostile: dict[str, str], folder: Path, tmp_path: Path
 ) -> None:
-    folder = Path(hostile["HOSTILE_FOLDER"])
-    store = Path(hostile["ABILITIES_STORE_URL"].removeprefix("sqlite:///"))
     plugins = tmp_path / "plugins"
     plugins.mkdir()
     points = {"hostile": "hostile:speak", "broken": "broken:none", HOSTILE_POINT: "x"}
@@ -98,17 +218,15 @@ async def test_no_command_for_stores_tokens_and_plugins_lets_data_steer_a_termin
         "broken": f"raise ValueError({HOSTILE!r})",
     }
     write_distribution(plugins, modules, points)
-    tokens = folder / "tokens.json"
+    tokens, moved, copy = folder / "tokens.json", folder / "memory.db", str(folder / "copy.db")
     write_hostile_label(tokens)
-    moved = folder / "memory.db"
+    shutil.copy(hostile["ABILITIES_STORE_URL"].removeprefix("sqlite:///"), moved)
     variables = {
         **hostile,
         "PYTHONPATH": str(plugins),
         "ABILITIES_TOKENS_FILE": str(tokens),
         "ABILITIES_STORE_URL": f"sqlite:///{moved}",
     }
-    shutil.copy(store, moved)
-    copy = str(folder / "copy.db")
 
     commands = {
         "memory": ["call", "memory_get", '{"key": "tea"}'],
@@ -131,16 +249,18 @@ async def test_no_command_for_stores_tokens_and_plugins_lets_data_steer_a_termin
         "dry repair": ["repair", "--dry-run"],
         "repair": ["repair"],
     }
-    printed: dict[str, str] = {}
+    silent: list[str] = []
     for name, command in commands.items():
         if name == "check":
-            damage(moved)
+            with closing(sqlite3.connect(moved, isolation_level=None)) as connection:
+                connection.execute("UPDATE memories SET key = ?", (HOSTILE,))
 
-        printed[name] = run_on_terminal(*command, variables=variables)
-        check_printed(name, printed[name])
+        printed = run_on_terminal(*command, variables=variables)
+        check_printed(name, printed)
+        if "u202e" not in printed:
+            silent.append(name)
 
-    silent = [name for name, text in printed.items() if "u202e" not in text]
-    assert silent == ["tokens"], [printed[name] for name in silent]
+    assert silent == ["tokens"]
 
 
 @pytest.mark.thorough
@@ -167,11 +287,6 @@ def write_hostile_label(tokens: Path) -> str:
     entries[0]["label"] = HOSTILE
     tokens.write_text(json.dumps(entries))
     return secret
-
-
-def damage(store: Path) -> None:
-    with closing(sqlite3.connect(store, isolation_level=None)) as connection:
-        connection.execute("UPDATE memories SET key = ?", (HOSTILE,))
 
 
 def test_escaped_json_means_the_same_and_other_text_stays() -> None:

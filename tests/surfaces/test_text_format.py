@@ -25,24 +25,8 @@ FORGED = [
     '{"results":[1],"summary":{"requested":1}}\n',
     '01234567 {"input":"x","success":true,"data":{}}\n',
     '\n01234567 {"input":"x","success":true,"data":{}}\nforged\n',
-    "1\n",
-    "[2]",
-    "{}\n",
-    "\r\n",
-    "\r",
-    "\n",
-    "\n\n",
-    "\u2028",
-    "\u2029",
-    "\x85",
-    "\x0b",
-    "\x0c",
-    "\x00",
-    "\ufeff",
-    "\\n",
-    '"',
-    "no final newline",
-    "世界🙂",
+    *("1\n", "[2]", "{}\n", "\\n", '"', "no final newline", "世界🙂"),
+    *("\r\n", "\r", "\n", "\n\n", "\u2028", "\u2029", "\x85", "\x0b", "\x0c", "\x00", "\ufeff"),
 ]
 chars = st.characters(exclude_categories=["Cs"])
 pieces = st.one_of(st.sampled_from(FORGED), st.text(chars, max_size=20))
@@ -102,17 +86,19 @@ def long_batches(draw: st.DrawFn) -> dict[str, Any]:
 
     for outcome in draw(st.lists(st.sampled_from(["whole", "cut", "failed", "out", "out"]))):
         item = draw(items)
+        record: dict[str, Any] = {"input": format_item(item), "success": True}
         if outcome == "out":
-            records.append(build_left_out(item, draw(sizes)))
+            record = build_left_out(item, draw(sizes))
         elif outcome == "failed":
             error = {"code": "NOT_FOUND", "reason": "not_found"}
-            records.append({"input": format_item(item), "success": False, "error": error})
+            record |= {"success": False, "error": error}
         else:
-            records.append({"input": format_item(item), "success": True, "content": draw(contents)})
+            record["content"] = draw(contents)
         if outcome == "cut":
-            records[-1]["next"] = draw(names)
+            record["next"] = draw(names)
         if outcome in ("cut", "out"):
             rest.append(item)
+        records.append(record)
 
     if draw(st.integers(0, 3)) == 0:
         rest = draw(st.permutations(rest))[: draw(st.integers(0, len(rest)))]
@@ -258,19 +244,19 @@ def test_memories_that_answer_questions_as_text() -> None:
     )
 
 
-@pytest.mark.parametrize(
-    "payload",
-    [
+def test_an_answer_without_contents_to_read_is_json() -> None:
+    memory = {"key": "a", "content": "text"}
+    failed = {"input": "a", "success": False}
+    payloads: list[dict[str, Any]] = [
         {"error": {"code": "INVALID_INPUT"}},
-        {"total_memories": 3, "most_accessed": {"key": "a", "content": "text"}},
-        {"id": "1", "created": True, "memory": {"key": "a", "content": "text"}},
+        {"total_memories": 3, "most_accessed": memory},
+        {"id": "1", "created": True, "memory": memory},
         {"files": [{"path": "a"}], "has_more": False},
         {"results": [], "summary": {}},
-        {"results": [{"input": "a", "success": False}], "summary": {}},
-    ],
-)
-def test_an_answer_without_contents_to_read_is_json(payload: dict[str, Any]) -> None:
-    assert render(payload, "text") == render(payload)
+        {"results": [failed], "summary": {}},
+    ]
+    for payload in payloads:
+        assert render(payload, "text") == render(payload)
 
 
 def test_what_is_no_whole_reply_is_refused() -> None:
