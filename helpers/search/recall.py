@@ -55,7 +55,7 @@ Columns = tuple[Any, ...]
 
 ColumnsT = TypeVar("ColumnsT", bound=tuple[Any, ...])
 
-_NAME, _IS_NOTE, _SCORE = map(RankedEntry._fields.index, ("name", "is_note", "score"))
+_NAME, _IS_NOTE, _SCORE, _OWN = map(RankedEntry._fields.index, ("name", "is_note", "score", "own"))
 
 
 class QuestionIndex:
@@ -434,7 +434,9 @@ def _put_newer_first(ranked: list[Columns], dates: Mapping[str, str]) -> list[Co
     Notes, and memories that only links lead to, have no date.
     """
     best = ranked[:MOST_DATED]
-    best.sort(key=lambda one: "" if one[_IS_NOTE] else dates.get(one[_NAME], ""), reverse=True)
+    best.sort(
+        key=lambda one: dates[one[_NAME]] if one[_OWN] and not one[_IS_NOTE] else "", reverse=True
+    )
     best.sort(key=lambda one: round_score(one[_SCORE]), reverse=True)
     return best + ranked[MOST_DATED:]
 
