@@ -745,7 +745,8 @@ def test_a_command_that_fails_is_not_written(
 
     assert "Claude Code could not use this, so nothing was changed: no such store" in words
     assert list_files(home) == before
-    variables = dict(line.partition("=")[::2] for line in seen.read_text().splitlines())
+    lines = [line.partition("=") for line in seen.read_text().splitlines()]
+    variables = {variable: value for variable, _, value in lines}
     assert [name for name in variables if name.startswith("ABILITIES_")] == ["ABILITIES_NAMESPACE"]
     assert variables["PATH"] == "/usr/local/bin:/usr/bin:/bin"
     assert "SECRET" not in variables

@@ -163,7 +163,9 @@ def check_words(text: str) -> None:
 def run_shell(command: str, here: Path, **more: str) -> subprocess.CompletedProcess[str]:
     """Run a line of a shell in which `abilities` is the command."""
     script = f'abilities() {{ "{sys.executable}" -m abilities "$@"; }}; {command}'
-    variables = {"PATH": os.environ["PATH"], **make_variables(here), **more}
+    # Where files must stay small, Python would leave broken ones of its own code.
+    unwritten = {"PATH": os.environ["PATH"], "PYTHONDONTWRITEBYTECODE": "1"}
+    variables = {**unwritten, **make_variables(here), **more}
     return subprocess.run(
         ["sh", "-c", script],
         cwd=here / "ws",

@@ -1,10 +1,8 @@
 """On a terminal answers are for people, lines wrap at its width, and nothing of data is obeyed."""
 
 import json
-import os
 import shutil
 import sqlite3
-import subprocess
 import sys
 from contextlib import closing
 from pathlib import Path
@@ -12,8 +10,10 @@ from urllib.parse import quote
 
 import httpx
 import pytest
+from click.testing import CliRunner
 
 from abilities import Abilities, Settings
+from abilities.cli.main import main
 from abilities.cli.terminal import wrap_text
 from abilities.declarations.values import escape_unseen
 from abilities.helpers.tokens import TokenFile
@@ -43,17 +43,13 @@ async def stored(roots: Settings) -> dict[str, str]:
 
 
 def run_piped(*arguments: str, variables: dict[str, str]) -> str:
-    done = subprocess.run(
-        [sys.executable, "-m", "abilities", *arguments],
-        capture_output=True,
-        text=True,
-        env={**os.environ, **variables},
-        timeout=120,
-    )
-    assert done.returncode == 0, done.stderr
+    """Return what a command prints that has no terminal."""
+    done = CliRunner().invoke(main, arguments, env=variables, prog_name="abilities")
+    assert done.exit_code == 0, done.output
     return done.stdout
 
 
+@pytest.mark.sampled(5)
 @pytest.mark.parametrize(
     ("command", "columns"),
     [
