@@ -16,10 +16,10 @@ demo: .venv/demo  ## Show an agent's first minute: find, read, recall, walk, and
 	@$(BIN)/abilities demo
 	@echo && echo "It ran in the environment .venv. To use it yourself: source .venv/bin/activate"
 
-test: .venv/dev  ## Show every behavior once (six minutes on two idle cores)
+test: .venv/dev  ## Show every behavior once (five minutes on two idle cores)
 	@ABILITIES_TESTS=quick $(PYTEST)
 
-test-all: .venv/dev  ## Run every test at length (twenty minutes on two idle cores)
+test-all: .venv/dev  ## Run every test at length (fifteen minutes on two idle cores)
 	@ABILITIES_TESTS=all $(PYTEST)
 
 # Our backend needs deepagents 0.7.1, which needs a newer LangChain than the lowest.

@@ -176,7 +176,7 @@ Confidence = Annotated[
 ]
 UnknownWords = Annotated[
     list[str] | None,
-    Field(description="Words in no key, summary or content, 10 at most."),
+    Field(description="Words in no memory, 10 at most."),
 ]
 ArchivedWords = Annotated[
     list[str] | None,

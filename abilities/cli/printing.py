@@ -184,7 +184,11 @@ def print_questions(answer: AnsweredCall, page: Page) -> None:
         if "also" in data:
             words += f"; under another question: {', '.join(data['also'])}"
         if "unknown_words" in data:
-            words += f"; in no key, summary or content: {', '.join(data['unknown_words'])}"
+            words += f"; in no memory: {', '.join(data['unknown_words'])}"
+        if "archived_words" in data:
+            words += f"; only in archived memories: {', '.join(data['archived_words'])}"
+        if "did_you_mean" in data:
+            words += f"; for that time: within_days {data['did_you_mean']['within_days']}"
         page.print_line(words)
 
         if "overview" in data:

@@ -552,7 +552,7 @@ async def test_the_command_line_prints_a_table_per_question(
         assert lines[5] == "3 of 3 matches shown"
         assert lines[6:8] == [
             "zebras",
-            "0 of 0 matches shown; in no key, summary or content: zebras",
+            "0 of 0 matches shown; in no memory: zebras",
         ]
 
 
@@ -578,3 +578,15 @@ async def test_the_same_question_gives_the_same_bytes(app: Abilities) -> None:
     first, second = [await app.call("recall", {"queries": ["tea"]}) for _ in range(2)]
 
     assert orjson.dumps(first) == orjson.dumps(second)
+
+
+def test_a_terminal_names_the_words_that_are_archived_and_the_time(capsys: Any) -> None:
+    absent = {"unknown_words": ["zebra"], "archived_words": ["PEG"]}
+    time = {"did_you_mean": {"within_days": 7}}
+    record = {"input": "?", "memories": [], "matched": 0, "confidence": "none", **absent, **time}
+
+    print_answer(AnsweredCall("recall", {}, {"results": [record]}), Console(width=200))
+
+    printed = capsys.readouterr().out
+    assert "in no memory: zebra; only in archived memories: PEG" in printed
+    assert "within_days 7" in printed
