@@ -102,7 +102,7 @@ def add_rows(table: Table, name: str, shares: Shares, groups: Iterable[tuple[str
             count = len(values)
             row.append(f"{100 * sum(values) / len(values):.1f}")
 
-        label = f"{group[0]} to {group[-1]}" if len(group) > 1 else group[0]
+        label = " to ".join(dict.fromkeys((*group[:1], *group[-1:])))
         table.add_row(name, label, str(count), *row)
 
 
@@ -149,7 +149,8 @@ async def measure_set(
                 shares = await measure(contender, one.worlds)
                 add_rows(table, contender.name, shares, list_groups(shares))
 
-            own = foreign = (0, 0)
+            own: tuple[int, int] = (0, 0)
+            foreign: tuple[int, int] = (0, 0)
             for number, world in enumerate(one.worlds):
                 texts = [question.text for question in choose(world.questions, FOREIGN)]
                 count = max(1, FOREIGN // len(one.worlds))

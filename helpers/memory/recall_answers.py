@@ -385,12 +385,33 @@ def _split_words(entry: RankedEntry, language: Language) -> Iterator[QuestionWor
         yield from split_question(words, language)
 
 
+class _Shown(NamedTuple):
+    """The parts of a text that are shown, and all of them as one content."""
+
+    content: str
+    parts: Sequence[Span]
+
+    @property
+    def end(self) -> int:
+        """The place to read on: what was cut at its end goes on there, anything else from 0."""
+        return self.parts[0].end if self.is_beginning else 0
+
+    @property
+    def is_beginning(self) -> bool:
+        """Whether only the beginning is shown, or all."""
+        return len(self.parts) == 1 and self.parts[0].start == 0
+
+    def list_places(self, offset: int) -> int | list[int]:
+        """Return the characters before each part, of which ``offset`` are before the text."""
+        places = [offset + start for start, _ in self.parts]
+        return places if len(places) > 1 else places[0]
+
+
 def _build_record(
     item: _Item, is_full: bool, sentences: Sequence[Span] | None = None
 ) -> JsonObject:
     """Return the record of an item, with some of its sentences, or with its whole text."""
     entry, source = item.entry, item.source
-    record: JsonObject
     if isinstance(source, Exception):
         fault = Fault.from_exception(source)
         record = {"key": entry.name, **explain_entry(entry, is_full)}
@@ -400,50 +421,51 @@ def _build_record(
 
     text = _get_text(source)
     parts = [Span(0, len(text))] if sentences is None else _join_neighbors(text, sentences)
-    content = ELLIPSIS.join(text[start:end] for start, end in parts)
-
-    # What was cut at its end is read on from there, and anything else from its start.
-    is_beginning = len(parts) == 1 and parts[0].start == 0
-    end = parts[0].end if is_beginning else 0
-    following: JsonObject | None
+    shown = _Shown(ELLIPSIS.join(text[start:end] for start, end in parts), parts)
     if isinstance(source, NotePart):
-        record = {"filename": source.target.filename}
-        if source.heading:
-            record["heading"] = source.heading
-        record |= {"content": content, "date": source.day, **explain_entry(entry, is_full)}
-        offset, following = source.section.start, source.build_next(end)
-    else:
-        memory = source.memory if isinstance(source, Passage) else source
-        offset = source.section.start if isinstance(source, Passage) else 0
-        row = memory.row
-        record = {
-            "key": row.key,
-            "content": content,
-            "date": row.updated_at[:_DAY_CHARS],
-            **explain_entry(entry, is_full),
-        }
-        if row.archived:
-            record["archived"] = True
+        return _build_note(source, entry, is_full, shown)
 
-        following = None
-        # After a whole passage, mere space is not worth a request.
-        is_cut = sentences is not None and not (is_beginning and end == len(text))
-        if is_cut or row.content[offset + end :].strip():
-            following = {"type": "stored", "key": row.key}
-            if offset + end:
-                following["resume"] = Piece(row.content).resume(offset + end)
+    memory = source.memory if isinstance(source, Passage) else source
+    offset = source.section.start if isinstance(source, Passage) else 0
+    row = memory.row
+    record = {
+        "key": row.key,
+        "content": shown.content,
+        "date": row.updated_at[:_DAY_CHARS],
+        **explain_entry(entry, is_full),
+    }
+    if row.archived:
+        record["archived"] = True
+    if offset or not shown.is_beginning:
+        record["starts_at"] = shown.list_places(offset)
 
-    if not is_beginning:
-        places = [offset + start for start, _ in parts]
-        record["starts_at"] = places if len(places) > 1 else places[0]
-    elif offset and not isinstance(source, NotePart):
-        record["starts_at"] = offset
-
-    if following is not None:
+    # After a whole passage, mere space is not worth a request; after a part of one, it is.
+    end = offset + shown.end
+    if shown.end < len(text) or row.content[end:].strip():
+        following: JsonObject = {"type": "stored", "key": row.key}
+        if end:
+            following["resume"] = Piece(row.content).resume(end)
         record["next"] = format_target(following, is_full)
-    if is_full and not isinstance(source, NotePart):
+
+    if is_full:
         data = to_memory_data(memory)
         record |= {name: data[name] for name in _PROPERTIES if name in data}
+
+    return record
+
+
+def _build_note(part: NotePart, entry: RankedEntry, is_full: bool, shown: _Shown) -> JsonObject:
+    record: JsonObject = {"filename": part.target.filename}
+    if part.heading:
+        record["heading"] = part.heading
+
+    record |= {"content": shown.content, "date": part.day, **explain_entry(entry, is_full)}
+    if not shown.is_beginning:
+        record["starts_at"] = shown.list_places(part.section.start)
+
+    following = part.build_next(shown.end)
+    if following is not None:
+        record["next"] = format_target(following, is_full)
 
     return record
 
