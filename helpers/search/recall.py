@@ -16,6 +16,7 @@ from abilities.helpers.search.postings import POSTING_BYTES, block_of, decode, l
 from abilities.helpers.search.ranking import (
     NAMED_TENTHS,
     SEEDS,
+    Confidence,
     Entries,
     Gifts,
     Links,
@@ -290,8 +291,6 @@ def rank(request: RecallRequest) -> Conversation[tuple[Ranking, ...]]:
         found = yield FetchKeys(tuple(docs))
 
     own: list[list[RankedEntry]] = []
-    numbers = {one.key: doc for doc, one in found.items()}
-    dates = dict(found.values())
     for search, selected in zip(searches, hits, strict=True):
         present = [(-score, found[doc].key, doc) for doc, score in selected if doc in found]
         best = heapq.nsmallest(MOST_SELECTED, present)  # of equal scores, the first by key
@@ -310,37 +309,44 @@ def rank(request: RecallRequest) -> Conversation[tuple[Ranking, ...]]:
         hidden: IndexBlocks = yield FetchBlocks(tuple(absent), archived=True)
         in_archive = hidden.archived_blocks
 
-    sorted_entries: list[list[Columns]] = []
-    for search, hit, given in zip(searches, own, gifts, strict=True):
-        named = {entry.name for entry in hit if search.is_named(numbers[entry.name])}
-        merged = _merge(hit, given, named) + _score_notes(search, request.notes)
-        sorted_entries.append(_sort(merged))
-
-    note_terms = {note.name: note.terms for note in request.notes}
     rankings: list[Ranking] = []
-    for search, ranked, absent_words in zip(searches, sorted_entries, unknown, strict=True):
-        scores = [columns[_SCORE] for columns in ranked]
-        places: list[int] = []
-        if ranked:
-            name = ranked[0][_NAME]
-            if ranked[0][_IS_NOTE]:
-                places = search.find_places_in(note_terms[name])
-            else:
-                places = search.find_places(numbers[name])
-
-        confidence = judge(search.idfs, places, scores)
-        count = len(ranked)
-        if request.at_least is not None:
-            count = count_above(scores, request.at_least)
-        elif confidence == "none":
-            count = 0
-
-        shown = Entries(_put_newer_first(ranked[:count], dates))
-        archived = _name_words(word for word in absent_words if in_archive.get(word.term))
-        absent_names = _name_words(word for word in absent_words if word.word not in archived)
-        rankings.append(Ranking(shown, absent_names, (), confidence, archived))
+    for search, hit, given, missing in zip(searches, own, gifts, unknown, strict=True):
+        shown, confidence = _rank_one(search, hit, given, found, request)
+        archived = _name_words(word for word in missing if in_archive.get(word.term))
+        unknown_words = _name_words(word for word in missing if word.word not in archived)
+        rankings.append(Ranking(shown, unknown_words, (), confidence, archived))
 
     return keep_once(rankings)
+
+
+def _rank_one(
+    search: QuestionIndex,
+    hits: Sequence[RankedEntry],
+    gifts: Gifts,
+    found: Mapping[int, KeyAndTime],
+    request: RecallRequest,
+) -> tuple[Entries, Confidence]:
+    """Return the entries that answer a question, in order, and the confidence in the best one."""
+    numbers = {one.key: doc for doc, one in found.items()}
+    named = {entry.name for entry in hits if search.is_named(numbers[entry.name])}
+    ranked = _sort(_merge(hits, gifts, named) + _score_notes(search, request.notes))
+    scores = [columns[_SCORE] for columns in ranked]
+
+    places: list[int] = []
+    if ranked and ranked[0][_IS_NOTE]:
+        notes = {note.name: note.terms for note in request.notes}
+        places = search.find_places_in(notes[ranked[0][_NAME]])
+    elif ranked:
+        places = search.find_places(numbers[ranked[0][_NAME]])
+
+    confidence = judge(search.idfs, places, scores)
+    count = len(ranked)
+    if request.at_least is not None:
+        count = count_above(scores, request.at_least)
+    elif confidence == "none":
+        count = 0
+
+    return Entries(_put_newer_first(ranked[:count], dict(found.values()))), confidence
 
 
 def _select(
