@@ -1,8 +1,8 @@
 """Evidence recall at N tokens, as sent: `make bench-recall DATA=path`.
 
 For each question the data names the memories that hold its evidence. Measured is the mean share of
-them that is whole in a reply of at most N tokens, at four bytes per token of the reply as it is
-sent; of long memories, that the answer is in the text that is shown. That is not the accuracy of
+them that a reply of at most N tokens shows, at four bytes per token of the reply as it is sent; of
+memories that were joined to long ones, that the answer is in the text that is shown. That is not the accuracy of
 answers: no model answers anything here. Of each set, some questions are also asked in a world that
 they are not about: these should not be answered.
 

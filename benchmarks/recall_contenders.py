@@ -41,7 +41,7 @@ class Contender(Protocol):
         ...
 
     async def ask(self, number: int, question: Question, tokens: int) -> set[str]:
-        """Return the keys of the memories that stand whole in the reply's first tokens."""
+        """Return the keys of the memories that the reply's first tokens show."""
         ...
 
 
@@ -73,7 +73,7 @@ class Recall:
             shown = (one for one in record["memories"] if answer in one["content"].casefold())
             return {memory["key"] for memory in shown}
 
-        return {memory["key"] for memory in record["memories"] if "next" not in memory}
+        return {memory["key"] for memory in record["memories"]}
 
 
 class PlainBm25:

@@ -16,6 +16,9 @@ from tests.support.recall_sample import Question
 JOINED = 5
 """Memories that become one long memory."""
 
+LEAST_QUESTIONS = 20
+"""The least questions with short answers for which memories are joined."""
+
 ANSWER_CHARS = 100
 """The most characters of an answer that is looked for in the text."""
 
@@ -62,7 +65,7 @@ def load_sets(path: Path) -> list[RecallSet]:
     worlds = [_load_world(world) for world in data["worlds"]]
     sets = [RecallSet(name, worlds, data["language"])]
     joined = [join_memories(world) for world in worlds]
-    if any(world.questions for world in joined):
+    if sum(len(world.questions) for world in joined) >= LEAST_QUESTIONS:
         sets.append(RecallSet(f"{name}, joined to long memories", joined, data["language"]))
 
     return sets
