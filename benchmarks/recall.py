@@ -2,9 +2,9 @@
 
 For each question the data names the memories that hold its evidence. Measured is the mean share of
 them that a reply of at most N tokens shows, at four bytes per token of the reply as it is sent; of
-memories that were joined to long ones, that the answer is in the text that is shown. That is not the accuracy of
-answers: no model answers anything here. Of each set, some questions are also asked in a world that
-they are not about: these should not be answered.
+memories that were joined to long ones, that the answer is in the text that is shown. That is not
+the accuracy of answers: no model answers anything here. Of each set, some questions are also asked
+in a world that they are not about: these should not be answered.
 
 ``DATA`` is a file or folder of sets that are not part of this package, see `load_sets`. Without it
 only the sets of this package are measured: a small world, and chains of memories whose answers only
