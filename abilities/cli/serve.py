@@ -130,15 +130,16 @@ def mcp(session: Session, tools: str | None) -> None:
         defer_packages("mcp", "mcp.server")
         from abilities.adapters.stdio import serve_stdio
 
-    # A person who types the command would wait for the server, which waits for a client.
-    if sys.stdin is not None and sys.stdin.isatty():
-        echo(
-            "Waiting for an MCP client to write to stdin; clients start this command themselves. "
-            "Press Ctrl-C to stop, and see 'abilities mcp --help'.",
-            err=True,
-        )
-
     async def run_server() -> None:
+        # A person who types the command would wait for the server, which waits for a client. It is
+        # said here, because only now does Ctrl-C end the event loop in order.
+        if sys.stdin is not None and sys.stdin.isatty():
+            echo(
+                "Waiting for an MCP client to write to stdin; clients start this command "
+                "themselves. Press Ctrl-C to stop, and see 'abilities mcp --help'.",
+                err=True,
+            )
+
         # stdout belongs to the protocol; everything for people goes to stderr.
         async with session.open_application() as abilities:
             _print_problems(abilities)
