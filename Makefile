@@ -69,7 +69,7 @@ conformance: .venv/conformance  ## Run MCP's conformance tool and Inspector agai
 bench: .venv/bench  ## Measure every goal against other programs (an hour); writes results.json, the chart and the tables of the documents
 	@$(BIN)/python -m benchmarks --keep
 
-bench-recall: .venv/bench  ## Measure what recall finds; DATA=path adds a file in the form of LoCoMo
+bench-recall: .venv/bench  ## Measure what recall finds; DATA=path adds a file or a folder of sets
 	@$(BIN)/python -m benchmarks.recall $(DATA)
 
 mutants: .venv/mutation  ## Mutate the code of seven modules, and check that tests fail (hours; resumes where it stopped)

@@ -77,9 +77,9 @@ class Recall:
 
 
 class PlainBm25:
-    """Textbook BM25 over the same terms, k1 1.2 and b 0.75; contents alone take the room.
+    """Textbook BM25 over the same terms, with k1 1.2 and b 0.75.
 
-    A set of documents that a program shows without names, dates or links would look so.
+    Only contents take room, without keys, dates and scores.
     """
 
     name = "plain BM25, contents alone"

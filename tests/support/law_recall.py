@@ -12,6 +12,7 @@ from typing import cast
 from abilities.declarations.limits import MAX_RECALL_TOKENS, MIN_FURTHER_TOKENS, MIN_RECALL_TOKENS
 from abilities.declarations.values import JsonObject, json_size
 from abilities.helpers.memory.recall_answers import (
+    ELLIPSIS,
     INPUT_CHARS,
     MAX_ALSO,
     MAX_UNKNOWN_CHARS,
@@ -294,11 +295,33 @@ def _check_record(
     if target is not None:
         assert record["content"]
         target = target if is_full else json.loads(target)
-        cut = {"data": {"content": record["content"]}, "truncation": {"next": target}}
+        shown = record["content"]
+        if "starts_at" in record:
+            # Of sentences from anywhere, each is in its place, and all is read anew.
+            _check_places(memory.content, shown, record["starts_at"])
+            shown = ""
+
+        cut = {"data": {"content": shown}, "truncation": {"next": target}}
         record = {**record, "content": complete(reading, cut)["data"]["content"]}
+        record.pop("starts_at", None)
         del record["next"]
 
     assert record == expected
+
+
+def _check_places(content: str, shown: str, places: int | list[int]) -> None:
+    """Check that the parts of a content are in the places that a record names."""
+    starts = places if isinstance(places, list) else [places]
+    text, end = shown, 0
+    for start, following in zip(starts, [*starts[1:], None], strict=True):
+        assert start >= end
+        length = len(text)
+        if following is not None:
+            length = text.index(ELLIPSIS + content[following], 0, following - start + len(ELLIPSIS))
+        assert content[start : start + length] == text[:length]
+        text, end = text[length + len(ELLIPSIS) :], start + length
+
+    assert not text
 
 
 def _describe(memory: MemoryModel, entry: RankedEntry) -> JsonObject:
