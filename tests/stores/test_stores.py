@@ -10,7 +10,7 @@ import signal
 import sqlite3
 import threading
 import time
-from collections.abc import Awaitable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from contextlib import AbstractAsyncContextManager
 from pathlib import Path
 from typing import Any, get_args
@@ -22,7 +22,6 @@ from abilities.declarations.limits import MAX_ACCESS_COUNT
 from abilities.declarations.memory import Direction
 from abilities.declarations.refusals import Fault, Refused
 from abilities.helpers.store import reads
-from abilities.helpers.store import store as store_module
 from abilities.helpers.store.changes import Kind, create_row, merge_change
 from abilities.helpers.store.model import IncomingMemory, StoredMemory
 from abilities.helpers.store.protocol import ServableStore, WriteResult
@@ -348,25 +347,33 @@ async def test_s16_a_damaged_memory_is_changed_and_deleted(damage: str, place: S
             assert found.total == 0
 
 
-ENDLESS = """
-    WITH RECURSIVE numbers(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM numbers)
+LONG = """
+    WITH RECURSIVE numbers(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM numbers WHERE go_on())
     SELECT count(*) FROM numbers
 """
+
+
+def read_until(enough: threading.Event) -> Callable[[sqlite3.Connection], object]:
+    """Return work for a reading thread that lasts until the event is set."""
+
+    def read_long(connection: sqlite3.Connection) -> object:
+        connection.create_function("go_on", 0, lambda: not enough.is_set())
+        return connection.execute(LONG).fetchone()
+
+    return read_long
 
 
 async def test_a_read_ends_in_time_and_others_go_on_meanwhile(
     file_place: FilePlace, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(store_module, "READ_SECONDS", 5.0)
     monkeypatch.setattr("abilities.helpers.store.sqlite.threads.OWN_TURN_SECONDS", 0.2)
-
-    def read_for_ever(connection: sqlite3.Connection) -> object:
-        return connection.execute(ENDLESS).fetchone()
+    enough = threading.Event()
+    read_long = read_until(enough)
 
     async with file_place.open() as store:
         await put(store, "k")
-        endless = [
-            asyncio.create_task(find_reason(store.engine.reader.run(NAMESPACE, read_for_ever, 5.0)))
+        long = [
+            asyncio.create_task(find_reason(store.engine.reader.run(NAMESPACE, read_long, 600.0)))
             for _ in range(2)
         ]
         await asyncio.sleep(0)  # they are queued first
@@ -374,8 +381,11 @@ async def test_a_read_ends_in_time_and_others_go_on_meanwhile(
         assert await find_reason(store.read_linked("another", "k", 0, 1)) == "memory_not_found"
         assert await find_reason(store.read_linked(NAMESPACE, "k", 0, 1)) == "done"
         assert await find_reason(put(store, "k2")) == "done"
-        assert not any(task.done() for task in endless)
-        assert await asyncio.gather(*endless) == ["timeout"] * 2
+        assert not any(task.done() for task in long)
+        enough.set()
+        assert await asyncio.gather(*long) == ["done"] * 2
+        enough.clear()
+        assert await find_reason(store.engine.reader.run(NAMESPACE, read_long, 0.3)) == "timeout"
         assert await find_reason(store.read_linked(NAMESPACE, "k2", 0, 1)) == "done"
 
     fault = Fault.from_reason("timeout")
@@ -403,7 +413,7 @@ async def test_a_read_that_takes_longer_than_its_turn_is_answered_all_the_same(
     def read_slowly_at_first(connection: sqlite3.Connection) -> object:
         threads.append(threading.current_thread().name)
         if len(threads) == 1:
-            connection.execute(ENDLESS)
+            read_until(threading.Event())(connection)
         return "slow"
 
     async with file_place.open() as store:
@@ -412,7 +422,7 @@ async def test_a_read_that_takes_longer_than_its_turn_is_answered_all_the_same(
         threads_before = set(threading.enumerate())
         descriptors_before = len(os.listdir("/proc/self/fd"))
 
-        slow = asyncio.create_task(store.engine.reader.run(NAMESPACE, read_slowly_at_first, 5.0))
+        slow = asyncio.create_task(store.engine.reader.run(NAMESPACE, read_slowly_at_first, 600.0))
         await asyncio.sleep(0)  # it is queued first
 
         assert await find_reason(store.read_linked("another", "k", 0, 1)) == "memory_not_found"

@@ -5,6 +5,7 @@ import fcntl
 import json
 import os
 import sqlite3
+import threading
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -22,7 +23,7 @@ from abilities.helpers.store.postgres.server import OWN_READS
 from abilities.helpers.store.postgres.store import PostgresStore
 from abilities.helpers.store.sqlite.store import SqliteStore
 from tests.stores.test_postgres_stalls import READS, WAITING, list_processes, locked_tables
-from tests.stores.test_stores import ENDLESS, find_reason
+from tests.stores.test_stores import find_reason, read_until
 from tests.support import postgres
 from tests.support.serving import serving, serving_app
 from tests.support.stores import store_file
@@ -54,16 +55,13 @@ async def slow_reads(abilities: Abilities) -> AsyncIterator[list["asyncio.Task[s
     """Let more reads run than a store does at a time; in the end, they end."""
     store = abilities._resources.store
     if isinstance(store, SqliteStore):
-
-        def read_for_ever(connection: sqlite3.Connection) -> object:
-            return connection.execute(ENDLESS).fetchone()
-
-        reads = [
-            store.engine.reader.run("readiness", read_for_ever, 4.0) for _ in range(SLOW_READS)
-        ]
+        enough = threading.Event()
+        read_long = read_until(enough)
+        reads = [store.engine.reader.run("readiness", read_long, 60.0) for _ in range(SLOW_READS)]
         tasks = [asyncio.create_task(find_reason(read)) for read in reads]
         await asyncio.sleep(0)  # they are queued
         yield tasks
+        enough.set()
 
     else:
         assert isinstance(store, PostgresStore)
@@ -80,7 +78,7 @@ async def slow_reads(abilities: Abilities) -> AsyncIterator[list["asyncio.Task[s
 async def test_a_server_is_ready_while_reads_are_slow(
     settings: Settings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(store_module, "READ_SECONDS", 4.0)
+    monkeypatch.setattr(store_module, "READ_SECONDS", 60.0)
     lasting = pool._SESSION_SETTINGS.replace("'3s'", "'0'").replace("'5s'", "'0'")
     monkeypatch.setattr(pool, "_SESSION_SETTINGS", lasting)
 
