@@ -141,7 +141,6 @@ Conversation = Generator[LinkRequest, Sequence[WalkLink], T]
 """A generator that yields requests, is sent links, and returns a result."""
 
 
-@dataclass(slots=True)
 class _Memory:
     """A retrieved memory during the walk.
 
@@ -151,20 +150,23 @@ class _Memory:
     candidates has passed the first ``looked_at`` targets.
     """
 
-    key: str
-    depth: int
-    parent: "_Memory | None" = None
-    children: int = 0
-    last_place: int = -1
-    looked_at: int = 0
-    known: list[WalkLink] = field(default_factory=list[WalkLink])
-    is_exhausted: bool = False
-    targets: list[WalkLink] = field(default_factory=list[WalkLink])
-    has_all_targets: bool = False
-    _seen: set[str] = field(init=False)
+    __slots__ = (
+        "_seen", "children", "depth", "has_all_targets", "is_exhausted", "key", "known",
+        "last_place", "looked_at", "parent", "targets",
+    )  # fmt: skip
 
-    def __post_init__(self) -> None:
-        self._seen = {self.key}
+    def __init__(self, key: str, depth: int) -> None:
+        self.key = key
+        self.depth = depth
+        self.parent: _Memory | None = None
+        self.children = 0
+        self.last_place = -1
+        self.looked_at = 0
+        self.known: list[WalkLink] = []
+        self.is_exhausted = False
+        self.targets: list[WalkLink] = []
+        self.has_all_targets = False
+        self._seen = {key}
 
     def learn_targets(self, needed: int) -> Conversation[bool]:
         """Request links until there is another target; return False if there is none."""

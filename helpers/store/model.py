@@ -3,7 +3,7 @@
 import math
 from collections.abc import Container, Iterable, Mapping, Sequence
 from hashlib import blake2b
-from typing import NamedTuple, TypeGuard, cast
+from typing import Any, NamedTuple, TypeGuard, cast
 
 import orjson
 
@@ -270,29 +270,36 @@ class LinkRecord(NamedTuple):
     @property
     def is_sound(self) -> bool:
         """Whether the link matches its hash and its weight is from 0 to 1."""
-        try:
-            return hash_values(self[:-1]) == self.hash and 0 <= self.weight <= 1
-        except TypeError:  # damage can change the type of a value
-            return False
+        return is_sound_link(self)
 
-    def to_walk_link(self, invalid: Container[str], *, incoming: bool = False) -> WalkLink:
-        """Return the link for a walk from its source, or from its target if ``incoming``.
 
-        A damaged link is "invalid", and so is a link to a key in ``invalid``.
-        """
-        key, rank = self.target, self.rank
-        if incoming:
-            key, rank = self.source, self.back_rank
+def is_sound_link(columns: Sequence[Any]) -> bool:
+    """Return whether the columns of a `LinkRecord` match their hash, with a weight from 0 to 1."""
+    try:
+        return bool(hash_values(columns[:-1]) == columns[-1] and 0 <= columns[3] <= 1)
+    except TypeError:  # damage can change the type of a value
+        return False
 
-        if not self.is_sound or key in invalid:
-            # Damage can change types. The rank -2 is below that of absent memories.
-            return WalkLink(str(key), 0.0, str(self.type), -2, "invalid", incoming=incoming)
 
-        state: State = "present"
-        if rank < 0:
-            state = "absent"
+def build_walk_link(columns: Sequence[Any], invalid: Container[str], incoming: bool) -> WalkLink:
+    """Return a link for a walk from its source, or from its target if ``incoming``.
 
-        return WalkLink(key, self.weight, self.type, rank, state, incoming)
+    A damaged link is "invalid", and so is a link to a key in ``invalid``. ``columns`` are those of
+    a `LinkRecord`, which is not made because a walk sees hundreds of links.
+    """
+    source, key, type_, weight, _, rank, back_rank, _ = columns
+    if incoming:
+        key, rank = source, back_rank
+
+    if not is_sound_link(columns) or key in invalid:
+        # Damage can change types. The rank -2 is below that of absent memories.
+        return WalkLink(str(key), 0.0, str(type_), -2, "invalid", incoming)
+
+    state: State = "present"
+    if rank < 0:
+        state = "absent"
+
+    return WalkLink(key, weight, type_, rank, state, incoming)
 
 
 def rank_link(weight: float, score: float | None) -> int:

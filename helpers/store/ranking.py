@@ -200,6 +200,7 @@ class BestLinks:
         self._transaction = transaction
         self._namespace = namespace
         self._has_marks = False  # whether the marks were fetched
+        self._is_exact = False  # whether they were, and there are none
         # The present scores of the keys with stale ranks, by side.
         self._stale: dict[Side, dict[str, float | None]] = {side: {} for side in SIDES}
 
@@ -215,7 +216,7 @@ class BestLinks:
         self, side: Side, key: str, limit: int, offset: int = 0
     ) -> Sequence[Columns]:
         """Return up to ``limit`` links of a key after the first ``offset`` ones."""
-        if self._has_marks and not any(self._stale.values()):
+        if self._is_exact:
             values = (self._namespace, key, limit, offset)
             return await self._transaction.fetch(_TEXTS[side].page, *values)
 
@@ -240,7 +241,9 @@ class BestLinks:
         found = await self._transaction.fetch_each(*statements)
         if not self._has_marks:
             self._has_marks = True
-            for mark_side, key, score in found.pop():
+            marks = found.pop()
+            self._is_exact = not marks
+            for mark_side, key, score in marks:
                 self._stale[mark_side][key] = score
 
         pages = [_group(each.keys, rows) for each, rows in zip(wanted, found, strict=False)]

@@ -11,7 +11,7 @@ from operator import itemgetter
 
 from abilities.declarations.memory import Direction
 from abilities.declarations.refusals import Refused
-from abilities.helpers.store.model import LinkRecord
+from abilities.helpers.store.model import build_walk_link
 from abilities.helpers.store.protocol import WalkResult
 from abilities.helpers.store.ranking import FIRST_PLACE, BestLinks, Place, Side, Wanted
 from abilities.helpers.store.reads import read
@@ -87,7 +87,8 @@ class _KnownLinks:
         """Return links in order, but none after a place where unknown links may belong."""
         if len(self.pages) == 1:
             ((side, page),) = self.pages.items()
-            return _make_walk_links(page[begin:end], side, self._invalid)
+            incoming = side == "source"
+            return [build_walk_link(row, self._invalid, incoming) for row in page[begin:end]]
 
         self._merged += islice(self._left, max(0, end - len(self._merged)))
         return self._merged[begin:end]
@@ -113,21 +114,13 @@ def _place(
     """Yield the links of a side, given best first, with their places."""
     place = FIRST_PLACE
     for row in page:
-        link = LinkRecord._make(row).to_walk_link(invalid, incoming=side == "source")
+        link = build_walk_link(row, invalid, side == "source")
 
         # A damaged link stays after the one before it, because its own values are wrong.
         if link.state != "invalid":
             place = (-link.rank, -link.weight, link.key, link.type)
 
         yield place, link
-
-
-def _make_walk_links(
-    rows: Iterable[Columns], side: Side, invalid: Container[str]
-) -> list[WalkLink]:
-    """Return the links of a side for a walk."""
-    incoming = side == "source"
-    return [LinkRecord._make(row).to_walk_link(invalid, incoming=incoming) for row in rows]
 
 
 class _WalkLinks:
@@ -253,4 +246,5 @@ class _WalkLinks:
         for side in self._sides:
             pages = await self._best.fetch_rest(side, list(by_key), among, requests[0].needed)
             for key, page in pages.items():
-                by_key[key] += _make_walk_links(page, side, self._invalid)
+                for row in page:
+                    by_key[key].append(build_walk_link(row, self._invalid, side == "source"))

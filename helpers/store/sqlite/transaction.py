@@ -6,7 +6,7 @@ import sqlite3
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterable, Sequence
 from functools import lru_cache
 from itertools import count
-from typing import Any, Concatenate, ParamSpec, TypeVar
+from typing import Any, Concatenate, NamedTuple, ParamSpec, TypeVar
 
 from typing_extensions import override
 
@@ -54,9 +54,22 @@ _ERRORS_OF_ONE_CHANGE = (
 """The errors caused by a change's own values; any other error ends the whole transaction."""
 
 
+class _Statement(NamedTuple):
+    """A statement in SQLite's dialect, and whether any of its values is a list, sent as JSON."""
+
+    text: str
+    takes_list: bool
+
+    def bind(self, values: Sequence[object]) -> Sequence[object]:
+        """Return values in SQLite's types."""
+        if not self.takes_list:
+            return values
+
+        return [json.dumps(each) if isinstance(each, list) else each for each in values]
+
+
 @lru_cache(maxsize=512)
-def _translate(text: str) -> str:
-    """Return a statement in SQLite's dialect."""
+def _translate(text: str) -> _Statement:
 
     def select_rows(rows: re.Match[str]) -> str:
         """Return the objects of a JSON list as a table."""
@@ -68,23 +81,17 @@ def _translate(text: str) -> str:
     for pattern, words in _TRANSLATIONS:
         text = re.sub(pattern, words, text)
 
-    return _ROWS.sub(select_rows, text)
+    text = _ROWS.sub(select_rows, text)
+    return _Statement(text, "json_each(?)" in text)
 
 
 @lru_cache(maxsize=128)
-def _ask_for_one(text: str) -> str:
+def _ask_for_one(text: str) -> _Statement:
     """Return a statement whose last parameter is the key, wherever it uses ``asked.key``."""
     numbers = count(1)
-    numbered = re.sub(r"\?", lambda _: f"?{next(numbers)}", _translate(text))
-    return numbered.replace("asked.key", f"?{next(numbers)}")
-
-
-def _bind(values: Sequence[object]) -> Sequence[object]:
-    """Return values in SQLite's types, with lists as JSON."""
-    if list in map(type, values):
-        return [json.dumps(each) if isinstance(each, list) else each for each in values]
-
-    return values
+    translated = _translate(text)
+    numbered = re.sub(r"\?", lambda _: f"?{next(numbers)}", translated.text)
+    return translated._replace(text=numbered.replace("asked.key", f"?{next(numbers)}"))
 
 
 class SqliteTransaction(Transaction):
@@ -100,16 +107,17 @@ class SqliteTransaction(Transaction):
 
     @override
     async def fetch(self, text: str, *values: object) -> Sequence[Columns]:
-        return self._connection.execute(_translate(text), _bind(values)).fetchall()
+        statement = _translate(text)
+        return self._connection.execute(statement.text, statement.bind(values)).fetchall()
 
     @override
     async def fetch_for(self, text: str, keys: Sequence[str], *values: object) -> Sequence[Columns]:
         statement = _ask_for_one(text)
-        given = _bind(values)
+        given = statement.bind(values)
 
         rows: list[Columns] = []
         for key in keys:
-            found = self._connection.execute(statement, (*given, key)).fetchall()
+            found = self._connection.execute(statement.text, (*given, key)).fetchall()
             rows += [(key, *columns) for columns in found]
 
         return rows
@@ -120,11 +128,12 @@ class SqliteTransaction(Transaction):
 
     @override
     async def run(self, text: str, *values: object) -> None:
-        self._connection.execute(_translate(text), _bind(values))
+        statement = _translate(text)
+        self._connection.execute(statement.text, statement.bind(values))
 
     @override
     async def run_many(self, text: str, rows: Iterable[Columns]) -> None:
-        self._connection.executemany(_translate(text), rows)
+        self._connection.executemany(_translate(text).text, rows)
 
     @override
     async def attempt(
@@ -170,7 +179,8 @@ class SqliteTransaction(Transaction):
 
     @override
     async def stream(self, text: str, *values: object) -> AsyncIterator[Columns]:
-        for columns in self._connection.execute(_translate(text), _bind(values)):
+        statement = _translate(text)
+        for columns in self._connection.execute(statement.text, statement.bind(values)):
             yield columns
 
 
