@@ -2,7 +2,8 @@
 
 In the text format, the first line is the payload as JSON, with a number in place of each run of
 records that have content. The records follow: each begins with a boundary and its other fields as
-JSON, and its content fills the next lines. In the payload of a bulk reply, one entry replaces each
+JSON, and its content fills the next lines. A record with the same fields as the one before it has
+only their values, as a list. In the payload of a bulk reply, one entry replaces each
 run of records that were left out, because the next request has their items.
 """
 
@@ -39,7 +40,7 @@ _ITEM_ARGUMENTS = ("paths", "targets", "items")
 _REASON: Reason = "response_budget"
 _FAULT = Fault.from_reason(_REASON).to_payload()
 
-_BOUNDARY_BYTES = 4
+_BOUNDARY_BYTES = 3
 """Few, because every record repeats them; enough, because another boundary is tried if a content
 contains the first.
 """
@@ -248,7 +249,12 @@ def format_text(payload: object) -> str:
     if not parts:
         return orjson.dumps(payload).decode()
 
-    headers = [orjson.dumps(part.header) for part in parts]
+    headers: list[bytes] = []
+    names: list[str] = []
+    for part in parts:
+        former, names = names, list(part.header)
+        shown: object = list(part.header.values()) if names == former else part.header
+        headers.append(orjson.dumps(shown))
     contents = [part.content for part in parts]
     boundary = choose_boundary(_generate_boundaries(headers, contents), contents)
 
@@ -299,7 +305,7 @@ def choose_boundary(candidates: Iterable[str], contents: Sequence[str]) -> str:
 
 
 def _generate_boundaries(headers: Sequence[bytes], contents: Sequence[str]) -> Iterator[str]:
-    """Yield hashes without end (BLAKE2b, 32 bits): the same for the same records.
+    """Yield hashes without end (BLAKE2b, 24 bits): the same for the same records.
 
     The first hash is of the headers alone, which is fast. An attacker who foresees it and puts it
     into a content cannot foresee the others, which are of the contents and a counter.
@@ -412,13 +418,17 @@ def _parse_records(text: str) -> Iterator[JsonObject]:
         raise ValueError(_NOT_TEXT)
 
     start = match[0]
+    names: list[str] = []
     for part in text[len(start) : -1].split("\n" + start):
         header, line_end, content = part.partition("\n")
         record: Any = orjson.loads(header)
+        if isinstance(record, list) and len(record) == len(names):
+            record = dict(zip(names, record, strict=True))
         if not line_end or not isinstance(record, dict):
             raise ValueError(_NOT_TEXT)
 
         fields = cast(JsonObject, record)
+        names = list(fields)
         data = as_object(fields.get("data"))
         holder = fields if data is None else data
         holder["content"] = content

@@ -339,7 +339,8 @@ def _rank_one(
     elif ranked:
         places = search.find_places(numbers[ranked[0][_NAME]])
 
-    confidence = judge(search.idfs, places, scores)
+    is_named = bool(ranked) and not ranked[0][_IS_NOTE] and ranked[0][_NAME] in named
+    confidence = judge(search.idfs, places, scores, named=is_named)
     count = len(ranked)
     if request.at_least is not None:
         count = count_above(scores, request.at_least)
