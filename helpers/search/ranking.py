@@ -69,11 +69,14 @@ Confidence = Literal["none", "weak", "strong"]
 _PLAIN_WORTH = 4 * IDF_ONE
 """What a word counts for the confidence, beside its idf: a common word too is a sign."""
 
-_NAME_WORTH = 8 * IDF_ONE
+_NAME_WORTH = 12 * IDF_ONE
 """The worth of a name in the question with which the memory begins: who says it is a clear sign."""
 
 _MOST_COUNTED = 4
 """Words of a question beyond this number are no further sign."""
+
+_MOST_ASKED = 10
+"""Words of a question that a memory may lack at most; long questions have words of courtesy too."""
 
 _FEW_WORDS = 2
 """A question of no more words is a search: any match answers it."""
@@ -91,15 +94,16 @@ def judge(
     ones, falling. With s as the share of the matched words, each counted as 4 plus its idf, and m
     as their number, s·√min(m, 4) is below 0.5 for "none" and at least 1 for "strong". A strong
     answer also scores at least 1.5 times the fourth. If the question names the head of the memory
-    (``named``), this counts as one more matched word, of 8.
+    (``named``), this counts as one more matched word, of 12.
 
-    The limits are chosen on conversations and code: of questions about something else 5 to 12 % are
-    answered, of questions about stored subjects 81 to 99 %. Very long contents contain most words,
+    The limits are chosen on conversations and code: of questions about something else 5 to 13 % are
+    answered, of questions about stored subjects 83 to 99 %. Very long contents contain most words,
     so that more is answered from them.
     """
     count = len(matched) + named
-    share = sum(idfs[place] + _PLAIN_WORTH for place in matched) + named * _NAME_WORTH
-    total = sum(idf + _PLAIN_WORTH for idf in idfs) + named * _NAME_WORTH
+    worths = [idf + _PLAIN_WORTH for idf in idfs]
+    total = sum(heapq.nlargest(_MOST_ASKED, worths)) + named * _NAME_WORTH
+    share = min(sum(worths[place] for place in matched) + named * _NAME_WORTH, total)
     strength = share * share * min(count, _MOST_COUNTED)
 
     if not matched or (4 * strength < total * total and len(idfs) > _FEW_WORDS):
@@ -240,7 +244,7 @@ MOST_OUTGOING = 10
 MOST_INCOMING = 64
 """Links are followed backwards only to a memory with at most this number of incoming links."""
 
-TENTHS = (5, 3)
+TENTHS = (4, 3)
 """The share of a seed's score, in tenths, for memories one and two links away."""
 
 LIFTED_TENTHS = 8

@@ -170,7 +170,7 @@ def test_links_lead_to_memories_that_hold_no_word(hops: int, names: list[str]) -
     assert [entry.name for entry in ranking.entries] == names
     assert [entry.via for entry in ranking.entries] == [None, "hit", "hit"][: len(names)]
     shares = [entry.score * 10 // ranking.entries[0].score for entry in ranking.entries]
-    assert shares[1:] == [5, 2][: len(names) - 1], "half and 3/10, rounded down"
+    assert shares[1:] == [3, 2][: len(names) - 1], "4/10 and 3/10, rounded down"
 
 
 def test_a_memory_that_many_hits_are_linked_with_does_not_overtake_the_best_one() -> None:

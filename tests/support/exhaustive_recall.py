@@ -170,8 +170,10 @@ def rank_one(
         total[key] = max(own.get(key, 0), min(own.get(key, 0) + amount, most))
 
     names = set(list_names([QuestionWord(*word) for word in question]))
+    named: set[str] = set()
     for memory in memories:
         if memory.key in own and find_name(memory.content, language) in names:
+            named.add(memory.key)
             total[memory.key] = math.floor(total[memory.key] * Fraction(16, 10))
             own[memory.key] = math.floor(own[memory.key] * Fraction(16, 10))
 
@@ -204,8 +206,11 @@ def rank_one(
     texts = {note.name: note.terms for note in request.notes} if best.is_note else weights
     worths = {term: 4 * 1024 + value for term, value in idf.items()}
     held = [term for term in worths if term in texts[best.name]]
-    share = Fraction(sum(worths[term] for term in held), sum(worths.values()))
-    strength = share**2 * min(len(held), 4)
+    most = sum(sorted(worths.values())[-10:])
+    met = sum(worths[term] for term in held)
+    if not best.is_note and best.name in named:
+        most, met, held = most + 12 * 1024, met + 12 * 1024, [*held, "its name"]
+    strength = min(Fraction(met, most), Fraction(1)) ** 2 * min(len(held), 4)
     is_clear = len(ranked) < 4 or Fraction(best.score, ranked[3].score) >= Fraction(3, 2)
 
     confidence = "strong" if strength >= 1 and is_clear else "weak"
@@ -287,7 +292,7 @@ def give(
     shares: dict[str, Fraction] = {}
 
     for first, share in neighbors[seed] if hops else ():
-        shares[first] = max(shares.get(first, Fraction(0)), share / 2)
+        shares[first] = max(shares.get(first, Fraction(0)), share * 4 / 10)
         for second, further in neighbors[first] if first in relays else ():
             shares[second] = max(shares.get(second, Fraction(0)), share * further * 3 / 10)
 
