@@ -46,6 +46,7 @@ _IMPORT_EXAMPLES = """\b
 Examples:
   abilities import memory.jsonl --dry-run
   abilities import memory.jsonl --namespace team --report remarks.jsonl
+  abilities import ~/.claude/projects
   cat memory.jsonl | abilities import -
 """
 
@@ -64,9 +65,9 @@ Examples:
 
 @click.command("import", epilog=_IMPORT_EXAMPLES)
 @click.argument(
-    "file", type=click.Path(path_type=Path, exists=True, dir_okay=False, allow_dash=True)
+    "source", type=click.Path(path_type=Path, exists=True, allow_dash=True), metavar="SOURCE"
 )
-@take_namespace("Put all memories into this namespace.")
+@take_namespace("Put all memories into this namespace (sessions: default.sessions by default).")
 @click.option(
     "--replace",
     is_flag=True,
@@ -81,17 +82,21 @@ Examples:
 @pass_session
 def import_(
     session: Session,
-    file: Path,
+    source: Path,
     replace: bool,
     dry_run: bool,
     report: Path | None,
 ) -> None:
-    """Import memories from FILE.
+    """Import memories or sessions from SOURCE.
 
-    FILE is an export of this package, the memory.jsonl of the official MCP memory server, or a
-    kv-memory SQLite database; '-' reads lines from stdin. You can also write the lines yourself,
+    SOURCE is an export of this package, the memory.jsonl of the official MCP memory server, or a
+    kv-memory SQLite database; '-' reads stdin. You can also write the lines yourself,
     for example {"key": "tea", "content": "Ada drinks green tea."}. If an import is interrupted, run
     it again: importing a file twice changes nothing.
+
+    SOURCE may also be the folder of Claude Code's or Codex's sessions, or the export of ChatGPT or
+    Claude. Each turn becomes a memory, without secrets, in the namespace with .sessions appended.
+    Import it again to add new turns.
 
     An export brings the history of its memories, unless they have one here already. A memory that
     was purged from this store is refused.
@@ -111,25 +116,28 @@ def import_(
             "To go on, run the same command again."
         )
 
-    async def import_file() -> None:
+    async def import_file() -> str | None:
         # Without the option, memories stay in the namespaces of the export.
         all_into_it = session.given_namespace is not None
         namespace = session.settings.namespace
-        opening = open_source(_to_path(file), namespace, all_into_it=all_into_it)
+        opening = open_source(_to_path(source), namespace, all_into_it=all_into_it)
 
         # The file comes first: if it cannot be imported, the store is not opened.
-        async with opening as source, session.open_store() as store:
+        async with opening as opened, session.open_store() as store:
             with (
                 report_notes(report) as add_note,
-                show_progress(f"Importing {source.kind}", source.length or None) as bar,
+                show_progress(f"Importing {opened.kind}", opened.length or None) as bar,
             ):
-                await import_memories(store, source, options, add_note, bar.reach, counts)
+                await import_memories(store, opened, options, add_note, bar.reach, counts)
+
+        return opened.namespace
 
     with explain_errors(), explain_stop(describe_stop):
-        asyncio.run(import_file())
+        target = asyncio.run(import_file())
 
     verb = "Would import" if dry_run else "Imported"
-    echo(f"{verb}: {_format_counts(counts)}.", err=True)
+    into = f" Sessions are in the namespace {target}." if target else ""
+    echo(f"{verb}: {_format_counts(counts)}.{into}", err=True)
     if counts[HISTORY]:
         entries = format_count(counts[HISTORY], "entry", "entries")
         echo(f"Took over {entries} of history.", err=True)

@@ -279,9 +279,9 @@ def merge_incoming(
     """Compare an incoming memory with the stored one, and return the memory to keep.
 
     ``row`` is None if no memory is stored under this key. An equal memory is "unchanged". A
-    different one is "replaced" if ``replace`` is set, and otherwise the stored one is "kept". If
-    the incoming memory is provisional, the stored id, times, archived state and additional links
-    are kept.
+    different one is "replaced" if ``replace`` is set, or if the incoming memory is growing and the
+    later one, and otherwise the stored one is "kept". If the incoming memory is provisional, the
+    stored id, times, archived state and additional links are kept.
     """
     new_row, new_links = incoming.stored.row, index_links(incoming.stored.links)
     if row is None:
@@ -299,7 +299,8 @@ def merge_incoming(
     if new_row == row and new_links == links:
         return MergedIncoming("unchanged", row, links)
 
-    if not replace:
+    has_grown = incoming.growing and new_row.updated_at > row.updated_at
+    if not replace and not has_grown:
         return MergedIncoming("kept", row, links)
 
     # After the comparison, or else a newer time alone would be a change on each import.

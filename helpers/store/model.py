@@ -125,10 +125,12 @@ class IncomingMemory(NamedTuple):
     """A memory to import as it is.
 
     ``provisional`` is True if its source has no id and times, so that the importer made them up.
+    ``growing`` is True if it replaces a memory that was changed before it, without being asked to.
     """
 
     stored: StoredMemory
     provisional: bool = False
+    growing: bool = False
 
 
 class DamagedMemory(NamedTuple):

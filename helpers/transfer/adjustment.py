@@ -252,7 +252,9 @@ class Adjuster:
             access_count=foreign.access_count,
         )
         # If it is imported again, times from `now` must not replace the stored ones.
-        return IncomingMemory(stored, provisional=foreign.created_at is None)
+        return IncomingMemory(
+            stored, provisional=foreign.created_at is None, growing=foreign.growing
+        )
 
 
 def add_metadata(metadata: JsonObject, name: str, value: object) -> str:

@@ -1,25 +1,33 @@
-"""Import of memories and their history from a file or stream into a store, in batches.
+"""Import of memories and their history from a file, stream or folder into a store, in batches.
 
 The beginning of a file or stream shows its format. Importing it again changes nothing.
 """
 
+import asyncio
 import os
+import re
+import shutil
 import tempfile
+import zlib
+from codecs import BOM_UTF8
 from collections import Counter
 from collections.abc import AsyncGenerator, AsyncIterator, Callable
-from contextlib import ExitStack, asynccontextmanager
+from contextlib import ExitStack, aclosing, asynccontextmanager
 from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
+from zipfile import BadZipFile, ZipFile
 
 import aiofiles
 
+from abilities.declarations.memory import parse_namespace
 from abilities.declarations.refusals import Refused
 from abilities.declarations.values import JsonObject, as_object, utc_now
 from abilities.helpers.store.changes import is_passing
 from abilities.helpers.store.history import Entry
 from abilities.helpers.store.model import IncomingMemory
 from abilities.helpers.store.protocol import ServableStore
+from abilities.helpers.transfer.dialogs import recognize
 from abilities.helpers.transfer.export_lines import (
     VERSION,
     UnusableLine,
@@ -29,11 +37,13 @@ from abilities.helpers.transfer.export_lines import (
 from abilities.helpers.transfer.kv_memory import KvMemoryFile
 from abilities.helpers.transfer.mcp_memory import read_knowledge_graph
 from abilities.helpers.transfer.patience import Patience
+from abilities.helpers.transfer.sessions import FolderReader, SessionFile, list_sessions
 from abilities.helpers.transfer.sources import (
     CHUNK,
     Destination,
     Source,
     SourceItem,
+    read_elements,
     read_export,
     read_lines,
 )
@@ -41,6 +51,21 @@ from abilities.helpers.transfer.sources import (
 _SQLITE_MAGIC = b"SQLite format 3\0"
 
 _GZIP_MAGIC = b"\x1f\x8b"
+_ZIP_MAGIC = b"PK\x03\x04"
+
+_MEMBER = re.compile(r"(?:.*/)?(conversations(?:-\d{1,4})?\.json)")
+"""The files of an export of ChatGPT or Claude that have its conversations."""
+
+_MAX_EXPANSION = 100
+"""The size of unpacked conversations per byte of the archive; text has less than 20."""
+
+SUFFIX = ".sessions"
+"""Appended to a namespace, names the one for its sessions, so that no turn hides a memory."""
+
+_BEGINNING = 64
+"""Bytes at the beginning of a file that show its format."""
+
+_SCRATCH = "abilities-import-"
 
 _MAX_LINE = 1024 * 1024
 
@@ -62,43 +87,119 @@ _HINTS = {
 
 
 class OpenedSource(NamedTuple):
-    """The source of an import: its kind, its items, and its length in bytes or memories."""
+    """The source of an import: its kind, its items, and its length in bytes or memories.
+
+    ``read`` begins after the sessions in a store; other sources ignore it. ``namespace`` is that of
+    sessions.
+    """
 
     kind: str
-    source: Source
+    read: Callable[[ServableStore], Source]
     length: int
+    namespace: str | None = None
+
+
+def _for_any_store(source: Source) -> Callable[[ServableStore], Source]:
+    def read(_: ServableStore) -> Source:
+        return source
+
+    return read
 
 
 @asynccontextmanager
 async def open_source(
     path: Path | None, namespace: str, *, all_into_it: bool
 ) -> AsyncGenerator[OpenedSource]:
-    """Recognize the format of a file or standard input (None) by its beginning, and open it.
+    """Recognize the format of a file, a folder or standard input (None), and open it.
 
-    ``namespace`` is for memories that name none, or for all memories with ``all_into_it``. A stream
-    can be read only once, so it is copied to a private temporary file, which is deleted at the end
-    of the block. Raises UnusableLine, OSError.
+    ``namespace`` is for memories that name none, or for all memories with ``all_into_it``; sessions
+    go into that with the `SUFFIX` otherwise. A stream can be read only once, so it is copied to a
+    private temporary file, and so are conversations in an archive; these are deleted at the end of
+    the block. Raises UnusableLine, OSError.
     """
+    destination = Destination(namespace, all_into_it)
     with ExitStack() as closing:
-        is_file = path is not None and path.is_file()  # noqa: ASYNC240 - a single look-up
-        if path is None or not is_file:
-            folder = closing.enter_context(tempfile.TemporaryDirectory(prefix="abilities-import-"))
-            copy = Path(folder) / "stream"
-            await _copy_stream(path, copy)
-            path = copy
+        scratch = Path(closing.enter_context(tempfile.TemporaryDirectory(prefix=_SCRATCH)))
+        if path is not None and path.is_dir():  # noqa: ASYNC240 - a single look-up
+            yield await _open_folder(path, destination)
+            return
+
+        if path is None or not path.is_file():  # noqa: ASYNC240 - a single look-up
+            await _copy_stream(path, scratch / "stream")
+            path = scratch / "stream"
 
         async with aiofiles.open(path, "rb") as file:
-            beginning = await file.read(len(_SQLITE_MAGIC))
+            beginning = await file.read(_BEGINNING)
 
         if beginning.startswith(_GZIP_MAGIC):
             raise UnusableLine("The file is compressed: gunzip -c FILE | abilities import -")
 
-        if beginning == _SQLITE_MAGIC:
+        if beginning.startswith(_SQLITE_MAGIC):
             database = closing.enter_context(KvMemoryFile.open(path))
             source = database.read_memories(namespace, utc_now())
-            yield OpenedSource("a kv-memory database", source, database.count_memories())
+            yield OpenedSource(
+                "a kv-memory database", _for_any_store(source), database.count_memories()
+            )
+        elif beginning.startswith(_ZIP_MAGIC):
+            unpacked = scratch / "unpacked"
+            await asyncio.to_thread(_unpack, path, unpacked)
+            yield await _open_folder(unpacked, destination)
+        elif beginning.removeprefix(BOM_UTF8).lstrip().startswith(b"["):
+            yield await _recognize_array(path, destination)
         else:
-            yield await _recognize_lines(path, namespace, all_into_it=all_into_it)
+            yield await _recognize_lines(path, destination)
+
+
+async def _open_folder(folder: Path, destination: Destination) -> OpenedSource:
+    files = await asyncio.to_thread(list_sessions, folder)
+    if not files:
+        raise UnusableLine(
+            "The folder has no sessions (*.jsonl) and no conversations.json. Those of Claude Code "
+            "are in ~/.claude/projects, those of Codex in ~/.codex/sessions."
+        )
+
+    return _open_sessions(folder, files, destination)
+
+
+def _open_file(path: Path, destination: Destination, *, is_array: bool) -> OpenedSource:
+    """Return the source for a single file of sessions."""
+    path = path.resolve()  # a link that the caller names may be followed
+    file = SessionFile((path.name,), path.stat().st_size, is_array)
+    return _open_sessions(path.parent, [file], destination)
+
+
+def _open_sessions(
+    folder: Path, files: list[SessionFile], destination: Destination
+) -> OpenedSource:
+    """Return the source for files of sessions. Raises UnusableLine for a name that is too long."""
+    namespace = destination.namespace
+    if not destination.takes_all:
+        try:
+            namespace = parse_namespace(namespace + SUFFIX)
+        except ValueError as error:
+            words = f"{namespace}{SUFFIX} is no namespace: {error}; choose one: --namespace NAME"
+            raise UnusableLine(words) from None
+
+    reader = FolderReader(folder, files, namespace, utc_now())
+    return OpenedSource("sessions", reader.read, sum(file.size for file in files), namespace)
+
+
+def _unpack(path: Path, folder: Path) -> None:
+    """Unpack the conversations in an archive into a new folder. Raises UnusableLine."""
+    folder.mkdir()
+    try:
+        with ZipFile(path) as archive:
+            members = [(info, _MEMBER.fullmatch(info.filename)) for info in archive.infolist()]
+            found = {match[1]: info for info, match in members if match}
+            size = sum(info.file_size for info in found.values())
+            if size > _MAX_EXPANSION * path.stat().st_size:
+                raise UnusableLine("The archive would unpack to a hundred times its size or more.")
+
+            for name, info in found.items():
+                with archive.open(info) as member, (folder / name).open("wb") as copy:
+                    shutil.copyfileobj(member, copy, CHUNK)
+    except (BadZipFile, EOFError, NotImplementedError, RuntimeError, zlib.error):
+        raise UnusableLine("The archive is damaged, or has a password.") from None
 
 
 async def _copy_stream(path: Path | None, copy: Path) -> None:
@@ -119,7 +220,22 @@ async def _copy_stream(path: Path | None, copy: Path) -> None:
             await stream.close()
 
 
-async def _recognize_lines(path: Path, namespace: str, *, all_into_it: bool) -> OpenedSource:
+async def _recognize_array(path: Path, destination: Destination) -> OpenedSource:
+    """Return the source for a JSON array of conversations. Raises UnusableLine for another one."""
+    descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    async with aclosing(read_elements(descriptor)) as elements:
+        async for element in elements:
+            if recognize(_parse_fields(element.text or b"")) is not None:
+                return _open_file(path, destination, is_array=True)
+            break
+
+    raise UnusableLine(
+        "The file is a JSON array, and an import reads one object per line: "
+        "jq -c '.[]' FILE | abilities import -"
+    )
+
+
+async def _recognize_lines(path: Path, destination: Destination) -> OpenedSource:
     """Return the source for a file of lines. Raises UnusableLine if no line is recognizable."""
     size = os.stat(path).st_size
     tried = 0
@@ -129,19 +245,17 @@ async def _recognize_lines(path: Path, namespace: str, *, all_into_it: bool) -> 
         text = line.text or b""
 
         if _is_export(text) or {"key", "content"} <= _parse_fields(text).keys():
-            destination = Destination(namespace, all_into_it)
-            return OpenedSource("an export", read_export(path, destination, utc_now()), size)
+            source = read_export(path, destination, utc_now())
+            return OpenedSource("an export", _for_any_store(source), size)
 
         if _parse_fields(text).get("type") in ("entity", "relation"):
-            source = read_knowledge_graph(path, namespace, utc_now())
+            graph = read_knowledge_graph(path, destination.namespace, utc_now())
             # Twice the size, because the file is read twice.
-            return OpenedSource("an MCP memory server's file", source, 2 * size)
+            return OpenedSource("an MCP memory server's file", _for_any_store(graph), 2 * size)
 
-        if tried == 1 and text.lstrip().startswith(b"["):
-            raise UnusableLine(
-                "The file is a JSON array, and an import reads one object per line: "
-                "jq -c '.[]' FILE | abilities import -"
-            )
+        if recognize(_parse_fields(text)) is not None:
+            return _open_file(path, destination, is_array=False)
+
         if tried == _TRIED_LINES:
             break
 
@@ -150,7 +264,7 @@ async def _recognize_lines(path: Path, namespace: str, *, all_into_it: bool) -> 
 
     raise UnusableLine(
         "The file is neither an export, nor an MCP memory server's memory.jsonl, "
-        "nor a kv-memory database. To import other texts, write one "
+        "nor a kv-memory database, nor a session. To import other texts, write one "
         '{"key": "...", "content": "..."} per line'
     )
 
@@ -237,7 +351,7 @@ async def import_memories(
     """
     patience = Patience()
 
-    async for batch in _read_batches(opened.source):
+    async for batch in _read_batches(opened.read(store)):
         past: list[Entry] = []
         for item in batch:
             past += item.past

@@ -5,9 +5,10 @@ large chunks, so that the hop to a thread that `aiofiles` makes per chunk is che
 files, see `abilities.helpers.threads.workers` instead.
 """
 
+import re
 from codecs import BOM_UTF8
 from collections import Counter
-from collections.abc import AsyncIterator, Iterator, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NamedTuple
@@ -34,6 +35,9 @@ CHUNK = 1 << 20
 
 MAX_LINE = 64 << 20
 """The longest line that is read, in bytes; longer lines are skipped and reported."""
+
+_TOKEN = re.compile(rb'"(?:[^"\\]++|\\.)*+"|["\[\]{}]', re.DOTALL)
+"""A string of JSON, the quote of a string whose end is not read yet, or a bracket."""
 
 _NO_ID = "No id; it was made of the namespace and the key."
 
@@ -110,7 +114,7 @@ class ForeignMemory:
     """A memory of another system, with texts and values of any size.
 
     Times are RFC 3339 UTC in milliseconds. Without ``created_at``, it comes from a system that
-    keeps neither times nor counters.
+    keeps neither times nor counters. If it is ``growing``, a later import may bring more of it.
     """
 
     name: str
@@ -128,6 +132,7 @@ class ForeignMemory:
     updated_at: str | None = None
     accessed_at: str | None = None
     access_count: int = 0
+    growing: bool = False
 
 
 class Line(NamedTuple):
@@ -142,30 +147,41 @@ class Line(NamedTuple):
     end: int
     is_whole: bool = True
 
+    @property
+    def begin(self) -> int:
+        """The offset of the first byte of a line that is not too long."""
+        return self.end - len(self.text or b"") - self.is_whole
 
-async def read_lines(path: Path) -> AsyncIterator[Line]:
-    """Yield the lines of a file, without blank lines; at most one line is in memory."""
+
+async def read_lines(
+    file: Path | int, *, start: int = 0, max_line: int = MAX_LINE
+) -> AsyncGenerator[Line]:
+    """Yield the lines of a file, without blank lines; at most one line is in memory.
+
+    A descriptor is closed at the end. Lines are counted from the byte ``start``.
+    """
     number = 0
-    end = 0
+    end = start
     rest = b""
     is_skipping = False
 
-    async with aiofiles.open(path, "rb") as file:
-        while chunk := await file.read(CHUNK):
+    async with aiofiles.open(file, "rb") as opened:
+        await opened.seek(start)
+        while chunk := await opened.read(CHUNK):
             *texts, rest = (rest + chunk).split(b"\n")
 
             for text in texts:
                 number += 1
                 end += len(text) + 1
 
-                if is_skipping or len(text) > MAX_LINE:
+                if is_skipping or len(text) > max_line:
                     yield Line(number, None, end)
                 elif text.strip():
                     yield Line(number, _strip_mark(number, text), end)
 
                 is_skipping = False
 
-            if len(rest) > MAX_LINE:
+            if len(rest) > max_line:
                 # The text is dropped to save memory; only its length still counts.
                 end += len(rest)
                 rest = b""
@@ -177,6 +193,61 @@ async def read_lines(path: Path) -> AsyncIterator[Line]:
         yield Line(number, None, end, is_whole=False)
     elif rest.strip():
         yield Line(number, _strip_mark(number, rest), end, is_whole=False)
+
+
+async def read_elements(file: int) -> AsyncGenerator[Line]:
+    """Yield the objects and arrays in a JSON array as if each were a line; one is in memory.
+
+    A descriptor is closed at the end. What is not JSON between the brackets is not noticed here.
+    """
+    number = depth = scanned = read = 0
+    begin: int | None = None
+    rest = b""
+    is_skipping = False
+
+    async with aiofiles.open(file, "rb") as opened:
+        while chunk := await opened.read(CHUNK):
+            read += len(chunk)
+            rest += chunk
+
+            for token in _TOKEN.finditer(rest, scanned):
+                first = rest[token.start() : token.start() + 1]
+                scanned = token.end()
+
+                if first in b"[{":
+                    depth += 1
+                    if depth == 2:
+                        begin = token.start()
+                elif first in b"]}":
+                    depth = max(depth - 1, 0)
+                    if depth == 1 and begin is not None:
+                        number += 1
+                        text = None if is_skipping else rest[begin:scanned]
+                        yield Line(number, text, read - len(rest) + scanned)
+                        begin = None
+                        is_skipping = False
+                elif scanned - token.start() == 1:
+                    scanned = token.start()
+                    break
+            else:
+                scanned = len(rest)
+
+            kept = scanned if begin is None else begin
+            rest = rest[kept:]
+            scanned -= kept
+            if begin is not None:
+                begin = 0
+
+            if len(rest) > MAX_LINE:
+                # Only the state of a string that is still open is kept: its quote, and whether the
+                # next character is escaped.
+                is_skipping = begin is not None
+                escapes = len(rest) - len(rest.rstrip(b"\\"))
+                rest = b'"' + b"\\" * (escapes % 2) if scanned < len(rest) else b""
+                scanned = 0
+
+    if begin is not None:
+        yield Line(number + 1, None if is_skipping else rest, read, is_whole=False)
 
 
 def _strip_mark(number: int, text: bytes) -> bytes:

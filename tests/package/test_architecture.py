@@ -33,7 +33,7 @@ helpers.memory: declarations helpers.embedder helpers.files helpers.reply helper
     helpers.store helpers.text helpers.threads helpers.walk
 helpers.batch: declarations helpers.files helpers.memory helpers.reply helpers.search helpers.store
     helpers.text helpers.walk
-helpers.transfer: declarations helpers.durable helpers.store
+helpers.transfer: declarations helpers.durable helpers.files helpers.store helpers.text
 errors: declarations
 definition: declarations helpers.files helpers.memory helpers.reply
 registry: declarations definition errors helpers.reply helpers.threads schemas

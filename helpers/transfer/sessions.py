@@ -1,0 +1,457 @@
+"""Import of sessions: each turn of a user becomes a memory that is linked to the turn before it.
+
+A turn is what the user wrote, with the last text of the answer, because the texts before that one
+accompany the calls of tools. Its key is ``PROJECT/SESSION/NUMBER``. Files of sessions grow, so a
+memory also knows the line of its turn, and the next import begins there: no state is kept besides.
+Nothing outside the folder is read, and secrets are redacted as in files.
+"""
+
+import os
+import re
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import aclosing, suppress
+from functools import partial
+from pathlib import Path
+from typing import NamedTuple
+
+import orjson
+
+from abilities.declarations.refusals import Refused
+from abilities.declarations.values import JsonObject, as_object
+from abilities.helpers.files.confinement import Policy, open_file
+from abilities.helpers.files.deny import DenyList
+from abilities.helpers.files.redaction import REACH, find_secrets, redact
+from abilities.helpers.store.model import StoredMemory
+from abilities.helpers.store.names import hash_text
+from abilities.helpers.store.protocol import MemoryStore
+from abilities.helpers.text.codec import UTF_8
+from abilities.helpers.transfer.adjustment import adjust_item
+from abilities.helpers.transfer.dialogs import Format, Message, Parser, recognize
+from abilities.helpers.transfer.export_lines import UnusableLine, parse_line_json
+from abilities.helpers.transfer.patience import Patience
+from abilities.helpers.transfer.sources import (
+    ForeignLink,
+    ForeignMemory,
+    Kind,
+    Line,
+    RemarkCounter,
+    Source,
+    SourceItem,
+    get_text,
+    read_elements,
+    read_lines,
+)
+
+MAX_TEXT_CHARS = 20_000
+"""Characters of what the user wrote, and of the answer; the rest is mostly pasted logs and code."""
+
+CUT = " [cut]"
+"""Ends a text that was cut."""
+
+LINK_TYPE = "follows"
+LINK_WEIGHT = 0.5
+
+_MAX_LINE = 8 << 20
+"""Bytes of a line; longer ones are results of tools, and would need much memory."""
+
+_HEAD_LINES = 20
+"""Lines at the beginning of a file in which its format and its project are looked for."""
+
+_MAX_DEPTH = 6
+"""Folders within folders; Codex has three."""
+
+_MAX_PROJECT_CHARS = 80
+_KEYS = 1_000
+
+_SESSION_NAME = re.compile(r"(?!agent-).*\.jsonl")
+_EXPORT_NAME = re.compile(r"conversations(?:-\d{1,4})?\.json")
+_UUID = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}", re.IGNORECASE)
+
+_SESSIONS = Kind("session", "sessions")
+_FILES = Kind("file", "files")
+
+_NO_MESSAGE = Message(is_users=False, text="", time=None)
+
+_POLICY = Policy(DenyList(()), follow_links=False, deny_hardlinks=False, redacts=True)
+
+
+class SessionFile(NamedTuple):
+    """A file, by its names beneath a folder, and its size in bytes.
+
+    It has the lines of one session, or an array of conversations.
+    """
+
+    parts: tuple[str, ...]
+    size: int
+    is_array: bool = False
+
+    @property
+    def name(self) -> str:
+        """The path from the folder, for people."""
+        return "/".join(self.parts)
+
+
+class Origin(NamedTuple):
+    """Where a memory comes from; ``prefix`` begins its key, and ``uuid`` is empty without one."""
+
+    category: str
+    prefix: str
+    uuid: str
+
+
+class _Head(NamedTuple):
+    """The beginning of a file of a session."""
+
+    parse: Parser
+    origin: Origin
+    is_subagents: bool
+
+
+class _Point(NamedTuple):
+    """A point of a file: the turns and lines before it, and its offset in bytes."""
+
+    turns: int = 0
+    lines: int = 0
+    offset: int = 0
+
+
+def list_sessions(folder: Path) -> list[SessionFile]:
+    """Return the files of sessions in a folder, by name, without those of subagents.
+
+    If the folder is an unpacked export of ChatGPT or Claude, its conversations are returned. Links
+    and what cannot be read are among the files, so that an import names them.
+    """
+    found: list[SessionFile] = []
+    for name in os.listdir(folder):
+        if _EXPORT_NAME.fullmatch(name):
+            found.append(SessionFile((name,), (folder / name).lstat().st_size, is_array=True))
+    if found:
+        return sorted(found)
+
+    def add_unreadable(error: OSError) -> None:
+        found.append(SessionFile(Path(os.path.relpath(error.filename, folder)).parts, 0))
+
+    for place, folders, names, descriptor in os.fwalk(folder, onerror=add_unreadable):
+        above = Path(place).relative_to(folder).parts
+        links = [name for name in folders if (Path(place) / name).is_symlink()]
+        sessions = [name for name in names if _SESSION_NAME.fullmatch(name)]
+
+        for name in [*links, *sessions]:
+            with suppress(FileNotFoundError):
+                size = os.stat(name, dir_fd=descriptor, follow_symlinks=False).st_size
+                found.append(SessionFile((*above, name), size))
+
+        if len(above) == _MAX_DEPTH:
+            folders.clear()
+
+    return sorted(found)
+
+
+def open_beneath(root: int, file: SessionFile) -> int:
+    """Return a descriptor of a file beneath a folder's; no link is followed.
+
+    Raises UnusableLine with the reason if it cannot be read.
+    """
+    try:
+        opened = open_file(root, file.parts, _POLICY)
+    except Refused as refused:
+        raise UnusableLine(refused.message) from None
+
+    if isinstance(opened, str):
+        raise UnusableLine("The file is gone, or is a folder.")
+
+    return opened[0]
+
+
+class TurnWriter:
+    """Makes a memory of each turn of a session, in order; ``turns`` is the number of the last."""
+
+    def __init__(self, origin: Origin, namespace: str, now: str, turns: int = 0) -> None:
+        self._origin = origin
+        self._namespace = namespace
+        self._now = now
+        self.turns = turns
+        self._place = ""
+        self._metadata: JsonObject = {}
+        self._question: Message | None = None
+        self._answer: Message | None = None
+
+    def add(
+        self, message: Message, position: int, place: str, metadata: JsonObject
+    ) -> Iterator[SourceItem]:
+        """Add the next message; one of the user ends the turn before it, and yields its memory."""
+        if not message.is_users:
+            self._answer = message
+            return
+
+        yield from self.finish(position)
+        self.turns += 1
+        self._question, self._answer = message, None
+        self._place = place
+        self._metadata = metadata
+
+    def finish(self, position: int) -> Iterator[SourceItem]:
+        """Yield the memory of the last turn, if there is one."""
+        question, answer = self._question, self._answer
+        if question is None:
+            return
+
+        notes: list[str] = []
+        content = _prepare(question.text, notes)
+        ended_at = question.time
+        if answer is not None:
+            content += f"\n\nAssistant: {_prepare(answer.text, notes)}"
+            ended_at = max(question.time or "", answer.time or "") or None
+
+        links: list[ForeignLink] = []
+        if self.turns > 1:
+            links.append(ForeignLink(self._name(self.turns - 1), LINK_TYPE, LINK_WEIGHT))
+        if self._origin.uuid:
+            self._metadata["session"] = self._origin.uuid
+
+        foreign = ForeignMemory(
+            self._name(self.turns),
+            content,
+            importance="low",
+            category=self._origin.category,
+            links=links,
+            metadata=self._metadata,
+            created_at=question.time,
+            updated_at=ended_at,
+            growing=True,
+        )
+        item = adjust_item(self._place, position, foreign, self._namespace, self._now)
+        yield item._replace(notes=[*dict.fromkeys(notes), *item.notes])
+
+    def _name(self, turn: int) -> str:
+        return f"{self._origin.prefix}{turn:04}"
+
+
+class FolderReader:
+    """Reads the sessions in files of a folder into a namespace, beginning with the new turns."""
+
+    def __init__(
+        self, folder: Path, files: Sequence[SessionFile], namespace: str, now: str
+    ) -> None:
+        self._folder = folder
+        self._files = files
+        self._namespace = namespace
+        self._now = now
+        self._sessions = frozenset(Path(file.name).stem for file in files)
+        self._remarks = RemarkCounter()
+        self._patience = Patience()
+
+    async def read(self, store: MemoryStore) -> Source:
+        """Yield the turns, and each file that cannot be read; of sessions, those not in the store.
+
+        Positions are bytes of all files together.
+        """
+        done = 0
+        root = os.open(self._folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        try:
+            for file in self._files:
+                items = self._read_array(root, file)
+                if not file.is_array:
+                    items = self._read_session(root, file, store)
+
+                try:
+                    async for item in items:
+                        place = f"{file.name}, {item.place}"
+                        yield item._replace(place=place, position=done + item.position)
+                except UnusableLine as error:
+                    yield SourceItem(file.name, done, [], [], str(error))
+                except OSError as error:
+                    words = f"The file cannot be read: {os.strerror(error.errno or 0)}."
+                    yield SourceItem(file.name, done, [], [], words)
+
+                done += file.size
+                yield SourceItem(file.name, done, [], [])
+        finally:
+            os.close(root)
+
+        for item in self._remarks.list_items(done):
+            yield item
+
+    async def _read_session(self, root: int, file: SessionFile, store: MemoryStore) -> Source:
+        open_again = partial(open_beneath, root, file)
+        head = await _read_head(open_again(), file)
+        if head is None:
+            self._remarks.add(_FILES, "Nothing in them is a session.")
+            return
+        if head.is_subagents:
+            self._remarks.add(_SESSIONS, "Sessions of subagents are not imported.")
+            return
+
+        last = await self._patience.call(partial(_find_last, store, self._namespace, head.origin))
+        begin = _Point()
+        if last is not None:
+            begin = await _find_begin(open_again, last, head.parse)
+
+        writer = TurnWriter(head.origin, self._namespace, self._now, begin.turns)
+        end = begin.offset
+        async with aclosing(
+            read_lines(open_again(), start=begin.offset, max_line=_MAX_LINE)
+        ) as lines:
+            async for line in lines:
+                number = begin.lines + line.number
+                place, end = f"line {number}", line.end
+                try:
+                    record = parse_object(line)
+                    message = None if self._is_copy(record, head.origin) else head.parse(record)
+                except UnusableLine as error:
+                    yield SourceItem(place, end, [], [], str(error))
+                    continue
+
+                if message is not None:
+                    metadata: JsonObject = {"line": number, "byte": line.begin}
+                    for item in writer.add(message, end, place, metadata):
+                        yield item
+
+        for item in writer.finish(end):
+            yield item
+
+    def _is_copy(self, record: JsonObject, origin: Origin) -> bool:
+        """Return whether a line was copied from another session here, which a fork continues."""
+        source = as_object(record.get("forkedFrom")) or record
+        session = source.get("sessionId")
+        return session != origin.uuid and session in self._sessions
+
+    async def _read_array(self, root: int, file: SessionFile) -> Source:
+        async with aclosing(read_elements(open_beneath(root, file))) as elements:
+            async for element in elements:
+                place = f"conversation {element.number}"
+                try:
+                    origin, messages = _parse_conversation(parse_object(element))
+                except UnusableLine as error:
+                    yield SourceItem(place, element.end, [], [], str(error))
+                    continue
+
+                writer = TurnWriter(origin, self._namespace, self._now)
+                for message in messages:
+                    for item in writer.add(message, element.end, place, {}):
+                        yield item
+                for item in writer.finish(element.end):
+                    yield item
+
+
+def parse_object(line: Line) -> JsonObject:
+    """Return the JSON object on a line. Raises UnusableLine."""
+    record = as_object(parse_line_json(get_text(line)))
+    if record is None:
+        raise UnusableLine("It is not a JSON object.")
+
+    return record
+
+
+def _prepare(text: str, notes: list[str]) -> str:
+    """Return a text with redacted secrets, cut to `MAX_TEXT_CHARS`; add notes on both."""
+    secrets = find_secrets(text[: MAX_TEXT_CHARS + REACH])
+    shown = [secret for secret in secrets if secret.start < MAX_TEXT_CHARS]
+    end = MAX_TEXT_CHARS
+    if shown:
+        end = max(end, shown[-1].end)
+        notes.append("Secrets in it were replaced by marks.")
+
+    # Redacted first: a secret that is cut in two would no longer look like one.
+    kept, _ = redact(text[:end], shown, UTF_8)
+    if len(text) <= end:
+        return kept
+
+    notes.append(f"A text over {MAX_TEXT_CHARS:,} characters was cut.")
+    return kept + CUT
+
+
+def _make_origin(category: str, uuid: object, folder: object, name: str) -> Origin:
+    """Return the origin of a session in a project's folder; ``name`` is used if it has no UUID."""
+    is_uuid = isinstance(uuid, str) and _UUID.fullmatch(uuid)
+    session = str(uuid) if is_uuid else ""
+
+    project = re.split(r"[/\\]", folder.rstrip("/\\"))[-1] if isinstance(folder, str) else ""
+    plain = "".join(char if char.isprintable() else "_" for char in project)
+    project = _prepare(plain[:_MAX_PROJECT_CHARS].replace("\ufffd", "_").strip(), [])
+
+    # The last group of a UUID is random in every version; the first may be the time.
+    prefix = f"{project or category}/{session[-12:] or hash_text(name)}/"
+    return Origin(category, prefix, session)
+
+
+async def _read_head(descriptor: int, file: SessionFile) -> _Head | None:
+    """Return the head of a file; None if no session is recognized in its first lines."""
+    shape: Format | None = None
+    folder = session = source = None
+
+    async with aclosing(read_lines(descriptor, max_line=_MAX_LINE)) as lines:
+        async for line in lines:
+            with suppress(UnusableLine):
+                record = parse_object(line)
+                payload = as_object(record.get("payload")) or {}
+                shape = shape or recognize(record)
+                folder = folder or record.get("cwd") or payload.get("cwd")
+                session = session or record.get("sessionId") or payload.get("id")
+                source = source or as_object(payload.get("source"))
+
+            if line.number >= _HEAD_LINES or (shape and folder):
+                break
+
+    if shape is None or shape.parse_line is None:
+        return None
+
+    *_, session = [session, *_UUID.findall(file.name)]
+    origin = _make_origin(shape.category, session, folder, file.name)
+    return _Head(shape.parse_line, origin, is_subagents="subagent" in (source or {}))
+
+
+async def _find_last(store: MemoryStore, namespace: str, origin: Origin) -> StoredMemory | None:
+    """Return the last turn of a session that is stored and intact, archived or not."""
+    last = after = ""
+    while True:
+        page = await store.list_memories(namespace, origin.prefix, after, _KEYS, archived=True)
+        for line in page:
+            after = line.key
+            if after.removeprefix(origin.prefix).isdecimal():
+                last = after
+        if len(page) < _KEYS:
+            break
+
+    if not last:
+        return None
+
+    (found,) = await store.read(namespace, [last])
+    return found if isinstance(found, StoredMemory) else None
+
+
+async def _find_begin(
+    open_again: Callable[[], int],
+    last: StoredMemory,
+    parse: Parser,
+) -> _Point:
+    """Return the point where the last stored turn begins, because its answer may have grown.
+
+    If that turn is no longer there, the file was rewritten, and is read from its start.
+    """
+    metadata: JsonObject = orjson.loads(last.row.metadata)
+    number, offset = metadata.get("line"), metadata.get("byte")
+    if not isinstance(number, int) or not isinstance(offset, int) or offset < 0:
+        return _Point()
+
+    async with aclosing(read_lines(open_again(), start=offset, max_line=_MAX_LINE)) as lines:
+        async for line in lines:
+            with suppress(UnusableLine):
+                message = parse(parse_object(line)) or _NO_MESSAGE
+                if message.is_users and message.time == last.row.created_at:
+                    turn = int(last.row.key.rpartition("/")[2])
+                    return _Point(turn - 1, number - 1, offset)
+            break
+
+    return _Point()
+
+
+def _parse_conversation(record: JsonObject) -> tuple[Origin, list[Message]]:
+    """Return the origin and the messages of an exported conversation. Raises UnusableLine."""
+    shape = recognize(record)
+    if shape is None or shape.parse_whole is None:
+        raise UnusableLine("It is not a conversation.")
+
+    uuid = record.get("uuid") or record.get("conversation_id") or record.get("id")
+    origin = _make_origin(shape.category, uuid, None, str(uuid))
+    return origin, list(shape.parse_whole(record))
