@@ -1,6 +1,7 @@
 """The command `setup`: add this server to the configuration of an MCP client, or remove it."""
 
 import asyncio
+import shlex
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
@@ -12,7 +13,7 @@ from abilities.application import build_offer
 from abilities.builtin.index import ALL, PROFILES
 from abilities.cli.completion import complete_tools
 from abilities.cli.errors import explain_errors
-from abilities.cli.options import take_namespace
+from abilities.cli.options import Options, format_options, take_namespace
 from abilities.cli.session import Session, pass_session
 from abilities.cli.terminal import echo, echo_line, format_count
 from abilities.clients.entry import (
@@ -351,7 +352,38 @@ def _explain(session: Session, target: _Target, command: str) -> None:
         f"Tokens of the tools: {costs}. Recommended for {client.title}: --tools {advised}, "
         f"because {reason}."
     )
+    _offer_sessions(session, target)
     echo(f"Next: {client.next_step}")
+
+
+def _offer_sessions(session: Session, target: _Target) -> None:
+    """Print how many sessions of the client an import would read, and its command."""
+    from abilities.helpers.transfer.importing import SUFFIX
+    from abilities.helpers.transfer.sessions import SessionFile, list_sessions
+
+    find_folder = target.client.find_sessions_folder
+    if find_folder is None:
+        return
+
+    folder = find_folder(Machine(), target.project)
+    files: list[SessionFile] = []
+    with suppress(OSError):  # there may be none yet; an import explains other errors
+        files = list_sessions(folder)
+    if not files:
+        return
+
+    options = Options()
+    if "store_url" in session.options:
+        options["store_url"] = session.options["store_url"]
+    if session.settings.namespace != Settings.model_fields["namespace"].default:
+        options["namespace"] = f"{session.settings.namespace}{SUFFIX}"
+
+    size = sum(file.size for file in files) / 1_000_000
+    command = shlex.join(["abilities", "import", str(folder), *format_options(options)])
+    echo(
+        f"Earlier sessions: {len(files):,} with {size:,.1f} MB. To remember what you asked in them "
+        f"and how it ended: {command}"
+    )
 
 
 def count_tokens(settings: Settings, profile: str) -> int:

@@ -23,6 +23,7 @@ Sources, as published in November 2026:
 """
 
 import os
+import re
 import shutil
 import sys
 from collections.abc import Callable, Mapping
@@ -71,6 +72,8 @@ class Client:
     writes_files: bool = True
     defers_tools: bool = False
     """Whether the model gets the description of a tool only when it searches for tools."""
+    find_sessions_folder: Callable[[Machine, Path | None], Path] | None = None
+    """Returns the folder of the sessions of a project, or of all."""
 
     def find_file(self, machine: Machine, project: Path | None) -> Path:
         """Return the file for a project, or for the user. Raises ValueError if there is none."""
@@ -98,6 +101,14 @@ def find_hooks_file(machine: Machine, project: Path | None) -> Path:
         return project / ".claude" / "settings.json"
 
     return machine.find_folder("CLAUDE_CONFIG_DIR", ".claude") / "settings.json"
+
+
+def _find_claude_code_sessions(machine: Machine, project: Path | None) -> Path:
+    folder = machine.find_folder("CLAUDE_CONFIG_DIR", ".claude") / "projects"
+    if project is None:
+        return folder
+
+    return folder / re.sub(r"[^A-Za-z0-9]", "-", str(project))
 
 
 def _find_opencode(machine: Machine) -> Path:
@@ -140,6 +151,7 @@ CLIENTS = {
             f"as connected. {_QUESTION}",
             reads_comments=False,
             defers_tools=True,
+            find_sessions_folder=_find_claude_code_sessions,
         ),
         Client(
             name="claude-desktop",
@@ -199,6 +211,9 @@ CLIENTS = {
             format="toml",
             starts_in_project=True,
             next_step=f"Start codex and type /mcp, which lists abilities. {_QUESTION}",
+            find_sessions_folder=(
+                lambda machine, _: machine.find_folder("CODEX_HOME", ".codex") / "sessions"
+            ),
         ),
         Client(
             name="gemini",

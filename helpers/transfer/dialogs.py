@@ -170,7 +170,7 @@ def parse_chatgpt(conversation: JsonObject) -> Iterator[Message]:
     """
     nodes = _get_object(conversation, "mapping")
     name = conversation.get("current_node")
-    if name not in nodes:
+    if not isinstance(name, str) or name not in nodes:
         name = next(reversed(nodes), None)
 
     way: list[JsonObject] = []

@@ -634,6 +634,35 @@ def test_the_notes_of_a_project_are_those_that_are_asked_for_or_that_it_has(
     assert "ABILITIES_AGENT_DIR" not in find_variables()
 
 
+def test_earlier_sessions_are_offered_and_not_imported(home: Path) -> None:
+    assert "Earlier sessions" not in setup("claude-code")
+    project = re.sub(r"[^A-Za-z0-9]", "-", str(Path.cwd()))
+    folders = {
+        "claude-code": home / ".claude" / "projects" / "-other",
+        "--project": home / ".claude" / "projects" / project,
+        "codex": home / ".codex" / "sessions" / "2026" / "01" / "18",
+    }
+    for folder in folders.values():
+        folder.mkdir(parents=True)
+        (folder / "rollout-1.jsonl").write_text("{}\n" * 50_000)
+
+    offers = {
+        words: [line for line in setup(*words.split()).splitlines() if "Earlier" in line]
+        for words in ("claude-code", "claude-code --project", "codex", "cursor")
+    }
+
+    command = "To remember what you asked in them and how it ended: abilities import"
+    root = home / ".claude" / "projects"
+    own = f"{root / project} --namespace {name_namespace(Path.cwd())}.sessions"
+    assert offers == {
+        "claude-code": [f"Earlier sessions: 2 with 0.3 MB. {command} {root}"],
+        "claude-code --project": [f"Earlier sessions: 1 with 0.2 MB. {command} {own}"],
+        "codex": [f"Earlier sessions: 1 with 0.2 MB. {command} {home / '.codex' / 'sessions'}"],
+        "cursor": [],
+    }
+    assert not (home / ".abilities" / "memory.db").exists()
+
+
 def test_without_a_project_it_says_that_all_share_the_memories() -> None:
     told = "All projects share these notes and memories"
 
