@@ -11,7 +11,7 @@ files.
 
 import os
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence, Set
 from contextlib import aclosing, suppress
 from functools import partial
 from pathlib import Path
@@ -291,6 +291,7 @@ class FolderReader:
         if last is not None:
             begin = await _find_begin(open_again, last, head.parse)
 
+        own = {head.origin.uuid, Path(file.name).stem}
         writer = TurnWriter(head.origin, self._namespace, self._now, begin.turns)
         end = begin.offset
         async with aclosing(
@@ -301,7 +302,7 @@ class FolderReader:
                 place, end = f"line {number}", line.end
                 try:
                     record = parse_object(line)
-                    message = None if self._is_copy(record, head.origin) else head.parse(record)
+                    message = None if self._is_copy(record, own) else head.parse(record)
                 except UnusableLine as error:
                     yield SourceItem(place, end, [], [], str(error))
                     continue
@@ -314,12 +315,11 @@ class FolderReader:
         for item in writer.finish(end):
             yield item
 
-    def _is_copy(self, record: JsonObject, origin: Origin) -> bool:
+    def _is_copy(self, record: JsonObject, own: Set[str]) -> bool:
         """Return whether a line was copied from another session here, which a fork continues."""
         source = as_object(record.get("forkedFrom")) or record
         session = source.get("sessionId")
-        is_other = isinstance(session, str) and session != origin.uuid
-        return is_other and session in self._sessions
+        return isinstance(session, str) and session not in own and session in self._sessions
 
     async def _read_array(self, root: int, file: SessionFile) -> Source:
         async with aclosing(read_elements(open_beneath(root, file))) as elements:

@@ -644,7 +644,7 @@ def test_earlier_sessions_are_offered_and_not_imported(home: Path) -> None:
     }
     for folder in folders.values():
         folder.mkdir(parents=True)
-        (folder / "rollout-1.jsonl").write_text("{}\n" * 50_000)
+        (folder / "rollout-1.jsonl").write_text("{}\n" * 40_000)
 
     offers = {
         words: [line for line in setup(*words.split()).splitlines() if "Earlier" in line]
@@ -655,9 +655,9 @@ def test_earlier_sessions_are_offered_and_not_imported(home: Path) -> None:
     root = home / ".claude" / "projects"
     own = f"{root / project} --namespace {name_namespace(Path.cwd())}.sessions"
     assert offers == {
-        "claude-code": [f"Earlier sessions: 2 with 0.3 MB. {command} {root}"],
-        "claude-code --project": [f"Earlier sessions: 1 with 0.2 MB. {command} {own}"],
-        "codex": [f"Earlier sessions: 1 with 0.2 MB. {command} {home / '.codex' / 'sessions'}"],
+        "claude-code": [f"Earlier sessions: 2 with 0.2 MB. {command} {root}"],
+        "claude-code --project": [f"Earlier sessions: 1 with 0.1 MB. {command} {own}"],
+        "codex": [f"Earlier sessions: 1 with 0.1 MB. {command} {home / '.codex' / 'sessions'}"],
         "cursor": [],
     }
     assert not (home / ".abilities" / "memory.db").exists()

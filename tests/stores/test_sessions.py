@@ -620,10 +620,13 @@ def test_a_turn_without_a_time_is_imported_once(folder: Path, file_place: FilePl
 def test_odd_names_of_projects_and_sessions_give_keys(folder: Path, file_place: FilePlace) -> None:
     for number, cwd in enumerate(["/", "/a/ \ufffdb\tc\u202e", "C:\\x\\shop", "/n/" + "n" * 300]):
         write_lines(name_session(folder, number), claude_code("user", ASKED, ASKED_AT, cwd=cwd))
-    line = {**claude_code("user", ASKED, ASKED_AT), "sessionId": "../../etc"}
-    write_lines(folder / "notes.jsonl", line)
+    for name in ("../../etc", "notes"):
+        line = claude_code("user", ASKED, ASKED_AT, sessionId=name)
+        write_lines(folder / f"{Path(name).name}.jsonl", line)
 
-    assert import_all(file_place, folder) == "5 added"
+    assert import_all(file_place, folder) == "6 added"
     projects = [key.partition("/")[0] for key in read_contents(file_place)]
-    assert sorted(projects) == sorted(["claude-code", "_b_c_", "shop", "n" * 80, "tea-shop"])
-    assert import_all(file_place, folder) == "5 unchanged"
+    assert sorted(projects) == sorted(
+        ["claude-code", "_b_c_", "shop", "n" * 80, "tea-shop", "tea-shop"]
+    )
+    assert import_all(file_place, folder) == "6 unchanged"

@@ -196,8 +196,8 @@ STORE_MISTAKES = [
 TRANSFER_MISTAKES = [
     _type("an import of a missing file", "import none.jsonl", "'none.jsonl' does not exist",
           "Try 'abilities import --help'"),
-    _type("an import of a folder", "import .", "'.' is a directory",
-          "Try 'abilities import --help'"),
+    _type("an import of a folder", "import {here}/locked", "The folder has no sessions",
+          "Those of Claude Code are in ~/.claude/projects", 1),
     _type("an import of a table", "import table.csv", "The file is neither an export",
           'To import other texts, write one {"key": "..."', 1),
     _type("an import of bytes", "import bytes.jsonl", "The file is neither an export",
