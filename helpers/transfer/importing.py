@@ -65,8 +65,6 @@ SUFFIX = ".sessions"
 _BEGINNING = 64
 """Bytes at the beginning of a file that show its format."""
 
-_SCRATCH = "abilities-import-"
-
 _MAX_LINE = 1024 * 1024
 
 _TRIED_LINES = 20
@@ -119,14 +117,14 @@ async def open_source(
     """
     destination = Destination(namespace, all_into_it)
     with ExitStack() as closing:
-        scratch = Path(closing.enter_context(tempfile.TemporaryDirectory(prefix=_SCRATCH)))
         if path is not None and path.is_dir():  # noqa: ASYNC240 - a single look-up
             yield await _open_folder(path, destination)
             return
 
         if path is None or not path.is_file():  # noqa: ASYNC240 - a single look-up
-            await _copy_stream(path, scratch / "stream")
-            path = scratch / "stream"
+            copy = _make_folder(closing) / "stream"
+            await _copy_stream(path, copy)
+            path = copy
 
         async with aiofiles.open(path, "rb") as file:
             beginning = await file.read(_BEGINNING)
@@ -141,13 +139,18 @@ async def open_source(
                 "a kv-memory database", _for_any_store(source), database.count_memories()
             )
         elif beginning.startswith(_ZIP_MAGIC):
-            unpacked = scratch / "unpacked"
+            unpacked = _make_folder(closing)
             await asyncio.to_thread(_unpack, path, unpacked)
             yield await _open_folder(unpacked, destination)
         elif beginning.removeprefix(BOM_UTF8).lstrip().startswith(b"["):
             yield await _recognize_array(path, destination)
         else:
             yield await _recognize_lines(path, destination)
+
+
+def _make_folder(closing: ExitStack) -> Path:
+    """Return a new private folder, which is deleted at the end."""
+    return Path(closing.enter_context(tempfile.TemporaryDirectory(prefix="abilities-import-")))
 
 
 async def _open_folder(folder: Path, destination: Destination) -> OpenedSource:
@@ -185,8 +188,7 @@ def _open_sessions(
 
 
 def _unpack(path: Path, folder: Path) -> None:
-    """Unpack the conversations in an archive into a new folder. Raises UnusableLine."""
-    folder.mkdir()
+    """Unpack the conversations in an archive into a folder. Raises UnusableLine."""
     try:
         with ZipFile(path) as archive:
             members = [(info, _MEMBER.fullmatch(info.filename)) for info in archive.infolist()]

@@ -8,9 +8,9 @@ from hashlib import blake2b
 from pathlib import Path
 from typing import Literal, NamedTuple, cast
 
-from abilities.declarations.values import JsonObject, as_object
+from abilities.declarations.values import JsonObject
 from abilities.helpers.transfer.adjustment import adjust_item
-from abilities.helpers.transfer.export_lines import UnusableLine, parse_line_json
+from abilities.helpers.transfer.export_lines import UnusableLine
 from abilities.helpers.transfer.sources import (
     RELATIONS,
     ForeignLink,
@@ -20,6 +20,7 @@ from abilities.helpers.transfer.sources import (
     Source,
     SourceItem,
     get_text,
+    parse_object,
     read_lines,
 )
 
@@ -113,7 +114,7 @@ async def read_knowledge_graph(path: Path, namespace: str, now: str) -> Source:
         async for line in read_lines(path):
             end = line.end
             with suppress(UnusableLine):  # the second pass reports it
-                fields = _parse_object(line)
+                fields = parse_object(line)
                 relation = _parse_relation(fields)
                 if relation is not None:
                     scratch.add_relation(relation)
@@ -147,7 +148,7 @@ def _read_entity(
     place = f"line {line.number}"
 
     try:
-        fields = _parse_object(line)
+        fields = parse_object(line)
         if _parse_relation(fields) is not None:
             return SourceItem(place, position, [], [])
         if fields.get("type") != "entity":
@@ -185,14 +186,6 @@ def _get_observations(fields: JsonObject) -> list[str]:
         texts.append(value)
 
     return texts
-
-
-def _parse_object(line: Line) -> JsonObject:
-    fields = as_object(parse_line_json(get_text(line)))
-    if fields is None:
-        raise UnusableLine("The line is not a JSON object.")
-
-    return fields
 
 
 def _parse_relation(fields: JsonObject) -> _Relation | None:

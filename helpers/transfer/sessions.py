@@ -25,22 +25,21 @@ from abilities.helpers.files.confinement import Policy, open_file
 from abilities.helpers.files.deny import DenyList
 from abilities.helpers.files.redaction import REACH, find_secrets, redact
 from abilities.helpers.store.model import StoredMemory
-from abilities.helpers.store.names import hash_text
+from abilities.helpers.store.names import hash_text, to_storable
 from abilities.helpers.store.protocol import MemoryStore
 from abilities.helpers.text.codec import UTF_8
 from abilities.helpers.transfer.adjustment import adjust_item
 from abilities.helpers.transfer.dialogs import Format, Message, Parser, recognize
-from abilities.helpers.transfer.export_lines import UnusableLine, parse_line_json
+from abilities.helpers.transfer.export_lines import UnusableLine
 from abilities.helpers.transfer.patience import Patience
 from abilities.helpers.transfer.sources import (
     ForeignLink,
     ForeignMemory,
     Kind,
-    Line,
     RemarkCounter,
     Source,
     SourceItem,
-    get_text,
+    parse_object,
     read_elements,
     read_lines,
 )
@@ -66,7 +65,7 @@ _MAX_DEPTH = 6
 _MAX_PROJECT_CHARS = 80
 _KEYS = 1_000
 
-_SESSION_NAME = re.compile(r"(?!agent-).*\.jsonl")
+_SESSION_NAME = re.compile(r"(?!agent-).*\.jsonl", re.DOTALL)
 _EXPORT_NAME = re.compile(r"conversations(?:-\d{1,4})?\.json")
 _UUID = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}", re.IGNORECASE)
 
@@ -91,7 +90,7 @@ class SessionFile(NamedTuple):
     @property
     def name(self) -> str:
         """The path from the folder, for people."""
-        return "/".join(self.parts)
+        return to_storable("/".join(self.parts))
 
 
 class Origin(NamedTuple):
@@ -150,7 +149,7 @@ def list_sessions(folder: Path) -> list[SessionFile]:
     return sorted(found)
 
 
-def open_beneath(root: int, file: SessionFile) -> int:
+def _open_beneath(root: int, file: SessionFile) -> int:
     """Return a descriptor of a file beneath a folder's; no link is followed.
 
     Raises UnusableLine with the reason if it cannot be read.
@@ -261,7 +260,8 @@ class FolderReader:
                 try:
                     async for item in items:
                         place = f"{file.name}, {item.place}"
-                        yield item._replace(place=place, position=done + item.position)
+                        position = done + min(item.position, file.size)  # it may have grown
+                        yield item._replace(place=place, position=position)
                 except UnusableLine as error:
                     yield SourceItem(file.name, done, [], [], str(error))
                 except OSError as error:
@@ -277,7 +277,7 @@ class FolderReader:
             yield item
 
     async def _read_session(self, root: int, file: SessionFile, store: MemoryStore) -> Source:
-        open_again = partial(open_beneath, root, file)
+        open_again = partial(_open_beneath, root, file)
         head = await _read_head(open_again(), file)
         if head is None:
             self._remarks.add(_FILES, "Nothing in them is a session.")
@@ -289,7 +289,7 @@ class FolderReader:
         last = await self._patience.call(partial(_find_last, store, self._namespace, head.origin))
         begin = _Point()
         if last is not None:
-            begin = await _find_begin(open_again, last, head.parse)
+            begin = await _find_begin(open_again, last, head.parse, file.size)
 
         own = {head.origin.uuid, Path(file.name).stem}
         writer = TurnWriter(head.origin, self._namespace, self._now, begin.turns)
@@ -322,7 +322,7 @@ class FolderReader:
         return isinstance(session, str) and session not in own and session in self._sessions
 
     async def _read_array(self, root: int, file: SessionFile) -> Source:
-        async with aclosing(read_elements(open_beneath(root, file))) as elements:
+        async with aclosing(read_elements(_open_beneath(root, file))) as elements:
             async for element in elements:
                 place = f"conversation {element.number}"
                 try:
@@ -337,15 +337,6 @@ class FolderReader:
                         yield item
                 for item in writer.finish(element.end):
                     yield item
-
-
-def parse_object(line: Line) -> JsonObject:
-    """Return the JSON object on a line. Raises UnusableLine."""
-    record = as_object(parse_line_json(get_text(line)))
-    if record is None:
-        raise UnusableLine("It is not a JSON object.")
-
-    return record
 
 
 def _prepare(text: str, notes: list[str]) -> str:
@@ -403,7 +394,9 @@ async def _read_head(descriptor: int, file: SessionFile) -> _Head | None:
     if shape is None or shape.parse_line is None:
         return None
 
-    *_, session = [session, *_UUID.findall(file.name)]
+    found = _UUID.findall(file.parts[-1])
+    if found:
+        session = found[-1]
     origin = _make_origin(shape.category, session, folder, file.name)
     return _Head(shape.parse_line, origin, is_subagents="subagent" in (source or {}))
 
@@ -431,6 +424,7 @@ async def _find_begin(
     open_again: Callable[[], int],
     last: StoredMemory,
     parse: Parser,
+    size: int,
 ) -> _Point:
     """Return the point where the last stored turn begins, because its answer may have grown.
 
@@ -438,7 +432,7 @@ async def _find_begin(
     """
     metadata: JsonObject = orjson.loads(last.row.metadata)
     number, offset = metadata.get("line"), metadata.get("byte")
-    if not isinstance(number, int) or not isinstance(offset, int) or offset < 0:
+    if not isinstance(number, int) or not isinstance(offset, int) or not 0 <= offset < size:
         return _Point()
 
     async with aclosing(read_lines(open_again(), start=offset, max_line=_MAX_LINE)) as lines:

@@ -154,12 +154,14 @@ class Line(NamedTuple):
 
 
 async def read_lines(
-    file: Path | int, *, start: int = 0, max_line: int = MAX_LINE
+    file: Path | int, *, start: int = 0, max_line: int | None = None
 ) -> AsyncGenerator[Line]:
     """Yield the lines of a file, without blank lines; at most one line is in memory.
 
-    A descriptor is closed at the end. Lines are counted from the byte ``start``.
+    A descriptor is closed at the end. Lines are counted from the byte ``start``. The default of
+    ``max_line`` is `MAX_LINE`.
     """
+    longest = max_line or MAX_LINE
     number = 0
     end = start
     rest = b""
@@ -174,14 +176,14 @@ async def read_lines(
                 number += 1
                 end += len(text) + 1
 
-                if is_skipping or len(text) > max_line:
+                if is_skipping or len(text) > longest:
                     yield Line(number, None, end)
                 elif text.strip():
                     yield Line(number, _strip_mark(number, text), end)
 
                 is_skipping = False
 
-            if len(rest) > max_line:
+            if len(rest) > longest:
                 # The text is dropped to save memory; only its length still counts.
                 end += len(rest)
                 rest = b""
@@ -264,6 +266,15 @@ def get_text(line: Line) -> bytes:
         raise UnusableLine(f"The line is too long; the limit is {MAX_LINE >> 20} MiB.")
 
     return line.text
+
+
+def parse_object(line: Line) -> JsonObject:
+    """Return the JSON object on a line. Raises UnusableLine."""
+    fields = as_object(parse_line_json(get_text(line)))
+    if fields is None:
+        raise UnusableLine("The line is not a JSON object.")
+
+    return fields
 
 
 class Destination(NamedTuple):

@@ -411,13 +411,15 @@ def test_links_and_other_kinds_of_files_are_named_and_not_followed(
     (folder / "dangling.jsonl").symlink_to(outside.with_name("nothing"))
     (folder / "folder.jsonl").mkdir()
     os.mkfifo(folder / "pipe.jsonl")
+    (folder / os.fsdecode(b"\xff\n.jsonl")).symlink_to(outside)
+    report = tmp_path / "report.jsonl"
 
-    done = file_place.run("import", folder)
+    done = file_place.run("import", folder, "--report", report)
 
     assert done.exit_code == 1
-    assert count(done) == "1 added, 4 refused"
-    named = {line.partition(":")[0] for line in done.stderr.splitlines()[:-1]}
-    assert named == {"dangling.jsonl", "linked", "linked.jsonl", "pipe.jsonl"}
+    assert count(done) == "1 added, 5 refused"
+    named = {json.loads(line)["place"] for line in report.read_text().splitlines()}
+    assert named == {*("dangling.jsonl", "linked", "linked.jsonl", "pipe.jsonl", "\ufffd\n.jsonl")}
     assert list(read_contents(file_place).values()) == ["Question 2?"]
 
 
@@ -608,6 +610,17 @@ def test_a_long_turn_is_cut_with_a_mark(folder: Path, file_place: FilePlace) -> 
     assert count(done) == "2 added, 1 adjusted"
     (cut, _) = read_contents(file_place).values()
     assert cut == "é" * sessions.MAX_TEXT_CHARS + " [cut]"
+
+
+def test_a_point_that_was_tampered_with_is_not_used(folder: Path, file_place: FilePlace) -> None:
+    write_lines(name_session(folder), *ask(1), *ask(2))
+    import_all(file_place, folder)
+    last = list(read_contents(file_place))[-1]
+
+    for point in ({}, {"line": 2, "byte": 10**15}, {"line": 2, "byte": 5}, {"line": [], "byte": 0}):
+        change = json.dumps({"key": last, "metadata": point})
+        file_place.run("call", "update_memory", change, "--namespace", NAMESPACE)
+        assert import_all(file_place, folder) == "1 unchanged, 1 kept"
 
 
 def test_a_turn_without_a_time_is_imported_once(folder: Path, file_place: FilePlace) -> None:
