@@ -75,8 +75,8 @@ EXAMPLES: dict[str, list[str]] = {
 _VARYING = re.compile(
     r"[0-9a-f]{8}-[0-9a-f]{4}-4[0-9a-f]{3}-[0-9a-f]{4}-[0-9a-f]{12}"  # ids
     r"|\d{4}-\d\d-\d\dT[\d:.]+Z|(?<=\"version\":\")[0-9a-f]{12}"
-    r"|(?<=\"date\":\")\d{4}-\d\d-\d\d"
-    r"|(?m:^[0-9a-f]{8}(?= \{))"  # boundaries, which depend on all of these
+    r"|(?<=\")\d{4}-\d\d-\d\d(?=\")"
+    r"|(?m:^[0-9a-f]{6}(?= [\[{]))"  # boundaries, which depend on all of these
 )
 _SHARED: dict[str, type[Model]] = {"error": Fault, "truncation": Truncation}
 """What many answers contain, and the page describes once."""
