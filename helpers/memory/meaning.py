@@ -106,7 +106,7 @@ class VectorIndex:
             for change in page.changes:
                 key = self._keys_by_id.get(change.id)
                 if key is not None and key != change.key:
-                    self._remove(key)
+                    self._rename(key, change.key)
             await self._read(store, [change.key for change in page.changes if change.key])
             self._version = page.next
             if not page.has_more:
@@ -192,6 +192,16 @@ class VectorIndex:
         self._rows[entry.key] = row
         self._keys_by_id[entry.id] = entry.key
 
+    def _rename(self, key: str, new_key: str) -> None:
+        """Give a memory's vector to its new key; drop it if there is none, after a purge."""
+        self._remove(new_key or key)
+        row = self._rows.pop(key, None)
+        if row is not None:
+            entry = self._entries[row]._replace(key=new_key)
+            self._entries[row] = entry
+            self._rows[new_key] = row
+            self._keys_by_id[entry.id] = new_key
+
     def _remove(self, key: str) -> None:
         """Drop a memory, if it has a vector; the last one takes its row."""
         row = self._rows.pop(key, None)
@@ -234,7 +244,7 @@ class VectorIndex:
             for start in range(0, len(rows), _BLOCK)
         ]
         if not products:
-            return [Similarity((), {}, 0, 0)] * len(queries)
+            return [Similarity((), {}, 0)] * len(queries)
 
         millionths = np.concatenate(products).astype(np.int64) // _PER_MILLIONTH
         return [self._describe(column, list(hashes)) for column in millionths.T]
@@ -257,7 +267,7 @@ class VectorIndex:
         near.sort()
         memories = [(key, -negative) for negative, key in near[:MAX_NEAR]]
         by_note = dict(zip(notes, values[count:].tolist(), strict=True))
-        return Similarity(memories, by_note, best, usual)
+        return Similarity(memories, by_note, usual)
 
 
 class VectorMeaning:

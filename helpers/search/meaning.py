@@ -22,66 +22,60 @@ class Similarity(NamedTuple):
     """The similarity of memories and notes to a question: cosines, in millionths.
 
     ``memories`` are keys with their similarities, best first, and ``notes`` chunks of notes by
-    their names. ``best`` is the highest of all similarities, and ``usual`` the mean of the others,
-    at least 0. Memories that the filters leave out count in both.
+    their names. ``usual`` is the mean of all similarities but the best, and at least 0.
     """
 
     memories: Sequence[tuple[str, int]]
     notes: Mapping[str, int]
-    best: int
     usual: int
 
-    @property
-    def certainty(self) -> int:
-        """How far the best similarity is from the usual one to the highest possible one.
 
-        Models differ in what is usual: for some, any two texts have a cosine of 0.7.
-        """
-        above = max(self.best - self.usual, 0)
-        return SIMILARITY_ONE * above // max(SIMILARITY_ONE - self.usual, 1)
+class Near:
+    """What is similar to a question and passes its filters.
 
-
-def is_about(similarity: Similarity) -> bool:
-    """Return whether a text is so similar to the question that it may answer it."""
-    return similarity.certainty >= _ABOUT
-
-
-def add_similar(
-    ranked: Sequence[tuple[Any, ...]],
-    near: Mapping[str, int],
-    similarity: Similarity,
-    confidence: Confidence,
-) -> list[tuple[Any, ...]]:
-    """Return ranked entries with what their similarity adds to the scores, in no order.
-
-    ``near`` are the similarities of memories that may answer. Of these and the notes, the 256 most
-    similar count. The best gets the highest score by words times half the certainty, or the whole
-    of it if words deserve no ``confidence``; the others get less, down to nothing for the last.
+    ``is_about`` is whether any of it is so similar that it may answer the question.
     """
-    values = {(key, False): value for key, value in near.items()}
-    values |= {(name, True): value for name, value in similarity.notes.items()}
-    falling = sorted(values.values(), reverse=True)[:MOST_SELECTED]
-    if not falling:
-        return list(ranked)
 
-    most = max((RankedEntry._make(columns).score for columns in ranked), default=SCORE_ONE)
-    if confidence != "none":
-        most = most * similarity.certainty // (2 * SIMILARITY_ONE)
+    def __init__(self, memories: Mapping[str, int], similarity: Similarity) -> None:
+        self._values = {(key, False): value for key, value in memories.items()}
+        self._values |= {(name, True): value for name, value in similarity.notes.items()}
+        falling = sorted(self._values.values(), reverse=True)
 
-    span = falling[0] - falling[-1]
-    gains: dict[tuple[str, bool], int] = {}
-    for name, value in values.items():
-        gain = most
-        if span:
-            gain = most * (value - falling[-1]) // span
-        if gain > 0:
-            gains[name] = gain
+        self._best = falling[0] if falling else 0
+        self._least = similarity.usual
+        if len(falling) >= MOST_SELECTED:
+            self._least = max(self._least, falling[MOST_SELECTED - 1])
 
-    joined: list[tuple[Any, ...]] = []
-    for entry in map(RankedEntry._make, ranked):
-        gain = gains.pop((entry.name, entry.is_note), 0)
-        joined.append(tuple(entry._replace(score=entry.score + gain, own=entry.own + gain)))
-    for (key, is_note), gain in gains.items():
-        joined.append(tuple(RankedEntry(key, is_note, gain, gain)))
+        # Models differ in what is usual: for some, any two texts have a cosine of 0.7.
+        above = max(self._best - similarity.usual, 0)
+        self._certainty = SIMILARITY_ONE * above // max(SIMILARITY_ONE - similarity.usual, 1)
+        self.is_about = self._certainty >= _ABOUT
 
-    return joined
+    def add_to(
+        self, ranked: Sequence[tuple[Any, ...]], confidence: Confidence
+    ) -> list[tuple[Any, ...]]:
+        """Return ranked entries with what similarity adds to their scores, in no order.
+
+        The most similar one gets half of the highest score by words, times the certainty: how far
+        it is from a usual similarity to the highest possible one. If words deserve no
+        ``confidence``, it gets all of that score. The others get less, down to nothing for a usual
+        similarity, or for the 256th.
+        """
+        most = max((RankedEntry._make(columns).score for columns in ranked), default=SCORE_ONE)
+        if confidence != "none":
+            most = most * self._certainty // (2 * SIMILARITY_ONE)
+
+        gains: dict[tuple[str, bool], int] = {}
+        for name, value in self._values.items():
+            if value > self._least:
+                gains[name] = most * (value - self._least) // (self._best - self._least)
+
+        joined: list[tuple[Any, ...]] = []
+        for entry in map(RankedEntry._make, ranked):
+            gain = gains.pop((entry.name, entry.is_note), 0)
+            joined.append(tuple(entry._replace(score=entry.score + gain, own=entry.own + gain)))
+        for (key, is_note), gain in gains.items():
+            if gain:
+                joined.append(tuple(RankedEntry(key, is_note, gain, gain)))
+
+        return joined

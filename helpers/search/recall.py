@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from operator import itemgetter
 from typing import Any, NamedTuple, TypeVar
 
-from abilities.helpers.search.meaning import Similarity, add_similar, is_about
+from abilities.helpers.search.meaning import Near, Similarity
 from abilities.helpers.search.postings import POSTING_BYTES, block_of, decode, look_up
 from abilities.helpers.search.ranking import (
     NAMED_TENTHS,
@@ -316,9 +316,10 @@ def rank(request: RecallRequest) -> Conversation[tuple[Ranking, ...]]:
 
     gifts = yield from _spread_all(own, request)
     times = dict(found.values())
-    near: list[dict[str, int]] = []
+    near: list[Near] = []
     for similarity in request.similarities:
-        near.append((yield from _select_similar(similarity, filters, times)))
+        memories = yield from _select_similar(similarity, filters, times)
+        near.append(Near(memories, similarity))
 
     unknown = [search.list_unknown(note.terms for note in request.notes) for search in searches]
     in_archive: Postings = {}
@@ -331,9 +332,8 @@ def rank(request: RecallRequest) -> Conversation[tuple[Ranking, ...]]:
     for number, (search, hit, given) in enumerate(zip(searches, own, gifts, strict=True)):
         ranked, confidence = _rank_by_words(search, hit, given, found, request.notes)
         if near:
-            similarity = request.similarities[number]
-            ranked = _sort(add_similar(ranked, near[number], similarity, confidence))
-            if confidence == "none" and is_about(similarity):
+            ranked = _sort(near[number].add_to(ranked, confidence))
+            if confidence == "none" and near[number].is_about:
                 confidence = "weak"
 
         shown = Entries(_put_newer_first(_cut(ranked, confidence, request.at_least), times))

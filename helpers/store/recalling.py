@@ -166,8 +166,10 @@ async def _answer(transaction: Transaction, namespace: str, fetch: Fetch) -> obj
             return named
         case FetchTimes(filters, keys):
             selected, *asked = _select_keys(filters)
-            rows = await transaction.fetch(selected, namespace, list(keys), *asked)
-            return {key: updated_at for key, updated_at in rows}
+            times: dict[str, str] = {}
+            for key, time in await transaction.fetch(selected, namespace, list(keys), *asked):
+                times[key] = time
+            return times
         case FetchLinks(filters, keys):
             return await _LinkReader(transaction, namespace, filters).read(keys)
 
