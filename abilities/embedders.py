@@ -38,7 +38,7 @@ def open_meaning(embedder: "Embedder | str", seconds: float | None = None) -> "V
     TypeError for an object that is no embedder.
     """
     if not find_spec("numpy"):
-        raise ValueError(f"an embedder needs numpy; run: {format_install('semantic')}")
+        raise ValueError(f"embedder: it needs numpy; run: {format_install('semantic')}")
 
     # Imported here, because they import numpy.
     from abilities.helpers.embedder import Vectorizer
@@ -65,17 +65,22 @@ def _find_loader(embedder: str, *, download: bool = False) -> "Callable[[], Embe
     if find is not None and model:
         extra: Extra = "fastembed" if kind == "fastembed" else "semantic"
         if not is_installed(extra):
-            raise ValueError(f"{kind} is not installed; run: {format_install(extra)}")
-        return find(model, download)
+            command = format_install(extra)
+            raise ValueError(f"embedder: {kind} is not installed; run: {command}")
+
+        try:
+            return find(model, download)
+        except ValueError as error:
+            raise ValueError(f"embedder {embedder!r}: {error}") from None
 
     points = list_points(GROUP)
     for point in points:
         if point.name == embedder:
             return partial(_load_point, point)
 
-    known = [f"{kind}:MODEL" for kind in _BUILT_IN]
-    known += dict.fromkeys(point.name for point in points)
-    raise ValueError(f"embedder {embedder!r} is not known; known are: {', '.join(known)}")
+    installed = [f"{name}:MODEL" for name in _BUILT_IN]
+    installed += dict.fromkeys(point.name for point in points)
+    raise ValueError(f"embedder {embedder!r} is not installed; there are: {', '.join(installed)}")
 
 
 def _find_model2vec(model: str, download: bool) -> "Callable[[], Embedder]":
@@ -83,14 +88,14 @@ def _find_model2vec(model: str, download: bool) -> "Callable[[], Embedder]":
     if folder.is_dir():
         return partial(_Model2Vec, folder)
     if model.startswith((".", "/", "~")) or model.count("/") != 1:
-        raise ValueError(f"there is no folder {model!r} with a model of model2vec")
+        raise ValueError("there is no such folder")
 
     from huggingface_hub import snapshot_download
 
     try:
         folder = Path(snapshot_download(model, local_files_only=not download))
     except Exception as error:
-        raise ValueError(_explain(model, error, download)) from None
+        raise ValueError(_explain(error, download=download)) from None
 
     return partial(_Model2Vec, folder)
 
@@ -100,23 +105,23 @@ def _find_fastembed(model: str, download: bool) -> "Callable[[], Embedder]":
 
     known = [str(each["model"]) for each in TextEmbedding.list_supported_models()]
     if model not in known:
-        raise ValueError(f"fastembed has no model {model!r}; it has: {', '.join(known)}")
+        raise ValueError(f"fastembed has no such model; it has: {', '.join(known)}")
 
     folder = os.environ.get("FASTEMBED_CACHE_PATH") or str(Path(FASTEMBED_CACHE).expanduser())
     try:
         # Lazily: this finds the files, and the first use loads them.
         found = TextEmbedding(model, folder, lazy_load=True, local_files_only=not download)
     except Exception as error:
-        raise ValueError(_explain(model, error, download)) from None
+        raise ValueError(_explain(error, download=download)) from None
 
     return partial(_FastEmbed, found)
 
 
-def _explain(model: str, error: Exception, download: bool) -> str:
+def _explain(error: Exception, *, download: bool) -> str:
     if download:
-        return f"the model {model!r} cannot be downloaded: {error}"
+        return f"the model cannot be downloaded: {error}"
 
-    return f"the model {model!r} is not on this machine; run: {DOWNLOAD}"
+    return f"the model is not on this machine; run: {DOWNLOAD}"
 
 
 class _Model2Vec:

@@ -347,7 +347,7 @@ async def check_embedder(settings: Settings, *, has_store: bool) -> list[Diagnos
     try:
         meaning = open_meaning(settings.embedder, CHECK_SECONDS)
     except ValueError as error:
-        mend = "correct the setting embedder, or install what it names"
+        mend = "install the package that declares it, or correct the setting"
         return [Diagnosis("fails", "embedder", str(error), mend)]
 
     store = open_store(settings) if has_store else None

@@ -29,7 +29,7 @@ from abilities.helpers.threads.loops import LoopThread
 EMBED_SECONDS = 5.0
 """Seconds that a question waits for its similarities."""
 
-BATCH = 32
+BATCH = 64
 """Texts that are embedded at once. Other questions wait no longer than for one batch."""
 
 PAGE = 1_000
@@ -256,9 +256,9 @@ class VectorIndex:
         usual = max(others // max(len(values) - 1, 1), 0)
 
         count = len(self)
-        least = usual
+        least = -SIMILARITY_ONE
         if count > MAX_NEAR:
-            least = max(least, int(np.partition(values[:count], -MAX_NEAR)[-MAX_NEAR]))
+            least = int(np.partition(values[:count], -MAX_NEAR)[-MAX_NEAR])
 
         near: list[tuple[int, str]] = []
         for row in np.flatnonzero(values[:count] >= least).tolist():

@@ -14,8 +14,11 @@ from abilities.helpers.search.selection import MOST_SELECTED
 SIMILARITY_ONE = 1_000_000
 """The integer for a cosine of 1."""
 
-_ABOUT = 400_000
-"""The certainty from which on a question is about something that is stored."""
+_ABOUT = 450_000
+"""The certainty from which on a question is about something that is stored.
+
+Chosen so that hardly more questions about something else are answered than by words alone.
+"""
 
 
 class Similarity(NamedTuple):
@@ -41,10 +44,12 @@ class Near:
         self._values |= {(name, True): value for name, value in similarity.notes.items()}
         falling = sorted(self._values.values(), reverse=True)
 
+        self._usual = similarity.usual
         self._best = falling[0] if falling else 0
-        self._least = similarity.usual
         if len(falling) >= MOST_SELECTED:
-            self._least = max(self._least, falling[MOST_SELECTED - 1])
+            self._least = falling[MOST_SELECTED - 1]
+        else:
+            self._least = min([similarity.usual, *falling[-1:]])
 
         # Models differ in what is usual: for some, any two texts have a cosine of 0.7.
         above = max(self._best - similarity.usual, 0)
@@ -56,26 +61,28 @@ class Near:
     ) -> list[tuple[Any, ...]]:
         """Return ranked entries with what similarity adds to their scores, in no order.
 
-        The most similar one gets half of the highest score by words, times the certainty: how far
-        it is from a usual similarity to the highest possible one. If words deserve no
-        ``confidence``, it gets all of that score. The others get less, down to nothing for a usual
-        similarity, or for the 256th.
+        The most similar one gets three quarters of the highest score by words, times the certainty:
+        how far it is from a usual similarity to the highest possible one. If words deserve no
+        ``confidence`` but it may answer, it gets all of that score. The others get less, down to
+        nothing for the 256th or the least similar. What is not even as similar as usual is not
+        added to the entries.
         """
         most = max((RankedEntry._make(columns).score for columns in ranked), default=SCORE_ONE)
-        if confidence != "none":
-            most = most * self._certainty // (2 * SIMILARITY_ONE)
+        if confidence != "none" or not self.is_about:
+            most = 3 * most * self._certainty // (4 * SIMILARITY_ONE)
 
-        gains: dict[tuple[str, bool], int] = {}
-        for name, value in self._values.items():
-            if value > self._least:
-                gains[name] = most * (value - self._least) // (self._best - self._least)
-
+        span = max(self._best - self._least, 1)
+        gains = {
+            name: most * (value - self._least) // span
+            for name, value in self._values.items()
+            if value > self._least
+        }
         joined: list[tuple[Any, ...]] = []
         for entry in map(RankedEntry._make, ranked):
             gain = gains.pop((entry.name, entry.is_note), 0)
             joined.append(tuple(entry._replace(score=entry.score + gain, own=entry.own + gain)))
         for (key, is_note), gain in gains.items():
-            if gain:
+            if gain and self._values[key, is_note] > self._usual:
                 joined.append(tuple(RankedEntry(key, is_note, gain, gain)))
 
         return joined

@@ -218,7 +218,7 @@ async def test_a_name_that_is_not_installed_is_an_error_that_names_the_others(
     roots: Settings,
 ) -> None:
     message = (
-        "embedder 'none' is not known; known are: model2vec:MODEL, fastembed:MODEL, "
+        "embedder 'none' is not installed; there are: model2vec:MODEL, fastembed:MODEL, "
         "bad, class, missing, synonyms, wrong"
     )
     with pytest.raises(ValueError, match=message):
@@ -234,7 +234,7 @@ def test_the_command_line_says_so_too(roots: Settings, monkeypatch: pytest.Monke
     done = CliRunner().invoke(main, ["call", "recall", '{"queries": ["a"]}'])
 
     assert done.exit_code == 2
-    assert "embedder 'none' is not known" in done.output
+    assert "embedder 'none' is not installed" in done.output
 
 
 @pytest.mark.parametrize(
@@ -254,7 +254,9 @@ async def test_an_embedder_whose_package_is_missing_says_how_to_install_it(
         async with Abilities.open(choose(roots, name)):
             pass
 
-    assert str(caught.value) == f"{name.partition(':')[0]} is not installed; run: {command}"
+    assert (
+        str(caught.value) == f"embedder: {name.partition(':')[0]} is not installed; run: {command}"
+    )
 
 
 async def test_without_numpy_an_embedder_says_how_to_install_it(
@@ -409,7 +411,7 @@ async def test_doctor_says_whether_it_answers(
             "fails missing fails: it raised ModuleNotFoundError: No module named 'no_such_module'"
         ],
         "none": [
-            "fails embedder 'none' is not known; known are: model2vec:MODEL, fastembed:MODEL, "
+            "fails embedder 'none' is not installed; there are: model2vec:MODEL, fastembed:MODEL, "
             "bad, class, missing, synonyms, wrong"
         ],
     }

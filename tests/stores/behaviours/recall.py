@@ -165,7 +165,7 @@ async def a_recall_adds_what_is_similar(store: MemoryStore) -> None:
     await end(store, "archive", "gone")
 
     memories = [("missing", 950_000), ("gone", 920_000), ("near", 900_000), ("far", 100_000)]
-    similarity = Similarity(memories, {"note": 500_000}, 100_000)
+    similarity = Similarity(memories, {"note": 600_000}, 100_000)
     for filters, keys in (
         (Filters(), ["near", "note"]),
         (Filters(type="task"), ["near", "note"]),
