@@ -332,7 +332,10 @@ class VectorMeaning:
                     partial(self._measure, store, namespace, queries, parts)
                 )
         except TimeoutError:
-            raise EmbedderFailed("it did not answer in time") from None
+            done = len(self._indexes.get(namespace, ()))
+            raise EmbedderFailed(
+                f"it did not answer in time; {done:,} memories have vectors"
+            ) from None
 
     def close(self) -> None:
         """Let the thread end, without waiting for it."""
@@ -357,7 +360,7 @@ class VectorMeaning:
                 index.task = asyncio.create_task(index.refresh(store))
                 index.task.add_done_callback(_ignore_failure)
             elif time.monotonic() > index.begun_at + self._seconds:
-                raise EmbedderFailed(f"it still embeds; {len(index):,} memories are done")
+                raise EmbedderFailed(f"it still embeds; {len(index):,} memories have vectors")
 
             # Not cancelled with the question: it goes on in the background.
             await asyncio.shield(index.task)
