@@ -27,7 +27,7 @@ from abilities.helpers.files.reader import FileReader
 from abilities.helpers.files.roots import Root, RootPlace
 from abilities.helpers.files.searcher import FileSearcher
 from abilities.helpers.memory.helper import MemoryHelper
-from abilities.helpers.memory.recalling import SecondRanking
+from abilities.helpers.memory.recalling import Meaning
 from abilities.helpers.store import opening
 from abilities.helpers.store.protocol import (
     HistoryStore,
@@ -178,7 +178,7 @@ class Resources:
     problems: list[str]
     policy: Policy
     store: MemoryStore
-    second_ranking: SecondRanking | None = None
+    meaning: Meaning | None = None
     workers: WorkerPool = field(default_factory=WorkerPool)
     optional_roots: OptionalRoots = field(default_factory=OptionalRoots)
 
@@ -196,25 +196,25 @@ class Resources:
         TypeError for an object that is no embedder, and the exceptions of `build_offer`.
         """
         chosen = settings.embedder if embedder is None else embedder
-        second_ranking = None
+        meaning = None
         if chosen not in (None, ""):
             # Imported here, because few use it.
-            from abilities.embedders import open_ranking
+            from abilities.embedders import open_meaning
 
-            second_ranking = open_ranking(chosen)
+            meaning = open_meaning(chosen)
 
         # The store comes first: if it cannot be used, no plugin is imported in vain.
         if store is None:  # an application's own store may be false, if it is empty
             store = open_store(settings)
         offer, problems = build_offer(settings, abilities, keeps_history=_keeps_history(store))
-        return cls(offer, problems, settings.policy, store, second_ranking)
+        return cls(offer, problems, settings.policy, store, meaning)
 
     async def close(self) -> None:
         """End the threads, and close the store when it has finished its work."""
         await self.offer.registry.close()  # first, because plugins use the others
         self.workers.close()
-        if self.second_ranking is not None:
-            self.second_ranking.close()
+        if self.meaning is not None:
+            self.meaning.close()
         await self.store.close()
 
     def build_context(
@@ -258,7 +258,7 @@ class Resources:
                 self.workers,
                 settings.memory_files,
                 settings.zone,
-                self.second_ranking,
+                self.meaning,
                 caller,
             ),
             max_response_bytes=settings.max_response_bytes,

@@ -28,16 +28,17 @@ All exceptions have one root::
 
 from importlib.util import find_spec
 from types import TracebackType
-from typing import Final, Literal, get_args
+from typing import Final, Literal
 
 from abilities.declarations.refusals import AbilitiesError, Fault, Refused
 
 __all__ = ["AbilitiesError", "AbilityError", "Fault", "Refused"]
 
-Extra = Literal["http", "mcp", "postgres"]
+Extra = Literal["http", "mcp", "postgres", "semantic", "fastembed"]
 """An extra of the package, as in ``agent-abilities[http]``."""
 
-EXTRAS: tuple[Extra, ...] = get_args(Extra)
+EXTRAS: tuple[Extra, ...] = ("http", "mcp", "postgres")
+"""The extras of ``agent-abilities[all]``."""
 
 _MODULES: Final[dict[Extra, tuple[str, ...]]] = {
     "http": (
@@ -50,6 +51,8 @@ _MODULES: Final[dict[Extra, tuple[str, ...]]] = {
     ),
     "mcp": ("mcp", "mcp_types", "tomlkit"),  # version 1 has no mcp_types
     "postgres": ("psycopg", "psycopg_pool"),
+    "semantic": ("model2vec", "numpy"),
+    "fastembed": ("fastembed", "numpy"),
 }
 """The modules that each extra installs."""
 

@@ -409,7 +409,9 @@ class Settings(ExplainedSettings):
     disabled: Names = Field(default=(), description="Abilities that are not offered.")
     plugins: bool = Field(default=True, description="Load abilities that other packages declare.")
     embedder: str | None = Field(
-        default=None, description="Entry point by which recall ranks by meaning too."
+        default=None,
+        description="By which recall ranks by meaning too: model2vec:MODEL, fastembed:MODEL, or an "
+        "entry point.",
     )
     structured: bool = Field(
         default=False,

@@ -3,13 +3,14 @@
 import os
 import platform
 import stat
+import time
 from collections.abc import Iterator, Mapping
 from datetime import datetime
 from importlib.metadata import version
 from pathlib import Path
 from typing import Literal, NamedTuple
 
-from abilities.application import build_registry
+from abilities.application import build_registry, open_store
 from abilities.builtin.index import (
     ALL,
     explain_unknown_names,
@@ -17,6 +18,7 @@ from abilities.builtin.index import (
     select_names,
 )
 from abilities.cli.terminal import divert_stdout, format_count
+from abilities.declarations.refusals import Refused
 from abilities.errors import EXTRAS, USES, Extra, format_install, is_installed
 from abilities.helpers.files.deny import DenyList
 from abilities.helpers.files.roots import PLACEHOLDER, RootPlace, find_ban
@@ -333,28 +335,34 @@ def check_abilities(settings: Settings) -> Iterator[Diagnosis]:
         yield Diagnosis("note", "plugins", problem, mend)
 
 
-async def check_embedder(settings: Settings) -> list[Diagnosis]:
-    """Check that the embedder answers, if one is set."""
+async def check_embedder(settings: Settings, *, has_store: bool) -> list[Diagnosis]:
+    """Check that the embedder answers, if one is set, and embed all memories if there are any."""
     if not settings.embedder:
         return []
 
     # Imported here, because few use it.
-    from abilities.embedders import open_embedder
-    from abilities.helpers.embedder import Comparison, EmbedderFailed
+    from abilities.embedders import open_meaning
+    from abilities.helpers.embedder import EmbedderFailed
 
     try:
-        embedder = open_embedder(settings.embedder, CHECK_SECONDS)
+        meaning = open_meaning(settings.embedder, CHECK_SECONDS)
     except ValueError as error:
         mend = "install the package that declares it, or correct the setting"
         return [Diagnosis("fails", "embedder", str(error), mend)]
 
+    store = open_store(settings) if has_store else None
+    begun = time.monotonic()
     try:
         with divert_stdout():
-            await embedder.compare([Comparison("a question", ["an answer"])])
-    except EmbedderFailed as error:
+            _, count = await meaning.measure(store, settings.namespace, ["a question"], ())
+    except (EmbedderFailed, Refused) as error:
         mend = "until it answers, recall ranks by words alone"
         return [Diagnosis("fails", "embedder", f"{settings.embedder} fails: {error}", mend)]
     finally:
-        embedder.close()
+        meaning.close()
+        if store is not None:
+            await store.close()
 
-    return [Diagnosis("ok", "embedder", f"{settings.embedder} answers")]
+    seconds = time.monotonic() - begun
+    words = f"{settings.embedder} answers; {format_count(count, 'memory', 'memories')}"
+    return [Diagnosis("ok", "embedder", f"{words} got vectors in {seconds:.1f} seconds")]

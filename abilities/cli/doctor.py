@@ -59,19 +59,25 @@ Examples:
 @click.command(epilog=_EXAMPLES)
 @click.option("--json", "as_json", is_flag=True, help="Print a JSON array instead of lines.")
 @click.option("--secrets", is_flag=True, help="List files that look like secrets, nothing else.")
+@click.option("--download", is_flag=True, help="First download the embedder's model.")
 @pass_session
-def doctor(session: Session, as_json: bool, secrets: bool) -> None:
+def doctor(session: Session, as_json: bool, secrets: bool, download: bool) -> None:
     """Check the configuration, and say how to fix what is wrong.
 
-    Looks at the settings, the directories, the store, the tokens and the abilities, and changes
-    nothing. Exits with 1 if anything fails or is unsafe.
+    Looks at the settings, the directories, the store, the tokens, the abilities and the embedder,
+    and changes nothing. Exits with 1 if anything fails or is unsafe.
 
     Each line begins with ok, note (worth knowing), unsafe, or fails. The last line counts them, and
     names the first step.
 
     With --secrets it searches the directories instead, for files that agents may read and whose
     contents or names look like secrets. It never prints their contents.
+
+    With --download it first downloads the model that the setting embedder names. Nothing else
+    downloads one.
     """
+    if download:
+        download_model(session.settings)
     if secrets:
         diagnoses = list(check_secrets(session.settings))
     else:
@@ -93,6 +99,17 @@ def doctor(session: Session, as_json: bool, secrets: bool) -> None:
         sys.exit(1)
 
 
+def download_model(settings: Settings) -> None:
+    """Download the embedder's model. Raises click.ClickException if there is none to download."""
+    # Imported here, because few use it.
+    from abilities import embedders
+
+    try:
+        embedders.download_model(settings.embedder or "")
+    except ValueError as error:
+        raise click.ClickException(str(error)) from None
+
+
 async def diagnose(settings: Settings) -> list[Diagnosis]:
     """Return all findings, in the order in which people look. Changes nothing."""
     tokens = TokenFile(settings.tokens_file).load()
@@ -109,7 +126,7 @@ async def diagnose(settings: Settings) -> list[Diagnosis]:
         *await check_tokens(settings, remembered=store.remembers_tokens),
         *checks.check_namespaces(settings, store.memories),
         *checks.check_abilities(settings),
-        *await checks.check_embedder(settings),
+        *await checks.check_embedder(settings, has_store=store.is_open),
     ]
 
 

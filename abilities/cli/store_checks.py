@@ -58,12 +58,14 @@ class StoreAnswer(NamedTuple):
     """Findings about the store, and its answers for other checks.
 
     ``remembers_tokens`` is None, and ``memories`` is empty, if the store does not answer.
-    ``memories`` has the number of memories of each requested namespace.
+    ``memories`` has the number of memories of each requested namespace. ``is_open`` is False if
+    opening the store fails, or would create or migrate it.
     """
 
     diagnoses: list[Diagnosis]
     remembers_tokens: bool | None = None
     memories: Mapping[str, int] = MappingProxyType({})
+    is_open: bool = False
 
 
 def check_store_setup(settings: Settings) -> Iterator[Diagnosis]:
@@ -184,7 +186,8 @@ async def check_store_answers(settings: Settings, namespaces: Iterable[str] = ()
             with suppress(Refused):
                 memories = {name: (await store.read_stats(name)).total for name in namespaces}
 
-        return StoreAnswer([diagnosis], await _read_token_mark(store), memories)
+        is_open = diagnosis.state != "fails"
+        return StoreAnswer([diagnosis], await _read_token_mark(store), memories, is_open)
     finally:
         await store.close()
 

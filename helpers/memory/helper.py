@@ -23,7 +23,7 @@ from abilities.helpers.files.confinement import Policy
 from abilities.helpers.files.reader import FileReader, ReadingSession
 from abilities.helpers.files.roots import Root
 from abilities.helpers.memory.notes import read_note_file
-from abilities.helpers.memory.recalling import Recalling, RecallResult, SecondRanking
+from abilities.helpers.memory.recalling import Meaning, Recalling, RecallResult
 from abilities.helpers.memory.targets import MemoryFiles, Target, parse_target
 from abilities.helpers.memory.versions import SHOWN_LINKS, Versions
 from abilities.helpers.store.changes import Change, Kind
@@ -208,7 +208,7 @@ class MemoryHelper:
         workers: WorkerPool,
         files: MemoryFiles,
         zone: tzinfo | None,
-        second_ranking: SecondRanking | None = None,
+        meaning: Meaning | None = None,
         caller: str = "python",
     ) -> None:
         self._namespace = namespace
@@ -216,7 +216,7 @@ class MemoryHelper:
         self._reader = FileReader([agent], policy, workers, absent="memory_file_not_found")
         self._files = files
         self._zone = zone
-        self._recalling = Recalling(namespace, store, self._reader, files, second_ranking)
+        self._recalling = Recalling(namespace, store, self._reader, files, meaning)
 
         self.versions = Versions(namespace, store)
         self.writer = Writer(namespace, store, caller)

@@ -1,162 +1,300 @@
-"""`recall`'s second ranking, by meaning, if an embedder is set: it is fused with that by words.
+"""The similarity of a namespace's memories and notes to questions, by the vectors of an embedder.
 
-Two rankings are fused by reciprocal rank, after Cormack, Clarke and Büttcher, "Reciprocal Rank
-Fusion Outperforms Condorcet and Individual Rank Learning Methods", 2009: an entry gets
-1 / (60 + its rank) from each ranking that has it. Ranks begin with 1; entries of equal value share
-the first of their ranks. The sums are scaled so that the best possible one, for the first entry of
-both rankings, is `SCORE_ONE`.
+All of it happens on the event loop of one thread, because an embedder may load a model or ask a
+server, and may hang: no caller waits for it beyond a deadline. Vectors are kept in memory. Before a
+question is compared, the changes since the last one are read from the store, and only texts that
+are new are embedded. If there are too many for the deadline, that goes on in the background.
 """
 
 import asyncio
 import logging
 import threading
 import time
-from collections.abc import Mapping, Sequence
-from dataclasses import replace
-from itertools import chain, zip_longest
-from typing import NamedTuple, TypeVar
+from collections import OrderedDict
+from collections.abc import Callable, Iterable, Sequence
+from functools import partial
+from typing import NamedTuple
 
-from abilities.helpers.embedder import Comparison, EmbedderFailed, EmbedderThread
+import numpy as np
+from numpy.typing import NDArray
+
+from abilities.declarations.refusals import Refused
+from abilities.helpers.embedder import SCALE, EmbedderFailed, Vectorizer, Vectors, hash_text
 from abilities.helpers.memory.notes import NotePart
-from abilities.helpers.search.ranking import (
-    SCORE_ONE,
-    RankedEntry,
-    Ranking,
-    count_above,
-    keep_once,
-)
-from abilities.helpers.search.recall import Filters, RecallRequest
-from abilities.helpers.search.selection import MOST_SELECTED
-from abilities.helpers.store.model import StoredMemory
-from abilities.helpers.store.protocol import MemoryStore, Recalled
-from abilities.helpers.store.query import Query
-from abilities.helpers.store.recalling import count_bytes
+from abilities.helpers.search.meaning import SIMILARITY_ONE, Similarity
+from abilities.helpers.store.model import DamagedMemory, StoredMemory
+from abilities.helpers.store.protocol import HistoryStore, MemoryStore
+from abilities.helpers.threads.loops import LoopThread
 
-DAMPING = 60
-"""The constant k of the paper: the larger it is, the less the first ranks count."""
+EMBED_SECONDS = 5.0
+"""Seconds that a question waits for its similarities."""
 
-MAX_COMPARED = 1_000
-"""If no more memories than this pass the filters, all are compared with a question.
+BATCH = 64
+"""Texts that are embedded at once. Other questions wait no longer than for one batch."""
 
-Their vectors take 1.5 MB at 384 numbers each.
-"""
+PAGE = 1_000
+"""Changes, or lines of a list, that are read at once."""
 
-PAGE = 250
-"""Memories that are read at once for the comparison."""
+MAX_MEMORIES = 100_000
+"""Memories of a namespace that are compared: the first that were found."""
 
-MAX_LOADED_BYTES = 16_000_000
-"""Contents that are loaded for a recall; if there are more, only words rank."""
+MAX_NUMBERS = 64_000_000
+"""Numbers in all vectors that are kept, of 2 bytes each."""
+
+MAX_NEAR = 4_096
+"""The most similar memories that are named; filters choose among them."""
 
 LOG_SECONDS = 60.0
 """Seconds between two log lines about a failing embedder, at least."""
 
-_FINENESS = 1 << 24
-"""Parts of a unit of a score, so that neighbors in long rankings differ."""
+_BLOCK = 8_192
+"""Vectors that are compared at once, so that few are in memory as floats."""
 
-_WHOLE = SCORE_ONE * _FINENESS * (DAMPING + 1) // 2
+_LAST_VERSION = 2**62
+_PER_MILLIONTH = SCALE * SCALE // SIMILARITY_ONE
 
 _log = logging.getLogger("abilities")
 
-Name = TypeVar("Name")
+
+class _Entry(NamedTuple):
+    """A memory that has a vector; ``hashed`` is the hash of the embedded text."""
+
+    key: str
+    id: str
+    version: int
+    hashed: bytes
 
 
-class EntryName(NamedTuple):
-    """The unique name of an entry: a memory's key, or the name of a part of a note."""
+class VectorIndex:
+    """The vectors of the memories of one namespace. Used on one loop.
 
-    name: str
-    is_note: bool
-
-
-def join_rankings(first: Mapping[Name, int], second: Mapping[Name, int]) -> dict[Name, int]:
-    """Return the sum that each name gets from two rankings, in which values order the names.
-
-    The sums are in parts of a score, finer than scores are shown.
+    ``make_room`` is called when it has grown.
     """
-    sums = _score_ranks(first)
-    for name, score in _score_ranks(second).items():
-        sums[name] = sums.get(name, 0) + score
 
-    return sums
+    def __init__(
+        self, vectorizer: Vectorizer, namespace: str, make_room: Callable[[], None]
+    ) -> None:
+        self.task: asyncio.Task[None] | None = None
+        self.begun_at = 0.0
+        self.is_dropped = False
+        self._vectorizer = vectorizer
+        self._namespace = namespace
+        self._make_room = make_room
+        self._version: int | None = None
+        self._entries: list[_Entry] = []
+        self._vectors: Vectors = np.zeros((0, 0), dtype=np.int16)  # the first rows are the entries'
+        self._rows: dict[str, int] = {}
+        self._keys_by_id: dict[str, str] = {}
+        self._notes: dict[bytes, Vectors] = {}
+
+    def __len__(self) -> int:
+        """Return the number of memories that have a vector."""
+        return len(self._entries)
+
+    @property
+    def size(self) -> int:
+        """The numbers in all vectors, including room for further ones."""
+        return self._vectors.size
+
+    async def refresh(self, store: MemoryStore) -> None:
+        """Read what changed, and embed what is new. Raises EmbedderFailed and Refused."""
+        while self._version is not None and isinstance(store, HistoryStore):
+            page = await store.read_changes(self._namespace, self._version, PAGE)
+            if not page.is_complete:
+                break
+
+            for change in page.changes:
+                key = self._keys_by_id.get(change.id)
+                if key is not None and key != change.key:
+                    self._rename(key, change.key)
+            await self._read(store, [change.key for change in page.changes if change.key])
+            self._version = page.next
+            if not page.has_more:
+                return
+
+        await self._read_all(store)
+
+    async def _read_all(self, store: MemoryStore) -> None:
+        """Embed the memories that are new or changed, and drop those that are gone."""
+        version: int | None = None
+        if isinstance(store, HistoryStore):
+            page = await store.read_changes(self._namespace, _LAST_VERSION, 1)
+            version = page.next
+
+        listed: set[str] = set()
+        after = ""
+        while len(listed) < MAX_MEMORIES:
+            lines = await store.list_memories(self._namespace, "", after, PAGE, archived=True)
+            if not lines:
+                break
+
+            changed: list[str] = []
+            for line in lines:
+                listed.add(line.key)
+                row = self._rows.get(line.key)
+                if isinstance(line, DamagedMemory):
+                    continue
+                if row is None or self._entries[row].version != line.version:
+                    changed.append(line.key)
+            await self._read(store, changed)
+            after = lines[-1].key
+
+        for key in [key for key in self._rows if key not in listed]:
+            self._remove(key)
+        self._version = version
+
+    async def _read(self, store: MemoryStore, keys: Iterable[str]) -> None:
+        """Read memories, and embed their texts if these are new; drop those that are missing."""
+        names = list(dict.fromkeys(keys))
+        for start in range(0, len(names), BATCH):
+            if self.is_dropped:
+                raise EmbedderFailed("the vectors of other namespaces need the memory")
+
+            batch = names[start : start + BATCH]
+            found = await store.read(self._namespace, batch)
+            changed: list[tuple[str, _Entry]] = []
+            for key, memory in zip(batch, found, strict=True):
+                if not isinstance(memory, StoredMemory):
+                    self._remove(key)
+                    continue
+
+                text = f"{memory.row.summary}\n{memory.row.content}".strip()
+                entry = _Entry(key, memory.row.id, memory.row.version, hash_text(text))
+                row = self._rows.get(key)
+                if row is not None and self._entries[row].hashed == entry.hashed:
+                    self._entries[row] = entry
+                elif row is not None or len(self) < self._limit:
+                    changed.append((text, entry))
+
+            if changed:
+                vectors = self._vectorizer.embed([text for text, _ in changed])
+                for (_, entry), vector in zip(changed, vectors, strict=True):
+                    self._put(entry, vector)
+
+    @property
+    def _limit(self) -> int:
+        return min(MAX_MEMORIES, MAX_NUMBERS // (self._vectors.shape[1] or 1))
+
+    def _put(self, entry: _Entry, vector: Vectors) -> None:
+        self._remove(entry.key)
+
+        row = len(self._entries)
+        if row == len(self._vectors):
+            rows = min(max(2 * row, PAGE), MAX_NUMBERS // len(vector))
+            grown = np.zeros((rows, len(vector)), dtype=np.int16)
+            if row:
+                grown[:row] = self._vectors
+            self._vectors = grown
+            self._make_room()
+
+        self._vectors[row] = vector
+        self._entries.append(entry)
+        self._rows[entry.key] = row
+        self._keys_by_id[entry.id] = entry.key
+
+    def _rename(self, key: str, new_key: str) -> None:
+        """Give a memory's vector to its new key; drop it if there is none, after a purge."""
+        self._remove(new_key or key)
+        row = self._rows.pop(key, None)
+        if row is not None:
+            entry = self._entries[row]._replace(key=new_key)
+            self._entries[row] = entry
+            self._rows[new_key] = row
+            self._keys_by_id[entry.id] = new_key
+
+    def _remove(self, key: str) -> None:
+        """Drop a memory, if it has a vector; the last one takes its row."""
+        row = self._rows.pop(key, None)
+        if row is None:
+            return
+
+        self._keys_by_id.pop(self._entries[row].id, None)
+        last = self._entries.pop()
+        if row < len(self._entries):
+            self._entries[row] = last
+            self._vectors[row] = self._vectors[len(self._entries)]
+            self._rows[last.key] = row
+
+    def compare(self, queries: Sequence[str], parts: Sequence[NotePart]) -> list[Similarity]:
+        """Return the similarity of the memories and of parts of notes to each question.
+
+        Raises EmbedderFailed.
+        """
+        texts = {part.name: f"{part.heading}\n{part.content}".strip() for part in parts}
+        hashes = {name: hash_text(text) for name, text in texts.items()}
+        new = {hashes[name]: text for name, text in texts.items()}
+        new = {hashed: text for hashed, text in new.items() if hashed not in self._notes}
+
+        wanted = [*queries, *new.values()]
+        batches = range(0, len(wanted), BATCH)
+        vectors = np.concatenate(
+            [self._vectorizer.embed(wanted[start : start + BATCH]) for start in batches]
+        )
+        known = {**self._notes, **dict(zip(new, vectors[len(queries) :], strict=True))}
+        self._notes = {hashed: known[hashed] for hashed in hashes.values()}
+
+        asked = vectors[: len(queries)].T.astype(np.float32)
+        rows = self._vectors[: len(self)]
+        if hashes:
+            notes = np.stack([self._notes[hashed] for hashed in hashes.values()])
+            rows = np.concatenate([rows.reshape(-1, len(asked)), notes])
+
+        products = [
+            rows[start : start + _BLOCK].astype(np.float32) @ asked
+            for start in range(0, len(rows), _BLOCK)
+        ]
+        if not products:
+            return [Similarity((), {}, 0)] * len(queries)
+
+        millionths = np.concatenate(products).astype(np.int64) // _PER_MILLIONTH
+        return [self._describe(column, list(hashes)) for column in millionths.T]
+
+    def _describe(self, values: "NDArray[np.int64]", notes: Sequence[str]) -> Similarity:
+        """Return the similarities to one question, given those by row and then of the notes."""
+        best = int(values.max())
+        others = int(values.sum()) - best
+        usual = max(others // max(len(values) - 1, 1), 0)
+
+        count = len(self)
+        least = -SIMILARITY_ONE
+        if count > MAX_NEAR:
+            least = int(np.partition(values[:count], -MAX_NEAR)[-MAX_NEAR])
+
+        near: list[tuple[int, str]] = []
+        for row in np.flatnonzero(values[:count] >= least).tolist():
+            near.append((-int(values[row]), self._entries[row].key))
+
+        near.sort()
+        memories = [(key, -negative) for negative, key in near[:MAX_NEAR]]
+        by_note = dict(zip(notes, values[count:].tolist(), strict=True))
+        return Similarity(memories, by_note, usual)
 
 
-def fuse(ranking: Ranking, similarities: Mapping[EntryName, int]) -> Ranking:
-    """Return a ranking fused with that by similarity, which may add entries.
+class VectorMeaning:
+    """Compares questions with memories and notes for an application.
 
-    Only similarities above 0 count, down to the 256th rank. In a score, ``own`` is all but the part
-    that an entry gets because links led to it.
+    Calls may come from any event loop and any thread.
     """
-    found = {EntryName(entry.name, entry.is_note): entry for entry in ranking.entries}
-    by_words = {name: entry.score for name, entry in found.items()}
-    similar = {name: value for name, value in similarities.items() if value > 0}
-    ranks = _rank(similar)
-    by_meaning = {name: value for name, value in similar.items() if ranks[name] <= MOST_SELECTED}
 
-    sums = join_rankings(by_words, by_meaning)
-    from_meaning = _score_ranks(by_meaning)
-
-    entries: list[RankedEntry] = []
-    for name in sorted(sums, key=lambda name: (-sums[name], name)):
-        score = own = sums[name] // _FINENESS
-        entry = found.get(name)
-        if entry is None:
-            entries.append(RankedEntry(*name, score, own))
-            continue
-
-        if not entry.own:
-            own = from_meaning.get(name, 0) // _FINENESS
-        entries.append(entry._replace(score=score, own=own))
-
-    names = {entry.name for entry in entries}
-    also = tuple(name for name in ranking.also if name not in names)
-    # Meaning may answer a question whose words do not.
-    confidence = ranking.confidence
-    if confidence == "none" and entries:
-        confidence = "weak"
-
-    return replace(ranking, entries=tuple(entries), also=also, confidence=confidence)
-
-
-def _score_ranks(values: Mapping[Name, int]) -> dict[Name, int]:
-    """Return the score of each name in one ranking, in parts."""
-    return {name: _WHOLE // (DAMPING + rank) for name, rank in _rank(values).items()}
-
-
-def _rank(values: Mapping[Name, int]) -> dict[Name, int]:
-    """Return the rank of each name, by falling value; equal values have equal ranks."""
-    ranks: dict[int, int] = {}
-    for rank, value in enumerate(sorted(values.values(), reverse=True), start=1):
-        ranks.setdefault(value, rank)
-
-    return {name: ranks[value] for name, value in values.items()}
-
-
-class RankingByMeaning:
-    """Fuses the ranking by words of any store with one by meaning, for an application."""
-
-    def __init__(self, embedder: EmbedderThread) -> None:
-        self._embedder = embedder
+    def __init__(self, vectorizer: Vectorizer, seconds: float = EMBED_SECONDS) -> None:
+        self._vectorizer = vectorizer
+        self._seconds = seconds
+        self._thread = LoopThread("abilities-embedder", "the embedder")
+        self._indexes: OrderedDict[str, VectorIndex] = OrderedDict()
         self._lock = threading.Lock()
         self._logged_at: float | None = None
 
-    async def recall(
+    async def compare(
         self,
         store: MemoryStore,
         namespace: str,
-        request: RecallRequest,
         queries: Sequence[str],
         parts: Sequence[NotePart],
-        room: int,
-        starts: Sequence[int],
-    ) -> Recalled:
-        """Return the answers to questions by words and by meaning, as `MemoryStore.recall` does.
-
-        If the embedder fails, or the memories found by words are too large to be loaded, the answer
-        is the store's own. Raises Refused.
-        """
-        fused: Recalled | None = None
+    ) -> tuple[Similarity, ...]:
+        """Return the similarities to each question, or nothing if the embedder fails."""
         try:
-            fused = await self._fuse(store, namespace, request, queries, parts)
-        except EmbedderFailed as error:
+            similarities, _ = await self.measure(store, namespace, queries, parts)
+        except (EmbedderFailed, Refused) as error:
             now = time.monotonic()
             with self._lock:
                 is_due = self._logged_at is None or now >= self._logged_at + LOG_SECONDS
@@ -164,113 +302,81 @@ class RankingByMeaning:
                     self._logged_at = now
             if is_due:
                 _log.warning("the embedder failed, and recall ranks by words alone: %s", error)
-        if fused is None:
-            return await store.recall(namespace, request, room, starts)
+            return ()
 
-        # Only the memories that the store would load are kept.
-        kept: dict[str, StoredMemory | Exception] = {}
-        lists = [r.entries[start:] for r, start in zip(fused.rankings, starts, strict=True)]
-        for entry in chain.from_iterable(zip_longest(*lists)):
-            if entry is None or entry.is_note:
-                continue
-            if room < 0:
-                break
+        return tuple(similarities)
 
-            memory = fused.memories[entry.name]
-            kept[entry.name] = memory
-            room -= count_bytes(memory)
-
-        return Recalled(fused.rankings, kept)
-
-    def close(self) -> None:
-        """Let the embedder's thread end, without waiting for it."""
-        self._embedder.close()
-
-    async def _fuse(
+    async def measure(
         self,
-        store: MemoryStore,
+        store: MemoryStore | None,
         namespace: str,
-        request: RecallRequest,
         queries: Sequence[str],
         parts: Sequence[NotePart],
-    ) -> Recalled | None:
-        """Return both rankings fused, with all their memories; None if these are too large.
+    ) -> tuple[list[Similarity], int]:
+        """Return the similarities to each question, and the number of memories with a vector.
 
-        Raises Refused and EmbedderFailed.
+        Without a store there are no memories. Raises EmbedderFailed, also if there is no answer in
+        time, and Refused from the store.
         """
-        starts = [0] * len(queries)
-        whole = replace(request, at_least=0)
-        by_words = await store.recall(namespace, whole, MAX_LOADED_BYTES, starts)
-        for entry in chain.from_iterable(ranking.entries for ranking in by_words.rankings):
-            if not entry.is_note and entry.name not in by_words.memories:
-                return None
+        if self._thread.is_stuck:
+            raise EmbedderFailed("it is still busy with an earlier call")
 
-        further = await _list_memories(store, namespace, request.filters)
-        memories = {**further, **by_words.memories}
-        texts: dict[EntryName, str] = {}
-        for key, memory in memories.items():
-            if isinstance(memory, StoredMemory):
-                texts[EntryName(key, False)] = f"{memory.row.summary}\n{memory.row.content}".strip()
-        for part in parts:
-            texts[EntryName(part.name, True)] = f"{part.heading}\n{part.content}".strip()
+        try:
+            self._thread.start()
+        except (OSError, RuntimeError):  # no descriptors or threads are left
+            raise EmbedderFailed("no thread can be started") from None
 
-        # Each question is compared with its own ranking, further memories, and all parts of notes.
-        candidates: list[list[EntryName]] = []
-        comparisons: list[Comparison] = []
-        for query, ranking in zip(queries, by_words.rankings, strict=True):
-            names = {EntryName(entry.name, entry.is_note): None for entry in ranking.entries}
-            names |= dict.fromkeys(EntryName(key, False) for key in further)
-            names |= dict.fromkeys(EntryName(part.name, True) for part in parts)
-            compared = [name for name in names if name in texts]
-            candidates.append(compared)
-            comparisons.append(Comparison(query, [texts[name] for name in compared]))
+        try:
+            async with asyncio.timeout(self._seconds):
+                return await self._thread.run(
+                    partial(self._measure, store, namespace, queries, parts)
+                )
+        except TimeoutError:
+            done = len(self._indexes.get(namespace, ()))
+            raise EmbedderFailed(
+                f"it did not answer in time; {done:,} memories have vectors"
+            ) from None
 
-        similarities = await self._embedder.compare(comparisons)
+    def close(self) -> None:
+        """Let the thread end, without waiting for it."""
+        self._thread.end()
 
-        def fuse_all() -> tuple[Ranking, ...]:
-            fused: list[Ranking] = []
-            for ranking, names, values in zip(
-                by_words.rankings, candidates, similarities, strict=True
-            ):
-                one = fuse(ranking, dict(zip(names, values, strict=True)))
-                scores = [entry.score for entry in one.entries]
-                count = count_above(scores, request.at_least or 0)
-                fused.append(replace(one, entries=one.entries[:count]))
+    async def _measure(
+        self,
+        store: MemoryStore | None,
+        namespace: str,
+        queries: Sequence[str],
+        parts: Sequence[NotePart],
+    ) -> tuple[list[Similarity], int]:
+        index = self._indexes.get(namespace)
+        if index is None:
+            index = VectorIndex(self._vectorizer, namespace, self._make_room)
+            self._indexes[namespace] = index
+        self._indexes.move_to_end(namespace)
 
-            return keep_once(fused)
+        if store is not None:
+            if index.task is None or index.task.done():
+                index.begun_at = time.monotonic()
+                index.task = asyncio.create_task(index.refresh(store))
+                index.task.add_done_callback(_ignore_failure)
+            elif time.monotonic() > index.begun_at + self._seconds:
+                raise EmbedderFailed(f"it still embeds; {len(index):,} memories have vectors")
 
-        # On another thread, because several questions may have thousands of candidates.
-        return Recalled(await asyncio.to_thread(fuse_all), memories)
+            # Not cancelled with the question: it goes on in the background.
+            await asyncio.shield(index.task)
+
+        return index.compare(queries, parts), len(index)
+
+    def _make_room(self) -> None:
+        """Drop the vectors of the namespaces that were asked least recently."""
+        while len(self._indexes) > 1:
+            if sum(index.size for index in self._indexes.values()) <= MAX_NUMBERS:
+                return
+            _, index = self._indexes.popitem(last=False)
+            index.is_dropped = True
 
 
-async def _list_memories(
-    store: MemoryStore, namespace: str, filters: Filters
-) -> dict[str, StoredMemory]:
-    """Return the readable memories that pass the filters by their keys; none if too many do."""
-    memories: dict[str, StoredMemory] = {}
-    room = MAX_LOADED_BYTES
-
-    for offset in range(0, MAX_COMPARED, PAGE):
-        query = Query(
-            type=filters.type,
-            tags=filters.tags,
-            importance=filters.importance,
-            category=filters.category,
-            archived=filters.archived,
-            limit=PAGE,
-            offset=offset,
-            sort_by="created_at",
-        )
-        page = await store.query(namespace, query)
-        for memory in page.memories:
-            if isinstance(memory, StoredMemory):
-                memories[memory.row.key] = memory
-                room -= count_bytes(memory)
-
-        if page.total > MAX_COMPARED or room < 0:
-            return {}
-        if offset + PAGE >= page.total:
-            break
-
-    since = filters.changed_since or ""
-    return {key: memory for key, memory in memories.items() if memory.row.updated_at >= since}
+def _ignore_failure(task: "asyncio.Task[None]") -> None:
+    """Mark a task's exception as seen; a question that waits for the task raises it."""
+    if not task.cancelled():
+        task.exception()

@@ -3,6 +3,7 @@
 import re
 from base64 import urlsafe_b64encode
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from datetime import date, timedelta
 from hashlib import blake2b
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
@@ -15,11 +16,12 @@ from abilities.declarations.values import JsonObject
 from abilities.helpers.files.reader import FileReader
 from abilities.helpers.memory.notes import NotePart, read_note_parts
 from abilities.helpers.memory.targets import MemoryFiles
+from abilities.helpers.search.meaning import Similarity
 from abilities.helpers.search.ranking import Entries, Ranking
 from abilities.helpers.search.recall import Filters, NoteTerms, RecallRequest
 from abilities.helpers.search.terms import Language, split_question
 from abilities.helpers.store.model import StoredMemory
-from abilities.helpers.store.protocol import MemoryStore, Recalled
+from abilities.helpers.store.protocol import MemoryStore
 
 if TYPE_CHECKING:
     # It has many models, which few calls need.
@@ -55,20 +57,17 @@ class RecallResult(NamedTuple):
     within_days: Sequence[int | None] = ()
 
 
-class SecondRanking(Protocol):
-    """A further ranking, which is fused with the store's own."""
+class Meaning(Protocol):
+    """Compares the meaning of questions with that of memories and notes."""
 
-    async def recall(
+    async def compare(
         self,
         store: MemoryStore,
         namespace: str,
-        request: RecallRequest,
         queries: Sequence[str],
         parts: Sequence[NotePart],
-        room: int,
-        starts: Sequence[int],
-    ) -> Recalled:
-        """Return the answers to the questions, as `MemoryStore.recall` does. Raises Refused."""
+    ) -> tuple[Similarity, ...]:
+        """Return the similarities to each question, or nothing if that fails."""
         ...
 
     def close(self) -> None:
@@ -85,13 +84,13 @@ class Recalling:
         store: MemoryStore,
         reader: FileReader,
         files: MemoryFiles,
-        second: SecondRanking | None,
+        meaning: Meaning | None,
     ) -> None:
         self._namespace = namespace
         self._store = store
         self._reader = reader
         self._files = files
-        self._second = second
+        self._meaning = meaning
 
     async def run(
         self, arguments: "RecallInput", today: date, starts: Sequence[int], room: int
@@ -112,12 +111,13 @@ class Recalling:
             parts = await read_note_parts(self._reader, self._files, today, since, language)
 
         request = build_request(arguments, since, parts, language)
-        if self._second is None:
-            recalled = await self._store.recall(self._namespace, request, room, starts)
-        else:
-            recalled = await self._second.recall(
-                self._store, self._namespace, request, arguments.queries, parts, room, starts
+        if self._meaning is not None:
+            found = await self._meaning.compare(
+                self._store, self._namespace, arguments.queries, parts
             )
+            request = replace(request, similarities=found)
+
+        recalled = await self._store.recall(self._namespace, request, room, starts)
 
         by_name = {part.name: part for part in parts}
         days: list[int | None] = []

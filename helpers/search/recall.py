@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from operator import itemgetter
 from typing import Any, NamedTuple, TypeVar
 
+from abilities.helpers.search.meaning import Near, Similarity
 from abilities.helpers.search.postings import POSTING_BYTES, block_of, decode, look_up
 from abilities.helpers.search.ranking import (
     NAMED_TENTHS,
@@ -183,6 +184,8 @@ class RecallRequest:
 
     Entries below ``at_least`` thousandths of the best score are left out. If it is None, none is;
     but a question whose best answer deserves no confidence has no answer at all.
+
+    ``similarities``, one per question, let the questions be answered by meaning too.
     """
 
     questions: tuple[Question, ...]
@@ -190,6 +193,7 @@ class RecallRequest:
     hops: int = 2
     notes: tuple[NoteTerms, ...] = ()
     at_least: int | None = None
+    similarities: tuple[Similarity, ...] = ()
 
 
 class FetchBlocks(NamedTuple):
@@ -225,6 +229,16 @@ class FetchKeys(NamedTuple):
     docs: tuple[int, ...]
 
 
+class FetchTimes(NamedTuple):
+    """A request for the times of the last changes of those memories that pass the filters.
+
+    It is answered with a mapping from key to time in RFC 3339.
+    """
+
+    filters: Filters
+    keys: tuple[str, ...]
+
+
 class KeyAndTime(NamedTuple):
     """A memory's key, and the time of its last change in RFC 3339."""
 
@@ -244,7 +258,7 @@ class FetchLinks(NamedTuple):
     keys: tuple[str, ...]
 
 
-Fetch = FetchBlocks | FetchMatching | FetchPassing | FetchKeys | FetchLinks
+Fetch = FetchBlocks | FetchMatching | FetchPassing | FetchKeys | FetchTimes | FetchLinks
 
 
 class IndexBlocks(NamedTuple):
@@ -301,6 +315,11 @@ def rank(request: RecallRequest) -> Conversation[tuple[Ranking, ...]]:
         own.append(entries)
 
     gifts = yield from _spread_all(own, request)
+    times = dict(found.values())
+    near: list[Near] = []
+    for similarity in request.similarities:
+        memories = yield from _select_similar(similarity, filters, times)
+        near.append(Near(memories, similarity))
 
     unknown = [search.list_unknown(note.terms for note in request.notes) for search in searches]
     in_archive: Postings = {}
@@ -310,8 +329,15 @@ def rank(request: RecallRequest) -> Conversation[tuple[Ranking, ...]]:
         in_archive = hidden.archived_blocks
 
     rankings: list[Ranking] = []
-    for search, hit, given, missing in zip(searches, own, gifts, unknown, strict=True):
-        shown, confidence = _rank_one(search, hit, given, found, request)
+    for number, (search, hit, given) in enumerate(zip(searches, own, gifts, strict=True)):
+        ranked, confidence = _rank_by_words(search, hit, given, found, request.notes)
+        if near:
+            ranked = _sort(near[number].add_to(ranked, confidence))
+            if confidence == "none" and near[number].is_about:
+                confidence = "weak"
+
+        shown = Entries(_put_newer_first(_cut(ranked, confidence, request.at_least), times))
+        missing = unknown[number]
         archived = _name_words(word for word in missing if in_archive.get(word.term))
         unknown_words = _name_words(word for word in missing if word.word not in archived)
         rankings.append(Ranking(shown, unknown_words, (), confidence, archived))
@@ -319,35 +345,58 @@ def rank(request: RecallRequest) -> Conversation[tuple[Ranking, ...]]:
     return keep_once(rankings)
 
 
-def _rank_one(
+def _rank_by_words(
     search: QuestionIndex,
     hits: Sequence[RankedEntry],
     gifts: Gifts,
     found: Mapping[int, KeyAndTime],
-    request: RecallRequest,
-) -> tuple[Entries, Confidence]:
+    notes: Sequence[NoteTerms],
+) -> tuple[list[Columns], Confidence]:
     """Return the entries that answer a question, in order, and the confidence in the best one."""
     numbers = {one.key: doc for doc, one in found.items()}
     named = {entry.name for entry in hits if search.is_named(numbers[entry.name])}
-    ranked = _sort(_merge(hits, gifts, named) + _score_notes(search, request.notes))
-    scores = [columns[_SCORE] for columns in ranked]
+    ranked = _sort(_merge(hits, gifts, named) + _score_notes(search, notes))
 
     places: list[int] = []
     if ranked and ranked[0][_IS_NOTE]:
-        notes = {note.name: note.terms for note in request.notes}
-        places = search.find_places_in(notes[ranked[0][_NAME]])
+        by_name = {note.name: note.terms for note in notes}
+        places = search.find_places_in(by_name[ranked[0][_NAME]])
     elif ranked:
         places = search.find_places(numbers[ranked[0][_NAME]])
 
     is_named = bool(ranked) and not ranked[0][_IS_NOTE] and ranked[0][_NAME] in named
-    confidence = judge(search.idfs, places, scores, named=is_named)
-    count = len(ranked)
-    if request.at_least is not None:
-        count = count_above(scores, request.at_least)
-    elif confidence == "none":
-        count = 0
+    scores = [columns[_SCORE] for columns in ranked]
+    return ranked, judge(search.idfs, places, scores, named=is_named)
 
-    return Entries(_put_newer_first(ranked[:count], dict(found.values()))), confidence
+
+def _cut(ranked: list[Columns], confidence: Confidence, at_least: int | None) -> list[Columns]:
+    """Return the entries of a ranking that are shown."""
+    if at_least is not None:
+        return ranked[: count_above([columns[_SCORE] for columns in ranked], at_least)]
+    if confidence == "none":
+        return []
+
+    return ranked
+
+
+def _select_similar(
+    similarity: Similarity, filters: Filters, times: dict[str, str]
+) -> Conversation[dict[str, int]]:
+    """Return the most similar memories that pass the filters, and add the times of their changes.
+
+    They are as many as a question has hits, if the similarity names so many.
+    """
+    near: dict[str, int] = {}
+    start, size = 0, 2 * MOST_SELECTED
+    while len(near) < MOST_SELECTED and start < len(similarity.memories):
+        batch = dict(similarity.memories[start : start + size])
+        passing: Mapping[str, str] = yield FetchTimes(filters, tuple(batch))
+        times |= passing
+
+        near |= {key: value for key, value in batch.items() if key in passing}
+        start, size = start + size, 4 * size
+
+    return dict(list(near.items())[:MOST_SELECTED])
 
 
 def _select(

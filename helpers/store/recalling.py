@@ -21,6 +21,7 @@ from abilities.helpers.search.recall import (
     FetchLinks,
     FetchMatching,
     FetchPassing,
+    FetchTimes,
     Filters,
     IndexBlocks,
     KeyAndTime,
@@ -33,7 +34,7 @@ from abilities.helpers.store.queries import select_passing
 from abilities.helpers.store.ranking import LINK_COLUMNS, BestLinks, Pages, Wanted
 from abilities.helpers.store.reads import read
 from abilities.helpers.store.recall_index import Changes, RecentChange, collect, merge
-from abilities.helpers.store.transaction import Columns, ForEach, Transaction
+from abilities.helpers.store.transaction import Columns, ForEach, Statement, Transaction
 
 _SIZE = """
 SELECT number FROM counters WHERE namespace = ? AND name = 'all' AND archived = 0 AND value = ''
@@ -68,7 +69,7 @@ WHERE l.namespace = ? AND EXISTS (
 ) AND l.target = asked.key LIMIT {MOST_INCOMING}
 """
 _PASSING_KEYS = """
-SELECT m.key FROM memories AS m CROSS JOIN shelf AS s
+SELECT m.key, m.updated_at FROM memories AS m CROSS JOIN shelf AS s
 WHERE m.namespace = ? AND m.key = ANY (?) AND m.score BETWEEN 0 AND 1
     AND s.namespace = m.namespace AND s.id = m.id AND {}
 """
@@ -163,6 +164,12 @@ async def _answer(transaction: Transaction, namespace: str, fetch: Fetch) -> obj
             for doc, *columns in await transaction.fetch(_KEYS, namespace, list(docs)):
                 named[doc] = KeyAndTime._make(columns)
             return named
+        case FetchTimes(filters, keys):
+            selected, *asked = _select_keys(filters)
+            times: dict[str, str] = {}
+            for key, time in await transaction.fetch(selected, namespace, list(keys), *asked):
+                times[key] = time
+            return times
         case FetchLinks(filters, keys):
             return await _LinkReader(transaction, namespace, filters).read(keys)
 
@@ -201,6 +208,14 @@ async def _fetch_blocks(
     return IndexBlocks(sum(number for (number,) in counted), *found)
 
 
+def _select_keys(filters: Filters) -> Statement:
+    """Return the statement for those of some keys that pass filters, and the filters' values."""
+    passing = select_passing(filters)
+    # The memories are looked up by key, and no index of a filtered column may replace that.
+    condition = re.sub(r"\bs\.(\w+) (=|>=) \?", r"FILTER(s.\1) \2 ?", passing.condition)
+    return _PASSING_KEYS.format(condition), *passing.values
+
+
 def count_bytes(memory: StoredMemory | Exception) -> int:
     """Return the UTF-8 bytes of a memory's content in an answer; 0 if it cannot be read."""
     if isinstance(memory, Exception):
@@ -219,12 +234,7 @@ class _LinkReader:
         self._filters = filters
         self._best = BestLinks(transaction, namespace)
         self._passing: dict[str, bool] = {}
-
-        passing = select_passing(filters)
-        # The memories are looked up by key, and no index of a filtered column may replace that.
-        condition = re.sub(r"\bs\.(\w+) (=|>=) \?", r"FILTER(s.\1) \2 ?", passing.condition)
-        self._passes = _PASSING_KEYS.format(condition)
-        self._values = passing.values
+        self._passes, *self._values = _select_keys(filters)
 
     async def read(self, keys: Sequence[str]) -> dict[str, Links]:
         """Return the links of memories to and from memories that pass the filters.
@@ -317,7 +327,7 @@ class _LinkReader:
         unknown = sorted({key for key in keys if key not in self._passing})
         if unknown and not self._filters.pass_all:
             values = (self._namespace, unknown, *self._values)
-            found = {key for (key,) in await self._transaction.fetch(self._passes, *values)}
+            found = {key for key, _ in await self._transaction.fetch(self._passes, *values)}
             self._passing |= {key: key in found for key in unknown}
 
 

@@ -1,124 +1,112 @@
-"""Two rankings joined by reciprocal rank."""
+"""A ranking by words, joined with similarities."""
 
 from hypothesis import given
 from hypothesis import strategies as st
 
-from abilities.helpers.memory.meaning import DAMPING, EntryName, fuse, join_rankings
-from abilities.helpers.search.ranking import SCORE_ONE, RankedEntry, Ranking
+from abilities.helpers.search.meaning import SIMILARITY_ONE, Near, Similarity
+from abilities.helpers.search.ranking import SCORE_ONE, Confidence, RankedEntry
 
 NAMES = [f"m{number:02}" for number in range(20)]
 
-values = st.dictionaries(st.sampled_from(NAMES), st.integers(1, 9))
+values = st.dictionaries(st.sampled_from(NAMES), st.integers(1, SIMILARITY_ONE))
 
 
-def build_ranking(scores: dict[str, int]) -> Ranking:
-    ordered = sorted(scores, key=lambda name: (-scores[name], name))
-    entries = [RankedEntry(name, False, scores[name], scores[name]) for name in ordered]
-    return Ranking(tuple(entries), ())
+def join(
+    scores: dict[str, int],
+    similar: dict[str, int],
+    confidence: Confidence = "strong",
+    usual: int = 0,
+    notes: dict[str, int] | None = None,
+) -> dict[str, RankedEntry]:
+    """Return the joined entries by name."""
+    ranked = [tuple(RankedEntry(name, False, scores[name], scores[name])) for name in scores]
+    near = Near(similar, Similarity((), notes or {}, usual))
 
-
-def similar(by_name: dict[str, int]) -> dict[EntryName, int]:
-    return {EntryName(name, False): value for name, value in by_name.items()}
+    joined = near.add_to(ranked, confidence)
+    entries = list(map(RankedEntry._make, joined))
+    assert len({entry.name for entry in entries}) == len(entries)
+    return {entry.name: entry for entry in entries}
 
 
 @given(values, values)
-def test_joining_is_symmetric(first: dict[str, int], second: dict[str, int]) -> None:
-    assert join_rankings(first, second) == join_rankings(second, first)
-
-
-@given(values, values)
-def test_an_order_that_both_agree_on_is_kept(first: dict[str, int], second: dict[str, int]) -> None:
-    joined = join_rankings(first, second)
+def test_an_order_that_both_agree_on_is_kept(
+    scores: dict[str, int], similar: dict[str, int]
+) -> None:
+    joined = join(scores, similar)
 
     for better in joined:
         for worse in joined:
-            a = first.get(better, 0) - first.get(worse, 0)
-            b = second.get(better, 0) - second.get(worse, 0)
-            if a >= 0 and b >= 0:
-                assert joined[better] >= joined[worse]
-            if (a > 0 and b >= 0) or (a >= 0 and b > 0):
-                assert joined[better] > joined[worse]
+            is_better = scores.get(better, 0) >= scores.get(worse, 0)
+            if is_better and similar.get(better, 0) >= similar.get(worse, 0):
+                assert joined[better].score >= joined[worse].score
 
 
 @given(values, values, st.randoms())
 def test_the_order_of_insertion_changes_nothing(
-    scores: dict[str, int], similarities: dict[str, int], random: object
+    scores: dict[str, int], similar: dict[str, int], random: object
 ) -> None:
-    names = list(similarities)
+    names = list(similar)
     random.shuffle(names)  # type: ignore[attr-defined]
-    shuffled = {name: similarities[name] for name in names}
 
-    expected = fuse(build_ranking(scores), similar(similarities))
-    assert fuse(build_ranking(scores), similar(shuffled)) == expected
+    assert join(scores, {name: similar[name] for name in names}) == join(scores, similar)
 
 
-@given(values, values)
-def test_entries_stand_by_score_and_each_once(
-    scores: dict[str, int], similarities: dict[str, int]
+@given(values, values, st.integers(0, SIMILARITY_ONE))
+def test_similarity_adds_at_most_three_quarters_of_the_best_score(
+    scores: dict[str, int], similar: dict[str, int], usual: int
 ) -> None:
-    entries = fuse(build_ranking(scores), similar(similarities)).entries
+    most = max(scores.values(), default=SCORE_ONE)
 
-    shown = [entry.score for entry in entries]
-    assert shown == sorted(shown, reverse=True)
-    assert all(0 < entry.own <= entry.score <= SCORE_ONE for entry in entries)
-    assert {entry.name for entry in entries} == scores.keys() | similarities.keys()
-    assert len({entry.name for entry in entries}) == len(entries)
+    for name, entry in join(scores, similar, usual=usual).items():
+        assert scores.get(name, 0) <= entry.score <= scores.get(name, 0) + 3 * most // 4
+        assert entry.own == entry.score
 
 
-@given(values, st.integers(1, 9))
-def test_equal_similarities_change_no_order(scores: dict[str, int], similarity: int) -> None:
-    ranking = build_ranking(scores)
+def test_the_most_similar_gets_the_certainty_and_others_in_proportion() -> None:
+    similar = {"a": 800_000, "b": 700_000, "c": 500_000, "d": 400_000, "e": 590_000}
 
-    fused = fuse(ranking, similar(dict.fromkeys(scores, similarity)))
+    joined = join({"c": 1_000, "d": 1_000}, similar, usual=600_000)
 
-    assert [entry.name for entry in fused.entries] == [entry.name for entry in ranking.entries]
-
-
-def test_the_best_possible_score_is_one() -> None:
-    first, second = fuse(build_ranking({"a": 9, "b": 1}), similar({"a": 9, "b": 1})).entries
-
-    assert first.score == SCORE_ONE
-    assert second.score == SCORE_ONE * (DAMPING + 1) // (DAMPING + 2)
+    expected = {"a": 375, "b": 281, "c": 1_093, "d": 1_000}
+    assert {name: entry.score for name, entry in joined.items()} == expected
 
 
-def test_first_in_one_ranking_alone_is_half_of_that() -> None:
-    (by_words,) = fuse(build_ranking({"a": 9}), {}).entries
-    (by_meaning,) = fuse(build_ranking({}), similar({"a": 9})).entries
+def test_what_words_do_not_answer_is_ranked_by_meaning() -> None:
+    joined = join({"c": 1_000}, {"a": 800_000, "c": 600_000}, "none", usual=600_000)
+    assert joined["a"].score == joined["c"].score == 1_000
 
-    assert by_words.score == by_meaning.score == SCORE_ONE // 2
-    assert by_meaning.words == () and by_meaning.via is None
-
-
-def test_equal_sums_stand_by_name() -> None:
-    fused = fuse(build_ranking({"a": 1, "b": 2}), similar({"a": 2, "b": 1}))
-
-    assert [entry.name for entry in fused.entries] == ["a", "b"]
-    assert fused.entries[0].score == fused.entries[1].score
+    joined = join({"c": 1_000}, {"a": 700_000, "c": 600_000}, "none", usual=600_000)
+    assert joined["a"].score < joined["c"].score  # it is not similar enough to answer
+    assert joined["a"].words == () and joined["a"].via is None
 
 
-def test_a_similarity_of_zero_or_less_adds_nothing() -> None:
-    ranking = build_ranking({"a": 2, "b": 1})
+def test_what_came_by_links_keeps_that_and_gets_an_own_score() -> None:
+    ranked = [tuple(RankedEntry("a", False, 1_000, 0, "seed"))]
 
-    assert fuse(ranking, similar({"b": 0, "a": -5, "c": 0})) == fuse(ranking, {})
+    (joined,) = Near({"a": 500_000}, Similarity((), {}, 0)).add_to(ranked, "weak")
+
+    assert RankedEntry._make(joined) == RankedEntry("a", False, 1_375, 375, "seed")
 
 
-def test_similarities_count_down_to_the_256th_rank() -> None:
+def test_notes_and_memories_are_compared_with_each_other() -> None:
+    joined = join({"c": 1_000}, {"a": 800_000}, "none", 200_000, {"n": 500_000})
+
+    assert joined["n"] == RankedEntry("n", True, 500, 500)
+
+
+def test_the_256_most_similar_count() -> None:
     names = [f"n{number:03}" for number in range(300)]
-    falling = {name: 1_000 - number for number, name in enumerate(names)}
-    tied = {**falling, "n255": 700, **dict.fromkeys(names[256:], 700)}
+    falling = {name: 1_000 * (1_000 - number) for number, name in enumerate(names)}
 
-    assert len(fuse(build_ranking({}), similar(falling)).entries) == 256
-    assert len(fuse(build_ranking({}), similar(tied)).entries) == 300
+    assert list(join({}, falling, "none")) == names[:255]  # the last of them gets nothing
 
 
-def test_what_came_by_links_owns_its_similarity_alone() -> None:
-    ranking = Ranking(
-        (RankedEntry("a", False, 9, 0, "seed"), RankedEntry("b", False, 5, 5)), ("x",)
-    )
+def test_a_question_is_about_what_is_clearly_more_similar_than_usual() -> None:
+    def is_about(best: int, usual: int) -> bool:
+        return Near({"a": best}, Similarity((), {}, usual)).is_about
 
-    fused = fuse(ranking, similar({"a": 5}))
-
-    assert fused.unknown_words == ("x",)
-    assert (fused.entries[0].own, fused.entries[0].score) == (SCORE_ONE // 2, SCORE_ONE)
-    assert fused.entries[0].via == "seed"
-    assert fused.entries[1].own == fused.entries[1].score
+    assert is_about(670_000, 400_000)
+    assert not is_about(669_999, 400_000)
+    assert not is_about(990_000, 990_000)
+    assert not is_about(SIMILARITY_ONE, SIMILARITY_ONE)
+    assert not Near({}, Similarity((), {}, 0)).is_about

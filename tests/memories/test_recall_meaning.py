@@ -4,8 +4,10 @@ import asyncio
 import logging
 import subprocess
 import sys
+import threading
 from array import array
 from collections.abc import AsyncIterator, Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -16,12 +18,11 @@ from abilities import Abilities, AbilityError, Settings
 from abilities.cli.doctor import diagnose
 from abilities.cli.main import main
 from abilities.embedders import GROUP
-from abilities.helpers import embedder as embedding
-from abilities.helpers.embedder import Comparison, EmbedderFailed, EmbedderThread
+from abilities.helpers.embedder import SCALE, EmbedderFailed, Vectorizer
 from abilities.helpers.memory import meaning
+from abilities.helpers.memory.meaning import VectorMeaning
 from tests.support.plugins import install
 from tests.support.synonyms import DIMENSIONS, WRONG, BadEmbedder, SynonymEmbedder
-from tests.support.waiting import wait_until
 
 Payload = dict[str, Any]
 
@@ -95,14 +96,26 @@ async def test_without_an_embedder_words_alone_find(roots: Settings) -> None:
     assert SYNONYMS.calls == []
 
 
-async def test_first_by_words_and_by_meaning_is_a_score_of_one(app: Abilities) -> None:
+async def test_similarity_adds_to_the_score_by_words(app: Abilities, roots: Settings) -> None:
     payload = await recall(app, "the red automobile", detail="full")
 
     first, second = payload["results"][0]["data"]["memories"]
-    assert (first["key"], first["score"], first["own_score"]) == ("garage", 1.0, 1.0)
-    assert first["words"] == ["red", "automobile"]
-    assert second["key"] == "engine" and 0 < second["score"] < 0.5
-    assert "words" not in second
+    assert (first["key"], first["words"]) == ("garage", ["red", "automobile"])
+    assert second["key"] == "engine" and "words" not in second
+    assert 0 < second["score"] == second["own_score"] < first["score"]
+    async with Abilities.open(choose(roots, None)) as plain:
+        payload = await recall(plain, "the red automobile", detail="full")
+        assert payload["results"][0]["data"]["memories"][0]["score"] < first["score"]
+
+
+async def test_what_meaning_alone_answers_is_weak(app: Abilities) -> None:
+    for query, confidence in {
+        "surgeon": "weak",
+        "physician Basel": "strong",
+        "zebra": "none",
+    }.items():
+        payload = await recall(app, query)
+        assert payload["results"][0]["confidence"] == confidence
 
 
 async def test_each_memory_stands_under_one_question(app: Abilities) -> None:
@@ -121,7 +134,7 @@ async def test_filters_hold_for_what_is_found_by_meaning(app: Abilities) -> None
     memory = await app.call("memory_get", {"key": "garage"})
     await app.call("delete_memory", {"id": memory["data"]["id"]})
     assert await ask(app, "vehicle") == ["engine"]
-    assert await ask(app, "vehicle", archived=True) == ["engine", "garage"]
+    assert await ask(app, "vehicle", archived=True) == ["garage", "engine"]
 
 
 async def test_notes_are_found_by_meaning_unless_they_are_left_out(app: Abilities) -> None:
@@ -135,34 +148,44 @@ async def test_other_namespaces_are_not_found(app: Abilities) -> None:
     assert await ask(app.for_namespace("other"), "vehicle") == []
 
 
-async def test_larger_namespaces_are_ranked_again_but_not_compared_whole(
-    app: Abilities, roots: Settings, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(meaning, "MAX_COMPARED", 3)
-    await store(app, "annex", "The museum.")
-    await store(app, "zone", "The museum garden.")
-
-    assert await ask(app, "vehicle") == []
-    assert await ask(app, "museum vehicle") == ["annex", "engine", "zone"]
-    async with Abilities.open(choose(roots, None)) as plain:
-        assert await ask(plain, "museum vehicle") == ["annex", "zone", "engine"]
-
-
-async def test_contents_that_are_too_large_are_ranked_by_words_alone(
+async def test_a_namespace_is_compared_as_far_as_its_bound(
     app: Abilities, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(meaning, "MAX_LOADED_BYTES", 10)
-    await store(app, "sale", "A car for sale.")
+    monkeypatch.setattr(meaning, "MAX_MEMORIES", 4)
+    assert await ask(app, "vehicle") == ["engine", "garage"]
 
-    assert await ask(app, "car") == ["engine", "sale"]
+    await store(app, "vessel", "A beverage of leaves.")
+    assert await ask(app, "tea") == []
+
+    memory = await app.call("memory_get", {"key": "rain"})
+    await app.call("delete_memory", {"id": memory["data"]["id"], "permanent": True})
+    await store(app, "vessel", "A beverage of many leaves.")
+    assert await ask(app, "tea") == ["vessel"]
 
 
-async def test_a_second_question_embeds_itself_alone(app: Abilities) -> None:
+async def test_what_no_word_found_is_found_among_many(app: Abilities) -> None:
+    for number in range(0, 1_200, 50):
+        operations = [
+            {"op": "store", "type": "core", "key": f"k{n:04}", "content": f"Number {n} of a list."}
+            for n in range(number, number + 50)
+        ]
+        await app.call("remember", {"operations": operations})
+
+    assert (await ask(app, "surgeon"))[0] == "clinic"
+    assert await ask(app, "vehicle", tags=["old"]) == ["engine"]
+
+
+async def test_only_what_is_new_is_embedded(app: Abilities) -> None:
     await ask(app, "vehicle")
     SYNONYMS.calls.clear()
-    await ask(app, "physician")
 
-    assert SYNONYMS.calls == [["physician"]]
+    await ask(app, "physician")
+    await store(app, "garage", "The automobile is blue.", tags=["new"])
+    memory = await app.call("memory_get", {"key": "clinic"})
+    await app.call("update_memory", {"id": memory["data"]["id"], "key": "doctors", "tags": ["x"]})
+
+    assert await ask(app, "surgeon") == ["doctors"]
+    assert SYNONYMS.calls == [["physician"], ["The automobile is blue."], ["surgeon"]]
 
 
 async def test_next_request_gives_each_memory_once(app: Abilities) -> None:
@@ -182,9 +205,9 @@ async def test_next_request_gives_each_memory_once(app: Abilities) -> None:
 async def test_a_cursor_is_of_the_ranking_that_was_answered(app: Abilities) -> None:
     for number in range(20):
         await store(app, f"fleet-{number:02}", f"Vehicle {number}. " + "It drives. " * 9)
-    payload = await recall(app, "automobile", max_tokens=400)
+    payload = await recall(app, "automobile drives", max_tokens=400)
 
-    await store(app, "new", "An automobile.")
+    await store(app, "new", "An automobile drives.")
 
     with pytest.raises(AbilityError) as caught:
         await app.call("recall", payload["next_request"])
@@ -195,7 +218,8 @@ async def test_a_name_that_is_not_installed_is_an_error_that_names_the_others(
     roots: Settings,
 ) -> None:
     message = (
-        "embedder 'none' is not installed; installed are: bad, class, missing, synonyms, wrong"
+        "embedder 'none' is not installed; there are: model2vec:MODEL, fastembed:MODEL, "
+        "bad, class, missing, synonyms, wrong"
     )
     with pytest.raises(ValueError, match=message):
         async with Abilities.open(choose(roots, "none")):
@@ -211,6 +235,38 @@ def test_the_command_line_says_so_too(roots: Settings, monkeypatch: pytest.Monke
 
     assert done.exit_code == 2
     assert "embedder 'none' is not installed" in done.output
+
+
+@pytest.mark.parametrize(
+    ("name", "command"),
+    [
+        ("model2vec:minishlab/potion-base-8M", "pip install 'agent-abilities[semantic]'"),
+        ("fastembed:BAAI/bge-small-en-v1.5", "pip install 'agent-abilities[fastembed]'"),
+    ],
+)
+async def test_an_embedder_whose_package_is_missing_says_how_to_install_it(
+    name: str, command: str, roots: Settings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for module in ("model2vec", "fastembed"):
+        monkeypatch.setitem(sys.modules, module, None)
+
+    with pytest.raises(ValueError) as caught:
+        async with Abilities.open(choose(roots, name)):
+            pass
+
+    assert (
+        str(caught.value) == f"embedder: {name.partition(':')[0]} is not installed; run: {command}"
+    )
+
+
+async def test_without_numpy_an_embedder_says_how_to_install_it(
+    roots: Settings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "numpy", None)
+
+    with pytest.raises(ValueError, match=r"numpy; run: pip install 'agent-abilities\[semantic\]'"):
+        async with Abilities.open(choose(roots, "synonyms")):
+            pass
 
 
 async def test_a_class_is_an_embedder_too(roots: Settings) -> None:
@@ -253,7 +309,7 @@ async def test_an_embedder_that_hangs_is_not_waited_for_and_may_recover(
 ) -> None:
     monkeypatch.setattr(BAD, "how", "hang")
     BAD.release.clear()
-    monkeypatch.setattr(embedding.EmbedderThread.__init__, "__defaults__", (0.1,))
+    monkeypatch.setattr(meaning, "EMBED_SECONDS", 0.1)
     settings = choose(roots, "bad")
 
     async with Abilities.open(settings) as abilities:
@@ -269,70 +325,71 @@ async def test_an_embedder_that_hangs_is_not_waited_for_and_may_recover(
 
 async def test_calls_while_it_hangs_fail_at_once() -> None:
     bad = BadEmbedder("hang")
-    thread = EmbedderThread(lambda: bad, seconds=0.01)
-    comparison = [Comparison("a", ["b"])]
+    slow = VectorMeaning(Vectorizer(lambda: bad), seconds=0.01)
 
-    # A call that a slow machine has not begun by its deadline is taken back.
-    while thread._running is None:
-        with pytest.raises(EmbedderFailed, match="in time"):
-            await thread.compare(comparison)
+    with pytest.raises(EmbedderFailed, match="in time"):
+        await slow.measure(None, "a", ["a"], ())
     with pytest.raises(EmbedderFailed, match="still busy"):
-        await thread.compare(comparison)
+        await slow.measure(None, "b", ["b"], ())
 
     bad.release.set()
-    await wait_until(lambda: thread._running is None)
-    thread.close()
+    slow.close()
 
 
-async def test_what_was_embedded_before_a_deadline_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
-    clock = 0.0
-    embedded: list[str] = []
+async def test_memories_go_on_being_embedded_after_a_deadline(roots: Settings) -> None:
+    gate = threading.Event()
+    texts: list[str] = []
 
     class Slow(SynonymEmbedder):
-        def embed(self, texts: Any) -> list[list[float]]:
-            nonlocal clock
-            clock += 400.0
-            embedded.extend(texts)
-            return super().embed(texts)
+        def embed(self, texts_: Any) -> list[list[float]]:
+            gate.wait()
+            texts.extend(texts_)
+            return super().embed(texts_)
 
-    monkeypatch.setattr(embedding, "monotonic", lambda: clock)
-    thread = EmbedderThread(Slow, seconds=500.0)
-    comparisons = [Comparison("tea", [f"text {number}" for number in range(100)])]
+    async with Abilities.open(choose(roots, None)) as abilities:
+        await fill(abilities)
+        store = abilities._resources.store
+        namespace = abilities.settings.namespace
+        slow = VectorMeaning(Vectorizer(Slow), seconds=0.1)
+        with pytest.raises(EmbedderFailed):
+            await slow.measure(store, namespace, ["vehicle"], ())
+        gate.set()
 
-    with pytest.raises(EmbedderFailed):
-        await thread.compare(comparisons)
-    (similarities,) = await thread.compare(comparisons)
-    thread.close()
+        count = 0
+        while not count:
+            await asyncio.sleep(0.01)
+            with suppress(EmbedderFailed):
+                _, count = await slow.measure(store, namespace, ["vehicle"], ())
+        slow.close()
 
-    assert len(similarities) == 100
-    assert len(embedded) == len(set(embedded)) == 101
-
-
-async def test_vectors_are_bounded_and_the_latest_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(embedding, "KEPT_NUMBERS", 3 * DIMENSIONS)
-    synonyms = SynonymEmbedder()
-    thread = EmbedderThread(lambda: synonyms)
-
-    await thread.compare([Comparison("a1", ["a2", "a3"])])
-    await thread.compare([Comparison("a1", ["a4"])])
-    await thread.compare([Comparison("a1", ["a2"])])
-    thread.close()
-
-    assert synonyms.calls == [["a1", "a2", "a3"], ["a4"], ["a2"]]
+    assert count == 4
+    assert len([text for text in texts if text != "vehicle"]) == 4
 
 
-async def test_similarities_are_cosines_in_millionths() -> None:
-    vectors = {"x": (3, 0), "y": (0, 2.0), "xy": array("d", (1, 1)), "-x": (-1, 0), "0": (0, 0)}
+async def test_the_vectors_of_the_namespaces_asked_last_are_kept(
+    app: Abilities, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    other = app.for_namespace("other")
+    await store(other, "bus", "A vehicle.")
+    monkeypatch.setattr(meaning, "MAX_NUMBERS", 3 * 1_000 * DIMENSIONS // 2)
 
+    assert await ask(app, "vehicle") == ["engine", "garage"]
+    assert await ask(other, "automobile") == ["bus"]
+    SYNONYMS.calls.clear()
+    assert await ask(other, "car") == ["bus"]
+    assert SYNONYMS.calls == [["car"]]
+    assert await ask(app, "vehicle") == ["engine", "garage"]
+    assert len(SYNONYMS.calls) == 3  # the memories of the first namespace were embedded again
+
+
+def test_vectors_have_one_length_and_whole_numbers() -> None:
     class Fixed:
         def embed(self, texts: Any) -> list[Any]:
-            return [vectors[text] for text in texts]
+            return [(3, 0), (0.0, 2.0), array("d", (1, 1)), (0, 0)]
 
-    thread = EmbedderThread(Fixed)
-    similarities = await thread.compare([Comparison("x", ["x", "y", "xy", "-x", "0"])])
-    thread.close()
+    vectors = Vectorizer(Fixed).embed(["", "", "", ""])
 
-    assert similarities == [[1_000_000, 0, 707_107, -1_000_000, 0]]
+    assert vectors.tolist() == [[SCALE, 0], [0, SCALE], [2_828, 2_828], [0, 0]]
 
 
 async def test_doctor_says_whether_it_answers(
@@ -343,18 +400,19 @@ async def test_doctor_says_whether_it_answers(
     described: dict[str | None, list[str]] = {}
     for name in (None, "synonyms", "bad", "missing", "none"):
         diagnoses = await diagnose(choose(roots, name))
-        described[name] = [f"{d.state} {d.words}" for d in diagnoses if d.about == "embedder"]
+        lines = [f"{d.state} {d.words}" for d in diagnoses if d.about == "embedder"]
+        described[name] = [line.partition(" in ")[0] for line in lines]
 
     assert described == {
         None: [],
-        "synonyms": ["ok synonyms answers"],
+        "synonyms": ["ok synonyms answers; 0 memories got vectors"],
         "bad": ["fails bad fails: it raised SystemExit: secret"],
         "missing": [
             "fails missing fails: it raised ModuleNotFoundError: No module named 'no_such_module'"
         ],
         "none": [
-            "fails embedder 'none' is not installed; "
-            "installed are: bad, class, missing, synonyms, wrong"
+            "fails embedder 'none' is not installed; there are: model2vec:MODEL, fastembed:MODEL, "
+            "bad, class, missing, synonyms, wrong"
         ],
     }
 
@@ -376,7 +434,7 @@ async def run():
 
 asyncio.run(run())
 names = ("abilities.embedders", "abilities.helpers.embedder", "abilities.helpers.memory.meaning",
-         "numpy", "fastembed")
+         "numpy", "fastembed", "model2vec")
 print([name for name in names if name in sys.modules])
 """
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, check=True)
@@ -387,12 +445,13 @@ print([name for name in names if name in sys.modules])
 def test_a_process_ends_while_an_embedder_hangs() -> None:
     code = """
 import asyncio
-from abilities.helpers.embedder import Comparison, EmbedderFailed, EmbedderThread
+from abilities.helpers.embedder import EmbedderFailed, Vectorizer
+from abilities.helpers.memory.meaning import VectorMeaning
 from tests.support.synonyms import BadEmbedder
 
 async def run():
     try:
-        await EmbedderThread(BadEmbedder, seconds=0.1).compare([Comparison("a", ["b"])])
+        await VectorMeaning(Vectorizer(BadEmbedder), seconds=0.1).measure(None, "a", ["b"], ())
     except EmbedderFailed as error:
         print(error)
 
@@ -400,4 +459,7 @@ asyncio.run(run())
 """
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, timeout=120)
 
-    assert (done.returncode, done.stdout) == (0, b"it did not answer in time\n")
+    assert (done.returncode, done.stdout) == (
+        0,
+        b"it did not answer in time; 0 memories have vectors\n",
+    )

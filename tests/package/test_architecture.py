@@ -19,7 +19,7 @@ declarations:
 helpers.walk:
 helpers.durable:
 helpers.threads: declarations
-helpers.embedder: declarations helpers.threads
+helpers.embedder: declarations
 helpers.tokens: declarations helpers.durable
 helpers.text: declarations
 helpers.search: helpers.text
@@ -40,7 +40,7 @@ registry: declarations definition errors helpers.reply helpers.threads schemas
 schemas: declarations definition
 decorator: declarations definition schemas
 plugins: declarations definition registry schemas
-embedders: helpers.embedder helpers.memory plugins
+embedders: errors helpers.embedder helpers.memory plugins
 settings: declarations helpers.files helpers.memory helpers.search helpers.store
     helpers.store.opening helpers.tokens
 builtin: declarations definition helpers.batch helpers.files helpers.memory helpers.reply

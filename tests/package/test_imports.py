@@ -16,8 +16,9 @@ from abilities.cli.main import _COMMANDS, main
 from tests.support.sources import ROOT
 
 OPTIONAL = {
-    "fastapi", "fastembed", "langchain_core", "mcp", "networkx", "numpy", "opentelemetry",
-    "prometheus_client", "psycopg", "psycopg_pool", "starlette", "toon_format", "uvicorn",
+    "fastapi", "fastembed", "langchain_core", "mcp", "model2vec", "networkx", "numpy",
+    "opentelemetry", "prometheus_client", "psycopg", "psycopg_pool", "starlette", "toon_format",
+    "uvicorn",
 }  # fmt: skip
 """Libraries of a surface, a store or a format that the commands below do not use."""
 

@@ -14,6 +14,7 @@ from abilities.helpers.search.recall import (
     FetchLinks,
     FetchMatching,
     FetchPassing,
+    FetchTimes,
     Filters,
     IndexBlocks,
     KeyAndTime,
@@ -134,6 +135,10 @@ class RecallIndex:
             case FetchKeys(docs):
                 memories = {doc: self.memories[self._keys[doc]] for doc in docs}
                 return {doc: KeyAndTime(m.key, m.updated_at) for doc, m in memories.items()}
+            case FetchTimes(filters, keys):
+                docs = [doc for doc, key in enumerate(self._keys) if key in keys]
+                passing = [self._keys[doc] for doc in self._find_passing(filters, docs)]
+                return {key: self.memories[key].updated_at for key in passing}
             case FetchLinks(filters, keys):
                 return {key: self._find_links(key, filters) for key in keys}
 

@@ -1,7 +1,9 @@
 """Behaviors of `recall` of every store, for `tests.stores.behaviours`."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 
+from abilities.helpers.search.meaning import Similarity
 from abilities.helpers.search.ranking import Ranking
 from abilities.helpers.search.recall import Filters, RecallRequest
 from abilities.helpers.search.terms import split_question
@@ -154,19 +156,56 @@ async def questions_share_what_they_find(store: MemoryStore) -> None:
     expect(sorted(recalled.memories), ["best", "both"], "each memory is loaded once")
 
 
+async def a_recall_adds_what_is_similar(store: MemoryStore) -> None:
+    """Memories that are similar to a question answer it, if they pass the filters."""
+    await put(store, "hit", content="tulip")
+    await put(store, "near", content="x", type="task", links=[("far", 1.0)])
+    await put(store, "far", content="x")
+    await put(store, "gone", content="x")
+    await end(store, "archive", "gone")
+
+    memories = [("missing", 950_000), ("gone", 920_000), ("near", 900_000), ("far", 100_000)]
+    similarity = Similarity(memories, {"note": 600_000}, 100_000)
+    for filters, keys in (
+        (Filters(), ["near", "note"]),
+        (Filters(type="task"), ["near", "note"]),
+        (Filters(archived=True), ["gone", "near", "note"]),
+        (Filters(type="learning"), ["note"]),
+        (Filters(changed_since=LATER), ["note"]),
+    ):
+        ranking = await _recall_one(store, "lily", filters, similarity=similarity)
+        expect(_list_names(ranking), keys, f"{filters} hold for what is similar")
+        expect(ranking.confidence, "weak", "what words do not confirm is no strong answer")
+
+    ranking = await _recall_one(store, "tulip", similarity=similarity)
+    expect(_list_names(ranking), ["hit", "near", "note"], "what has the words stands first")
+    ranking = await _recall_one(store, "lily", similarity=similarity._replace(usual=900_000))
+    expect(_list_names(ranking), [], "what is hardly more similar than others answers nothing")
+
+
 async def _recall(
-    store: MemoryStore, questions: Sequence[str], filters: Filters | None = None, hops: int = 2
+    store: MemoryStore,
+    questions: Sequence[str],
+    filters: Filters | None = None,
+    hops: int = 2,
+    similarity: Similarity | None = None,
 ) -> Recalled:
     language = await store.read_language()
     terms = tuple(split_question(question, language) for question in questions)
     request = RecallRequest(terms, filters or Filters(), hops)
+    if similarity is not None:
+        request = replace(request, similarities=(similarity,) * len(questions))
     return await store.recall(NAMESPACE, request, _ROOM, [0] * len(questions))
 
 
 async def _recall_one(
-    store: MemoryStore, question: str, filters: Filters | None = None, hops: int = 2
+    store: MemoryStore,
+    question: str,
+    filters: Filters | None = None,
+    hops: int = 2,
+    similarity: Similarity | None = None,
 ) -> Ranking:
-    (ranking,) = (await _recall(store, [question], filters, hops)).rankings
+    (ranking,) = (await _recall(store, [question], filters, hops, similarity)).rankings
     return ranking
 
 
