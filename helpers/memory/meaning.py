@@ -53,6 +53,8 @@ LOG_SECONDS = 60.0
 _FINENESS = 1 << 24
 """Parts of a unit of a score, so that neighbors in long rankings differ."""
 
+_DAY_CHARS = len("YYYY-MM-DD")
+
 _WHOLE = SCORE_ONE * _FINENESS * (DAMPING + 1) // 2
 
 _log = logging.getLogger("abilities")
@@ -272,5 +274,9 @@ async def _list_memories(
         if offset + PAGE >= page.total:
             break
 
-    since = filters.changed_since or ""
-    return {key: memory for key, memory in memories.items() if memory.row.updated_at >= since}
+    since, last_day = filters.changed_since or "", filters.as_of or "9999"
+    return {
+        key: memory
+        for key, memory in memories.items()
+        if memory.row.updated_at >= since and memory.row.created_at[:_DAY_CHARS] <= last_day
+    }
