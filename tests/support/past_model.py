@@ -289,8 +289,9 @@ class PastModel:
             return
 
         new = self.present.find(written.id)
-        is_it = new is not None and (new.key, "replaced_by") in old.links
-        if not is_it or new.version != written.version or written.made_at != last.made_at:
+        if new is None or (new.key, "replaced_by") not in old.links:
+            return
+        if new.version != written.version or written.made_at != last.made_at:
             return
         if written.previous:
             self._restore(new.id, change)
