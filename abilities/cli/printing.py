@@ -31,7 +31,6 @@ from abilities.cli.records import (
     find_reason,
     format_cell,
     format_mended,
-    format_similar,
     format_state,
     format_time,
     format_truncation,

@@ -198,7 +198,7 @@ def build_remember_answer(
         for operation, result in zip(operations, described, strict=True):
             shown: JsonObject
             if isinstance(result, WriteResult):
-                alike = similar if shortening == "none" else {}
+                alike: Mapping[str, list[JsonObject]] = similar if shortening == "none" else {}
                 shown = _describe_write(operation, result, is_full, alike, shortening != "keys")
             else:
                 shown = _describe_failure(result, is_full, shortening)
