@@ -24,11 +24,10 @@ from abilities.helpers.search.ranking import (
     Ranking,
     compute_likeness,
 )
-from abilities.helpers.search.recall import MOST_ALIKE, Filters, NoteTerms, RecallRequest
+from abilities.helpers.search.recall import Filters, NoteTerms, RecallRequest
 from abilities.helpers.search.terms import Language, QuestionWord, split_question
 from abilities.helpers.store.model import StoredMemory
 from abilities.helpers.store.protocol import MemoryStore, Recalled, WriteResult
-from abilities.helpers.store.recalling import SHORT_BYTES
 from abilities.helpers.text.pieces import back_off
 
 if TYPE_CHECKING:
@@ -41,8 +40,8 @@ MOST_SIMILAR = 3
 _COMPARED_CHARS = 2_000
 """Characters at the beginning of a content that are compared with those of others."""
 
-_CANDIDATE_BYTES = MOST_ALIKE * SHORT_BYTES
-"""The room per content to load others that it is compared with, of which the first may be long."""
+_LOADED_BYTES = 1 << 20
+"""Bytes of the contents that are loaded to be compared with those of a call."""
 
 _BEGINNING_CHARS = 120
 _LOOKUP_SECONDS = 2.0
@@ -176,15 +175,15 @@ class Recalling:
         language = await self._store.read_language()
         questions = {key: _split_beginning(text, language) for key, text in contents.items()}
         request = RecallRequest(tuple(questions.values()), alike=True)
-        room, starts = _CANDIDATE_BYTES * len(contents), [0] * len(contents)
-        rankings, memories = await self._store.recall(self._namespace, request, room, starts)
+        starts = [0] * len(contents)
+        recalled = await self._store.recall(self._namespace, request, _LOADED_BYTES, starts)
 
         found: dict[str, list[JsonObject]] = {}
-        for (key, question), ranking in zip(questions.items(), rankings, strict=True):
+        for (key, question), ranking in zip(questions.items(), recalled.rankings, strict=True):
             terms = {word.term for word in question}
             alike: list[tuple[int, str, str]] = []
             for entry in ranking.entries:
-                name, memory = entry.name, memories.get(entry.name)
+                name, memory = entry.name, recalled.memories.get(entry.name)
                 if name == key or not isinstance(memory, StoredMemory):
                     continue
 

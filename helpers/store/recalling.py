@@ -87,10 +87,7 @@ WHERE namespace = ? AND key = ANY (?) AND score BETWEEN 0 AND 1
 """
 
 FIRST_BATCH = 64
-"""The most memories to load at first; then the number is doubled."""
-
-SHORT_BYTES = 64
-"""The bytes of a short memory, of which as many are loaded at first as there is room for."""
+"""Memories to load at first, which is as many as fit by default if they are short; then doubled."""
 
 _ALL = 2**62
 """A limit above the number of links of any memory."""
@@ -131,7 +128,7 @@ async def recall(
 
     memories: dict[str, StoredMemory | Exception] = {}
     keys = take_turns(fetch.rankings, starts)
-    size = min(FIRST_BATCH, room // SHORT_BYTES + 1)
+    size = FIRST_BATCH
     while room >= 0 and (batch := list(islice(keys, size))):
         found = await read(transaction, namespace, batch)
         days = {} if request.alike else await read_days(transaction, namespace, batch)
