@@ -307,8 +307,8 @@ async def write_remember(abilities: Abilities, arguments: Arguments) -> str:
     if "remember" in offered:
         steps.append(
             "Make all changes in one call of remember. Update or append to the memory that is "
-            "there; store a new one only if there is none, with a key that you would look for, "
-            "such as 'project/parser/decisions'."
+            "there, and supersede a fact that is no longer true; store a new one only if there is "
+            "none, with a key that you would look for, such as 'project/parser/decisions'."
         )
     else:
         steps.append(

@@ -62,6 +62,9 @@ _ZONE = r"(Z|[+-]([01][0-9]|2[0-3]):[0-5][0-9])"
 TIME_PATTERN = f"^[1-9][0-9]{{3}}-{_DAY}T{_TIME}{_ZONE}$"
 """The form of a time (RFC 3339, section 5.6); it accepts February 29 in every year."""
 
+DAY_PATTERN = f"^[1-9][0-9]{{3}}-{_DAY}$"
+"""The form of a day; it accepts February 29 in every year."""
+
 _DECIMAL = re.compile(r"-?[0-9]{1,3}(\.[0-9]{1,20})?")
 
 _MAX_DIGITS = 399
@@ -380,6 +383,22 @@ def check_expiry(text: str) -> str:
 
     return time
 
+
+def is_day(text: str) -> bool:
+    """Return whether a text is a day, such as "2027-01-31"."""
+    return re.fullmatch(DAY_PATTERN[1:-1], text) is not None
+
+
+def check_day(text: str) -> str:
+    """Return a day. Raises an error (invalid_format) for any other text."""
+    if not is_day(text):
+        raise build_error("invalid_format", format="YYYY-MM-DD")
+
+    return text
+
+
+Day = Annotated[str, Checked(check_day, pattern=DAY_PATTERN)]
+"""A day in UTC."""
 
 Time = Annotated[str, Checked(check_time, pattern=TIME_PATTERN)]
 """A time, normalized to UTC with milliseconds."""

@@ -32,7 +32,7 @@ from abilities.declarations.limits import (
     MAX_WEIGHT,
     MIN_READ_TOKENS,
 )
-from abilities.declarations.memory import Breadth, Depth, IsArchived, Key, Text, Total
+from abilities.declarations.memory import Breadth, Depth, IsArchived, Key, ReplacedBy, Text, Total
 from abilities.declarations.refusals import Fault
 from abilities.declarations.values import JsonObject, Model
 
@@ -199,6 +199,7 @@ class ItemContent(Model):
         default=None, description="The parts, each with its content, in order."
     )
     archived: IsArchived = False
+    replaced_by: ReplacedBy = None
     date: str | None = Field(default=None, description="The day of a note, YYYY-MM-DD.")
     matched: int | None = Field(default=None, description="Number of answers.")
     unknown_words: list[str] | None = Field(

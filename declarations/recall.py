@@ -10,6 +10,7 @@ from abilities.declarations.fields import (
     Arguments,
     Array,
     Boolean,
+    Day,
     Detail,
     FailureReason,
     Integer,
@@ -27,7 +28,15 @@ from abilities.declarations.limits import (
     MAX_WITHIN_DAYS,
     MIN_RECALL_TOKENS,
 )
-from abilities.declarations.memory import Category, Importance, IsArchived, Tags, Text, Type
+from abilities.declarations.memory import (
+    Category,
+    Importance,
+    IsArchived,
+    ReplacedBy,
+    Tags,
+    Text,
+    Type,
+)
 from abilities.declarations.records import Record, Summary
 from abilities.declarations.refusals import Fault
 from abilities.declarations.values import JsonObject, Model
@@ -52,6 +61,7 @@ class RecallInput(Arguments):
         "query": "queries",
         "question": "queries",
         "questions": "queries",
+        "superseded": "archived",
     }
 
     queries: Annotated[list[Question], Field(min_length=1, max_length=MAX_QUESTIONS), OneOrMore] = (
@@ -77,7 +87,11 @@ class RecallInput(Arguments):
         default=None, description="Only of this importance."
     )
     archived: Annotated[bool, Boolean, Unsaid("description")] = Field(
-        default=False, description="Archived ones too."
+        default=False, description="Archived ones too, such as those that others replaced."
+    )
+    as_of: Day | None = Field(
+        default=None,
+        description="YYYY-MM-DD: without memories created later, with those replaced later.",
     )
     within_days: Annotated[
         Annotated[int, Field(ge=1, le=MAX_WITHIN_DAYS), Integer] | None,
@@ -132,6 +146,10 @@ class RecalledMemory(Model):
         default=None, description="The hit that links here, if no words matched."
     )
     archived: IsArchived = False
+    replaced_by: ReplacedBy = None
+    since: str | None = Field(
+        default=None, description="If it replaced a memory: the day on which it did, in UTC."
+    )
     starts_at: int | list[int] | None = Field(
         default=None,
         description="Of a part of a content: the characters before it; of several, in order.",

@@ -66,6 +66,7 @@ Reason = Literal[
     "version_conflict",
     "rolled_back",
     "purged",
+    "memory_archived",
     "unknown_address",
     "not_found",
     "no_workspace",
@@ -165,10 +166,11 @@ _MESSAGES: dict[Code, dict[Reason, str]] = {
         ),
         "unknown_ability": "No ability has this name.",
         "invalid_id": "id must be a lower-case version 4 UUID, exactly as a memory's id is shown.",
-        "key_taken": "The id and the key name different memories.",
+        "key_taken": "The key is that of another memory.",
         "version_conflict": "The memory changed; read it again.",
         "rolled_back": "Another operation of this call failed, so none was applied.",
         "purged": "A memory with this id was purged and cannot come back.",
+        "memory_archived": "The memory is archived; revive it, or name the one that replaced it.",
     },
     "NOT_FOUND": {
         "unknown_address": (

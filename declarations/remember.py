@@ -18,6 +18,7 @@ from abilities.declarations.fields import (
     FailureReason,
     ReplacedVersion,
     RestoredVersion,
+    Suggestion,
     UnofferedFormat,
     Version,
     items_schema,
@@ -34,6 +35,7 @@ from abilities.declarations.memory import (
     LongContent,
     Metadata,
     Score,
+    Similar,
     Summary,
     Tags,
     Type,
@@ -43,7 +45,16 @@ from abilities.declarations.refusals import Fault
 from abilities.declarations.values import JsonObject, Model
 
 OperationName = Literal[
-    "store", "update", "append", "link", "unlink", "rename", "archive", "delete", "restore"
+    "store",
+    "update",
+    "append",
+    "supersede",
+    "link",
+    "unlink",
+    "rename",
+    "archive",
+    "delete",
+    "restore",
 ]
 
 
@@ -55,37 +66,43 @@ class Operation(Arguments):
     if_version: Version | None = None
 
 
-class StoreOperation(Operation):
+class ValuesOperation(Operation):
+    """The values of a memory that several operations may set."""
+
+    summary: Summary | None = None
+    category: Category | None = None
+    tags: Tags | None = None
+    importance: Importance | None = None
+    links: Links | None = None
+    memory_score: Score | None = None
+    metadata: Metadata | None = None
+    expires_at: Expiry | None = None
+
+
+class StoreOperation(ValuesOperation):
     """Create a memory, or change the one with that key or id, as `store_memory` does."""
 
     op: Literal["store"]
     type: Type
     content: LongContent
-    summary: Summary | None = None
-    category: Category | None = None
-    tags: Tags | None = None
-    importance: Importance | None = None
-    links: Links | None = None
-    memory_score: Score | None = None
-    metadata: Metadata | None = None
-    expires_at: Expiry | None = None
 
 
-class UpdateOperation(Operation):
+class UpdateOperation(ValuesOperation):
     """Change some values of a memory, as `update_memory` does."""
 
     op: Literal["update"]
     content: LongContent | None = None
-    summary: Summary | None = None
-    category: Category | None = None
-    tags: Tags | None = None
-    importance: Importance | None = None
     archived: Annotated[bool, Boolean] | None = None
-    links: Links | None = None
     remove_links: LinkNames | None = None
-    memory_score: Score | None = None
-    metadata: Metadata | None = None
-    expires_at: Expiry | None = None
+
+
+class SupersedeOperation(ValuesOperation):
+    """Store the memory that replaces another one, and archive that with a link to it."""
+
+    op: Literal["supersede"]
+    new_key: Key | None = None
+    type: Type | None = None
+    content: LongContent | None = None
 
 
 class AppendOperation(Operation):
@@ -140,6 +157,7 @@ OPERATIONS: Mapping[OperationName, type[Operation]] = {
     "store": StoreOperation,
     "update": UpdateOperation,
     "append": AppendOperation,
+    "supersede": SupersedeOperation,
     "link": LinkOperation,
     "unlink": UnlinkOperation,
     "rename": RenameOperation,
@@ -161,14 +179,14 @@ OPERATION_SCHEMA: JsonObject = {
         "key": _describe("string", "The memory's key; all but store need it or id."),
         "id": {"type": "string"},
         "type": {"type": "string", "enum": ["core", "learning", "task"]},
-        "content": _describe("string", "store, update, append: the text."),
+        "content": _describe("string", "store, update, append, supersede: the text."),
         "summary": {"type": "string"},
         "category": {"type": "string"},
         "tags": {"type": "array", "items": {"type": "string"}},
         "importance": {"type": "string", "enum": ["high", "medium", "low"]},
         "archived": _describe("boolean", "update: false revives."),
         "links": {
-            **_describe("array", "store, update, link: links to add or change."),
+            **_describe("array", "store, update, link, supersede: links to add or change."),
             "items": {
                 "type": "object",
                 "properties": {
@@ -189,6 +207,7 @@ OPERATION_SCHEMA: JsonObject = {
         "memory_score": {"type": "number"},
         "metadata": {"type": "object"},
         "to": _describe("string", "rename: the new key."),
+        "new_key": _describe("string", "supersede: the key of the memory that replaces it."),
         "permanent": _describe("boolean", "delete: delete instead of archiving."),
         "version": _describe("integer", "restore: the version to restore; left out: undo."),
         "expires_at": {"type": "string", "description": EXPIRY},
@@ -237,6 +256,7 @@ class Applied(Model):
     deleted: IsDeleted = False
     created: bool = Field(default=False, description="True for a new memory; default false.")
     replaced: ReplacedVersion = None
+    similar: Similar = None
     updated_fields: list[str] | None = Field(
         default=None, description="The fields whose values changed."
     )
@@ -267,9 +287,11 @@ class ConciseOperation(Model):
     deleted: IsDeleted = False
     created: bool | None = Field(default=None, description="Whether it is new.")
     replaced: ReplacedVersion = None
+    similar: Similar = None
     reason: FailureReason = None
     field: str | None = Field(default=None, description="The field at fault.")
     message: str | None = Field(default=None, description="The rule that it breaks.")
+    did_you_mean: Suggestion = None
 
 
 class RememberAnswer(Model):

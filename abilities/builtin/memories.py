@@ -45,6 +45,8 @@ async def store(context: Context, arguments: StoreMemoryInput) -> JsonObject:
     envelope: JsonObject = {"id": result.stored.row.id, "created": result.created}
     if result.replaced:
         envelope["replaced"] = result.replaced
+    for similar in (await context.memory.find_similar([result])).values():
+        envelope["similar"] = similar
     envelope["memory"] = {}
 
     detail = arguments.detail or context.detail

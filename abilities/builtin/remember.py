@@ -21,14 +21,16 @@ from abilities.schemas import validate_arguments
 DESCRIPTION = """\
 Store or change many memories in one call, in order; a failed operation does not affect the others.
 store (type, content, a key you choose), update, append (content, which begins with a newline \
-unless it continues the last line), link (links), unlink (remove_links), rename (to), archive, \
-delete, restore (undoes the last change, or restores version, also if deleted): all but store need \
-key or id. if_version: only if unchanged since then."""
+unless it continues the last line), supersede (content, new_key: a new fact replaces this one, \
+which is archived), link (links), unlink (remove_links), rename (to), archive, delete, restore \
+(undoes the last change, or restores version, also if deleted): all but store need key or id. \
+if_version: only if unchanged since then."""
 
 _KINDS: dict[OperationName, Kind] = {
     "store": "store",
     "update": "update",
     "append": "append",
+    "supersede": "supersede",
     "link": "update",
     "unlink": "update",
     "rename": "update",
@@ -55,7 +57,15 @@ async def run(context: Context, arguments: RememberInput) -> JsonObject:
             operations.append(error)
 
     outcomes = await context.memory.writer.remember(operations, atomic=arguments.atomic)
-    return build_remember_answer(arguments, operations, outcomes, context.bound)
+    stored = [
+        outcome
+        for operation, outcome in zip(operations, outcomes, strict=True)
+        if isinstance(operation, Write)
+        and operation.kind == "store"
+        and not isinstance(outcome, Exception)
+    ]
+    similar = await context.memory.find_similar(stored)
+    return build_remember_answer(arguments, operations, outcomes, similar, context.bound)
 
 
 def _parse_operation(sent: object) -> Write:

@@ -31,6 +31,7 @@ from abilities.cli.records import (
     find_reason,
     format_cell,
     format_mended,
+    format_state,
     format_time,
     format_truncation,
     style_failure,
@@ -174,8 +175,10 @@ def print_questions(answer: AnsweredCall, page: Page) -> None:
         data: JsonObject = record.get("data", record)
         rows: list[JsonObject] = []
         for memory in data["memories"]:
-            via = f" (via {memory['via']})" if "via" in memory else ""
-            rows.append({**memory, "key": f"{memory.get('key', '')}{via}"})
+            via = f"via {memory['via']}" if "via" in memory else ""
+            notes = ", ".join(filter(None, [via, format_state(memory)]))
+            shown = f" ({notes})" if notes else ""
+            rows.append({**memory, "key": f"{memory.get('key', '')}{shown}"})
 
         page.print_line(record["input"], style="bold")
         page.print_table(RECALLED, rows)
@@ -209,8 +212,9 @@ def print_memories(answer: AnsweredCall, page: Page) -> None:
     else:
         rows: list[JsonObject] = []
         for memory in memories:
-            state = " (archived)" if memory.get("archived") else ""
-            rows.append({**memory, "key": f"{memory['key']}{state}"})
+            state = format_state(memory)
+            shown = f" ({state})" if state else ""
+            rows.append({**memory, "key": f"{memory['key']}{shown}"})
         page.print_table(FOUND, rows)
 
         offset, total = payload["offset"], payload["total"]
@@ -405,7 +409,7 @@ def _describe_memory(memory: JsonObject) -> list[str]:
     if "updated_at" in memory:
         state.append(f"changed {format_time(memory['updated_at'])} UTC")
     if memory.get("archived"):
-        state.append("archived")
+        state.append(format_state(memory))
 
     lines = [", ".join(state)]
     lines += [f"{name}: {memory[name]}" for name in ("summary", "category") if name in memory]
@@ -480,6 +484,9 @@ def print_write(answer: AnsweredCall, page: Page) -> None:
         words += f". It has version {memory['version']}."
     page.print_line(words)
 
+    if payload.get("similar"):
+        page.print_table(FOUND, payload["similar"])
+        page.print_line("These say nearly the same.")
     if payload.get("mended"):
         page.print_line(format_mended(payload), style="yellow")
 

@@ -350,10 +350,11 @@ def _describe_outcome(record: JsonObject) -> tuple[Text, Text]:
     is_version = isinstance(replaced, int) and not isinstance(replaced, bool)
     notes = [
         "unchanged, not sent again" if record.get("unchanged") else "",
-        "archived" if record.get("archived") else "",
+        format_state(record),
         "new" if record.get("created") is True else "",
         f"replaced version {replaced}" if is_version else "",
         f"changed {', '.join(record['updated_fields'])}" if record.get("updated_fields") else "",
+        format_similar(record),
         format_mended(record),
         begin_content(str(record.get("summary", ""))),
     ]
@@ -390,6 +391,24 @@ def format_truncation(truncation: JsonObject) -> str:
         returned += f" of {truncation['total_chars']:,}"
 
     return f"cut at {returned} characters ({truncation['reason']})"
+
+
+def format_state(record: JsonObject) -> str:
+    """Return what became of a memory, such as "archived, replaced by tea"; "" if nothing did."""
+    parts = [
+        "archived" if record.get("archived") else "",
+        f"replaced by {record['replaced_by']}" if "replaced_by" in record else "",
+        f"since {record['since']}" if "since" in record else "",
+    ]
+    return ", ".join(filter(None, parts))
+
+
+def format_similar(record: JsonObject) -> str:
+    """Return the keys of the memories that say nearly the same as a new one; "" without any."""
+    if not record.get("similar"):
+        return ""
+
+    return f"similar: {', '.join(one['key'] for one in record['similar'])}"
 
 
 def format_mended(record: JsonObject) -> str:

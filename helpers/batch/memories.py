@@ -47,7 +47,7 @@ from abilities.helpers.memory.recall_answers import (
     find_source,
 )
 from abilities.helpers.memory.recalling import RecallResult, hash_ranking
-from abilities.helpers.memory.records import to_memory_data
+from abilities.helpers.memory.records import describe_replacement, to_memory_data
 from abilities.helpers.memory.targets import MemoryFiles, parse_target
 from abilities.helpers.memory.versions import describe_line
 from abilities.helpers.reply.detail import DAY, LISTED_MEMORY, MEMORY, RECALLED
@@ -460,7 +460,8 @@ def _build_recall_leaf(item: AskedItem, entry: RankedEntry, source: Source, posi
     if isinstance(source, Exception):
         return Leaf(source, 0, position, leading, reasons, RECALLED)
 
-    row = _get_memory(source).row
+    memory = _get_memory(source)
+    row = memory.row
     requested = item.cursor.find_range(position)
     starts_at = 0
     if requested.is_whole and isinstance(source, Passage):
@@ -478,9 +479,8 @@ def _build_recall_leaf(item: AskedItem, entry: RankedEntry, source: Source, posi
         "content": "",
         "date": row.updated_at[:_DAY_CHARS],
         "version": row.version,
+        **describe_replacement(memory),
     }
-    if row.archived:
-        data["archived"] = True
     if starts_at:
         data["starts_at"] = starts_at
     continue_at = item.continue_within(position)

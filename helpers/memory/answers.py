@@ -4,7 +4,7 @@ A walk answers with the records of the memories that it reached, and with the me
 limits left out. `remember` answers with one short record per operation, in their order.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Literal
 
 from abilities.declarations.fields import Detail
@@ -30,7 +30,8 @@ _FORMAT_RESERVE = 512
 """Bytes kept free for the other formats, which may be a little longer than JSON."""
 
 Shortening = Literal["none", "rules", "keys"]
-"""The fields that records omit so that an answer fits: none, the rules of faults, or also keys."""
+"""The fields that records omit so that an answer fits: none, rules of faults and what is similar,
+or also keys."""
 
 
 def build_walk_answer(
@@ -165,9 +166,13 @@ def build_remember_answer(
     arguments: RememberInput,
     operations: Sequence[Write | Refused],
     outcomes: Sequence[Outcome],
+    similar: Mapping[str, list[JsonObject]],
     bound: Bound,
 ) -> JsonObject:
-    """Return the answer; every outcome has its record, a shorter one if need be."""
+    """Return the answer; every outcome has its record, a shorter one if need be.
+
+    ``similar`` has what says nearly the same as the stored memories, by their keys.
+    """
     # Once, because this logs unexpected exceptions.
     described: list[WriteResult | JsonObject] = []
     for outcome in outcomes:
@@ -193,7 +198,8 @@ def build_remember_answer(
         for operation, result in zip(operations, described, strict=True):
             shown: JsonObject
             if isinstance(result, WriteResult):
-                shown = _describe_write(operation, result, is_full, shortening != "keys")
+                alike: Mapping[str, list[JsonObject]] = similar if shortening == "none" else {}
+                shown = _describe_write(operation, result, is_full, alike, shortening != "keys")
             else:
                 shown = _describe_failure(result, is_full, shortening)
             records.append({"input": len(records), **shown})
@@ -206,7 +212,11 @@ def build_remember_answer(
 
 
 def _describe_write(
-    operation: Write | Refused, result: WriteResult, is_full: bool, with_key: bool
+    operation: Write | Refused,
+    result: WriteResult,
+    is_full: bool,
+    similar: Mapping[str, list[JsonObject]],
+    with_key: bool,
 ) -> JsonObject:
     """Return the effects of an operation, without usual values and known ones."""
     data: JsonObject = {"id": result.id}
@@ -227,6 +237,9 @@ def _describe_write(
         data["created"] = result.created
     if result.replaced:
         data["replaced"] = result.replaced
+    is_store = isinstance(operation, Write) and operation.kind == "store"
+    if is_store and data.get("key") in similar:
+        data["similar"] = similar[data["key"]]
     if is_full:
         data["updated_fields"] = list(result.updated)
     if is_full and result.mended is not None:
@@ -250,6 +263,8 @@ def _describe_failure(error: JsonObject, is_full: bool, shortening: Shortening) 
     flat: JsonObject = {"reason": reason}
     if "field" in error:
         flat["field"] = error["field"]
+    if "did_you_mean" in error:
+        flat["did_you_mean"] = error["did_you_mean"]
     # Most reasons say enough. Only the message says how to correct a malformed operation.
     if any(name in error for name in ("field", "expected", "did_you_mean")):
         flat["message"] = error["message"]

@@ -7,7 +7,7 @@ import logging
 import re
 from calendar import isleap
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import date, datetime, timedelta, tzinfo
 from functools import partial
 from itertools import repeat
@@ -24,6 +24,7 @@ from abilities.helpers.files.reader import FileReader, ReadingSession
 from abilities.helpers.files.roots import Root
 from abilities.helpers.memory.notes import read_note_file
 from abilities.helpers.memory.recalling import Meaning, Recalling, RecallResult
+from abilities.helpers.memory.records import describe_replacement
 from abilities.helpers.memory.targets import MemoryFiles, Target, parse_target
 from abilities.helpers.memory.versions import SHOWN_LINKS, Versions
 from abilities.helpers.store.changes import Change, Kind
@@ -49,6 +50,7 @@ _NOT_VALUES = frozenset(
         "id",
         "key",
         "to",
+        "new_key",
         "links",
         "remove_links",
         "permanent",
@@ -101,9 +103,10 @@ class Writer:
     async def change(self, kind: Kind, arguments: JsonObject) -> WriteResult:
         """Store, update, archive, delete, restore or purge a memory. Raises Refused.
 
-        Of ``arguments``, ``id`` and ``key`` name the memory, ``to`` is its new key, ``links`` and
-        ``remove_links`` change its links, ``version`` is the version to restore, ``if_version`` is
-        the version that the memory must have, and the others are values.
+        Of ``arguments``, ``id`` and ``key`` name the memory, ``to`` is its new key, ``new_key`` is
+        that of the memory that replaces it, ``links`` and ``remove_links`` change its links,
+        ``version`` is the version to restore, ``if_version`` is the version that the memory must
+        have, and the others are values.
         """
         change = _build_change(kind, arguments, self._caller)
         return await self._store.change(self._namespace, change)
@@ -144,7 +147,7 @@ def _build_change(kind: Kind, arguments: JsonObject, caller: str) -> Change:
         fields=values,
         links=_dump(arguments.get("links", ())),
         remove_links=_dump(arguments.get("remove_links", ())),
-        new_key=arguments.get("to"),
+        new_key=arguments.get("to", arguments.get("new_key")),
         if_version=arguments.get("if_version"),
         to_version=arguments.get("version"),
         caller=caller,
@@ -165,14 +168,17 @@ class DayFile:
 
 @dataclass(frozen=True, slots=True)
 class MemoryText:
-    """The requested part of a memory that was read, with the size and version of the whole."""
+    """The requested part of a memory that was read, with the size and version of the whole.
+
+    ``replacement`` is its `describe_replacement`.
+    """
 
     target: Target
     piece: Piece
     modified_at: str
     size_bytes: int
     version: str | int
-    is_archived: bool = False
+    replacement: JsonObject = field(default_factory=JsonObject)
 
     def to_data(self) -> JsonObject:
         """Return the fields of the record without the version; the content is empty."""
@@ -181,8 +187,7 @@ class MemoryText:
             data["filename"] = self.target.filename
 
         data["content"] = ""
-        if self.is_archived:
-            data["archived"] = True
+        data |= self.replacement
         data["modified_at"] = self.modified_at
         if self.piece.encoding.name != "utf-8":
             data["encoding"] = self.piece.encoding.name
@@ -394,6 +399,10 @@ class MemoryHelper:
         """Return the answers to questions, as `Recalling.run` does. Raises Refused."""
         return await self._recalling.run(arguments, self.today, starts, room)
 
+    async def find_similar(self, results: Sequence[WriteResult]) -> dict[str, list[JsonObject]]:
+        """Return what says nearly the same as new contents, as `Recalling.find_similar` does."""
+        return await self._recalling.find_similar(results)
+
     async def change(self, kind: Kind, arguments: JsonObject) -> WriteResult:
         """Change a memory, as `Writer.change` does. Raises Refused."""
         return await self.writer.change(kind, arguments)
@@ -430,8 +439,8 @@ class MemoryHelper:
                 outcomes.append(error)
                 continue
 
-            size, archived = len(row.content.encode()), bool(row.archived)
-            text = MemoryText(target, piece, row.updated_at, size, row.version, archived)
+            size, replacement = len(row.content.encode()), describe_replacement(memory)
+            text = MemoryText(target, piece, row.updated_at, size, row.version, replacement)
             outcomes.append(text)
 
         return outcomes

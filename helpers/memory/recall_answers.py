@@ -15,7 +15,7 @@ from abilities.declarations.refusals import Fault, Refused
 from abilities.declarations.values import JsonObject, json_bytes, json_size, text_size
 from abilities.helpers.memory.notes import NotePart
 from abilities.helpers.memory.recalling import RecallResult, format_cursor, hash_ranking
-from abilities.helpers.memory.records import to_memory_data
+from abilities.helpers.memory.records import describe_replacement, to_memory_data
 from abilities.helpers.reply.budget import MIN_SHARE
 from abilities.helpers.reply.formats import Format, render
 from abilities.helpers.search.passages import (
@@ -433,9 +433,8 @@ def _build_record(
         "content": shown.content,
         "date": row.updated_at[:_DAY_CHARS],
         **explain_entry(entry, is_full),
+        **describe_replacement(memory),
     }
-    if row.archived:
-        record["archived"] = True
     if offset or not shown.is_beginning:
         record["starts_at"] = shown.list_places(offset)
 

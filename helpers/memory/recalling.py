@@ -1,5 +1,7 @@
 """The request of a recall to a store, and the cursors that continue its rankings."""
 
+import asyncio
+import logging
 import re
 from base64 import urlsafe_b64encode
 from collections.abc import Mapping, Sequence
@@ -17,20 +19,41 @@ from abilities.helpers.files.reader import FileReader
 from abilities.helpers.memory.notes import NotePart, read_note_parts
 from abilities.helpers.memory.targets import MemoryFiles
 from abilities.helpers.search.meaning import Similarity
-from abilities.helpers.search.ranking import Entries, Ranking
+from abilities.helpers.search.passages import Span, split_sentences
+from abilities.helpers.search.ranking import (
+    LEAST_LIKENESS,
+    Entries,
+    Ranking,
+    compute_likeness,
+)
 from abilities.helpers.search.recall import Filters, NoteTerms, RecallRequest
-from abilities.helpers.search.terms import Language, split_question
+from abilities.helpers.search.terms import Language, QuestionWord, split_question
 from abilities.helpers.store.model import StoredMemory
-from abilities.helpers.store.protocol import MemoryStore
+from abilities.helpers.store.protocol import MemoryStore, WriteResult
+from abilities.helpers.text.pieces import back_off
 
 if TYPE_CHECKING:
     # It has many models, which few calls need.
     from abilities.declarations.recall import RecallInput
 
+MOST_SIMILAR = 3
+"""Memories to name that say nearly the same as a new one."""
+
+_COMPARED_CHARS = 2_000
+"""Characters at the beginning of a content that are compared with those of others."""
+
+_LOADED_BYTES = 1 << 20
+"""Bytes of the contents that are loaded to be compared with those of a call."""
+
+_BEGINNING_CHARS = 120
+_LOOKUP_SECONDS = 2.0
+
 _DIGEST_BYTES = 6
 
 _WEEKDAYS = ("monday", "tuesday", "wednesday", "thursday", "friday", "saturday", "sunday")
 _UNIT_DAYS = {"day": 1, "week": 7, "month": 30}
+_log = logging.getLogger("abilities")
+
 _TIME = re.compile(
     rf"\bsince (?:last )?({'|'.join(_WEEKDAYS)})\b"
     r"|\b(?:last|past) ([0-9]{1,3}) (day|week|month)s?\b"
@@ -127,6 +150,72 @@ class Recalling:
         is_search = any(request.questions)
         return RecallResult(*recalled, by_name, language, is_search, (), days)
 
+    async def find_similar(self, results: Sequence[WriteResult]) -> dict[str, list[JsonObject]]:
+        """Return the memories that say nearly the same as new contents, by the keys of these.
+
+        They are present, and the most alike come first. If the store cannot answer soon, none is
+        found: this follows a write, which must not fail.
+        """
+        contents: dict[str, str] = {}
+        for result in results:
+            is_new = result.created or "content" in result.updated
+            if is_new and result.stored is not None:
+                contents[result.stored.row.key] = result.stored.row.content
+        if not contents:
+            return {}
+
+        try:
+            async with asyncio.timeout(_LOOKUP_SECONDS):
+                return await self._compare(contents)
+        except Exception as error:
+            _log.debug("no similar memories were looked for: %s", error)
+            return {}
+
+    async def _compare(self, contents: Mapping[str, str]) -> dict[str, list[JsonObject]]:
+        language = await self._store.read_language()
+        questions = {key: _split_beginning(text, language) for key, text in contents.items()}
+        request = RecallRequest(tuple(questions.values()), alike=True)
+        starts = [0] * len(contents)
+        recalled = await self._store.recall(self._namespace, request, _LOADED_BYTES, starts)
+
+        found: dict[str, list[JsonObject]] = {}
+        for (key, question), ranking in zip(questions.items(), recalled.rankings, strict=True):
+            terms = {word.term for word in question}
+            alike: list[tuple[int, str, str]] = []
+            for entry in ranking.entries:
+                name, memory = entry.name, recalled.memories.get(entry.name)
+                if name == key or not isinstance(memory, StoredMemory):
+                    continue
+
+                content = memory.row.content
+                others = {word.term for word in _split_beginning(content, language)}
+                likeness = compute_likeness(terms, others)
+                if likeness >= LEAST_LIKENESS:
+                    alike.append((-likeness, name, content))
+
+            shown = [
+                {"key": name, "content": _begin(content)}
+                for _, name, content in sorted(alike)[:MOST_SIMILAR]
+            ]
+            if shown:
+                found[key] = shown
+
+        return found
+
+
+def _split_beginning(content: str, language: Language) -> tuple[QuestionWord, ...]:
+    return split_question(content[:_COMPARED_CHARS], language)
+
+
+def _begin(content: str) -> str:
+    """Return the first sentence of a content, cut if it is long."""
+    first, *_ = split_sentences(content[:_COMPARED_CHARS]) or [Span(0, len(content))]
+    sentence = content[first.start : first.end]
+    if len(sentence) <= _BEGINNING_CHARS:
+        return sentence
+
+    return f"{sentence[: back_off(sentence, _BEGINNING_CHARS)]}…"
+
 
 def find_within_days(question: str, today: date) -> int | None:
     """Return the days back to the time that a question in English names, if it names one.
@@ -164,8 +253,8 @@ def has_filters(arguments: "RecallInput") -> bool:
 
 
 def _filters_properties(arguments: "RecallInput") -> bool:
-    filters = (arguments.type, arguments.tags or None, arguments.category, arguments.importance)
-    return any(value is not None for value in filters)
+    filters = (arguments.type, arguments.category, arguments.importance, arguments.as_of)
+    return bool(arguments.tags) or any(value is not None for value in filters)
 
 
 def build_request(
@@ -186,6 +275,7 @@ def build_request(
         importance=arguments.importance,
         archived=arguments.archived,
         changed_since=changed_since,
+        as_of=arguments.as_of,
     )
     at_least: int | None = None
     if arguments.at_least is not None:

@@ -67,9 +67,7 @@ def to_memory_data(
 
     data["importance"] = row.importance
 
-    if row.archived:
-        data["archived"] = True
-
+    data |= describe_replacement(stored)
     data["created_at"] = row.created_at
     data["updated_at"] = row.updated_at
 
@@ -91,6 +89,19 @@ def to_memory_data(
             data["expires_at"] = row.expires_at
 
     return data
+
+
+def describe_replacement(stored: StoredMemory) -> JsonObject:
+    """Return whether a memory is archived and what replaced it, or since when it replaces one."""
+    described: JsonObject = {}
+    if stored.row.archived:
+        described["archived"] = True
+    if stored.replaced_by:
+        described["replaced_by"] = stored.replaced_by
+    if stored.since:
+        described["since"] = stored.since
+
+    return described
 
 
 class RequestedPart(NamedTuple):

@@ -31,7 +31,7 @@ FILE = RecordShape(
 """A record of `file_read_bulk`."""
 
 TARGET = RecordShape(
-    ("type", "date", "key", "success", "content", "archived", "next"),
+    ("type", "date", "key", "success", "content", "archived", "replaced_by", "next"),
     ("input", "success", "reason", "message", "did_you_mean"),
 )
 """A record of `memory_read_bulk`."""
@@ -41,6 +41,7 @@ MEMORY = RecordShape(
         "key",
         "content",
         "archived",
+        "replaced_by",
         "version",
         "score",
         "depth",
@@ -55,8 +56,9 @@ MEMORY = RecordShape(
 
 ITEM = RecordShape(
     (
-        *("input", "success", "content", "items", "archived", "date", "source", "matched"),
+        *("input", "success", "content", "items", "archived", "replaced_by", "date", "source"),
         *(
+            "matched",
             "confidence",
             "unknown_words",
             "archived_words",
@@ -91,14 +93,16 @@ LISTED_MEMORY = RecordShape(("key", "type", "size", "summary"), ("key", "reason"
 RECALLED = RecordShape(
     (
         *("key", "filename", "heading", "content", "archived", "starts_at", "date", "score"),
-        *("via", "next"),
+        *("replaced_by", "since", "via", "next"),
     ),
     ("key", "reason"),
 )
 """A memory, or a part of a note, that answers a question."""
 
-_FOUND = ("key", "content", "archived", "date", "score", "next")
-_WRITTEN = ("id", "key", "action", "archived", "version", "created", "replaced", "mended")
+_FOUND = ("key", "content", "archived", "replaced_by", "date", "score", "next")
+_WRITTEN = (
+    *("id", "key", "action", "archived", "version", "created", "replaced", "similar", "mended"),
+)
 _LISTED = ("path", "source", "size_bytes")
 
 

@@ -6,14 +6,14 @@ on the memories, and so are the same with every store.
 
 import heapq
 from array import array
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Collection, Generator, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from operator import itemgetter
 from typing import Any, NamedTuple, TypeVar
 
 from abilities.helpers.search.meaning import Near, Similarity
-from abilities.helpers.search.postings import POSTING_BYTES, block_of, decode, look_up
+from abilities.helpers.search.postings import BLOCK_DOCS, POSTING_BYTES, block_of, decode, look_up
 from abilities.helpers.search.ranking import (
     NAMED_TENTHS,
     SEEDS,
@@ -46,6 +46,18 @@ MOST_DATED = 64
 
 FEW_MATCHING = 16_384
 """If no more memories than this pass the filters, only these are scored."""
+
+MOST_ALIKE = 6
+"""The most memories to compare with a content, which is among them."""
+
+MOST_RARE = 16
+"""The most words of a content, the rarest, by which others like it are looked for."""
+
+MOST_RARE_POSTINGS = 512
+"""The most postings of these words in the sample that is counted."""
+
+LEAST_RARE = 3
+"""The words that are looked for even if they have more postings."""
 
 Question = tuple[QuestionWord, ...]
 """A question as its terms, from `split_question`."""
@@ -151,7 +163,8 @@ class Filters:
 
     An empty category means memories without one. A memory must have all ``tags``. ``archived``
     includes archived memories. Memories must be updated at or after ``changed_since``, an RFC 3339
-    time in the format of memories.
+    time in the format of memories. With ``as_of``, a day in UTC, they must be created by its end;
+    archived memories that were replaced after that day are included too.
     """
 
     type: str | None = None
@@ -160,6 +173,12 @@ class Filters:
     importance: str | None = None
     archived: bool = False
     changed_since: str | None = None
+    as_of: str | None = None
+
+    @property
+    def reach_archived(self) -> bool:
+        """Whether any archived memory may be found."""
+        return self.archived or self.as_of is not None
 
     @property
     def pass_all(self) -> bool:
@@ -167,7 +186,7 @@ class Filters:
         if self.tags:
             return False
 
-        values = (self.type, self.category, self.importance, self.changed_since)
+        values = (self.type, self.category, self.importance, self.changed_since, self.as_of)
         return all(value is None for value in values)
 
 
@@ -186,6 +205,9 @@ class RecallRequest:
     but a question whose best answer deserves no confidence has no answer at all.
 
     ``similarities``, one per question, let the questions be answered by meaning too.
+
+    If ``alike`` is set, the questions are contents, and all else but these is ignored: the answers
+    are the few memories that share the most rare words with each, to be compared with it.
     """
 
     questions: tuple[Question, ...]
@@ -194,6 +216,17 @@ class RecallRequest:
     notes: tuple[NoteTerms, ...] = ()
     at_least: int | None = None
     similarities: tuple[Similarity, ...] = ()
+    alike: bool = False
+
+
+class FetchRare(NamedTuple):
+    """A request for the postings of the rarest terms of each content; see `choose_rare`.
+
+    It is answered with `RareBlocks`. Terms are counted in the first blocks of the index, because
+    that takes the same time among any number of memories.
+    """
+
+    contents: tuple[tuple[str, ...], ...]
 
 
 class FetchBlocks(NamedTuple):
@@ -251,14 +284,14 @@ class FetchLinks(NamedTuple):
 
     For each memory, these are its 10 best outgoing links, by rank, weight and key, and all incoming
     links if there are at most 64. A link counts only if the memory at its other end exists, is not
-    archived (unless the filters include archived ones) and passes the filters.
+    archived (unless the filters reach archived ones) and passes the filters.
     """
 
     filters: Filters
     keys: tuple[str, ...]
 
 
-Fetch = FetchBlocks | FetchMatching | FetchPassing | FetchKeys | FetchTimes | FetchLinks
+Fetch = FetchRare | FetchBlocks | FetchMatching | FetchPassing | FetchKeys | FetchTimes | FetchLinks
 
 
 class IndexBlocks(NamedTuple):
@@ -273,6 +306,14 @@ class IndexBlocks(NamedTuple):
     archived_blocks: Postings
 
 
+class RareBlocks(NamedTuple):
+    """The rarest terms of each content, and their postings; ``size`` is as in `IndexBlocks`."""
+
+    terms: Sequence[Sequence[str]]
+    size: int
+    blocks: Postings
+
+
 Conversation = Generator[Fetch, Any, T]
 """Yields requests, is sent their answers, and returns a result."""
 
@@ -282,11 +323,14 @@ def rank(request: RecallRequest) -> Conversation[tuple[Ranking, ...]]:
 
     If places are equal, it is in the ranking of the earlier question.
     """
+    if request.alike:
+        return (yield from _rank_alike(request.questions))
+
     filters = request.filters
     terms = {word.term: None for question in request.questions for word in question}
     for question in request.questions:
         terms |= dict.fromkeys(list_names(question))
-    index: IndexBlocks = yield FetchBlocks(tuple(terms), filters.archived)
+    index: IndexBlocks = yield FetchBlocks(tuple(terms), filters.reach_archived)
 
     allowed: Collection[int] | None = None
     if not filters.pass_all:
@@ -323,7 +367,7 @@ def rank(request: RecallRequest) -> Conversation[tuple[Ranking, ...]]:
 
     unknown = [search.list_unknown(note.terms for note in request.notes) for search in searches]
     in_archive: Postings = {}
-    if any(unknown) and not filters.archived:
+    if any(unknown) and not filters.reach_archived:
         absent = dict.fromkeys(word.term for words in unknown for word in words)
         hidden: IndexBlocks = yield FetchBlocks(tuple(absent), archived=True)
         in_archive = hidden.archived_blocks
@@ -343,6 +387,64 @@ def rank(request: RecallRequest) -> Conversation[tuple[Ranking, ...]]:
         rankings.append(Ranking(shown, unknown_words, (), confidence, archived))
 
     return keep_once(rankings)
+
+
+def _rank_alike(contents: Sequence[Question]) -> Conversation[tuple[Ranking, ...]]:
+    """Rank the memories that share the most rare words with each content.
+
+    The postings of common words would take longer to read than a write takes.
+    """
+    asked = tuple(tuple(word.term for word in content) for content in contents)
+    rare: RareBlocks = yield FetchRare(asked)
+    best = [_score_shared(terms, rare) for terms in rare.terms]
+
+    docs = tuple(dict.fromkeys(doc for selected in best for _, doc in selected))
+    found: Mapping[int, KeyAndTime] = {}
+    if docs:
+        found = yield FetchKeys(docs)
+
+    rankings: list[Ranking] = []
+    for selected in best:
+        columns = [(found[doc].key, False, -f, -f) for f, doc in selected if doc in found]
+        rankings.append(Ranking([RankedEntry(*one) for one in columns], ()))
+
+    return tuple(rankings)
+
+
+def choose_rare(terms: Iterable[str], counts: Mapping[str, int]) -> list[str]:
+    """Return the rarest terms of a content, given their counts in a sample of the memories."""
+    chosen: list[str] = []
+    room = MOST_RARE_POSTINGS
+    for term in heapq.nsmallest(MOST_RARE, terms, key=lambda term: counts.get(term, 0)):
+        room -= counts.get(term, 0)
+        if room < 0 and len(chosen) >= LEAST_RARE:
+            break
+        chosen.append(term)
+
+    return chosen
+
+
+def _score_shared(terms: Sequence[str], rare: RareBlocks) -> list[tuple[int, int]]:
+    """Return the best memories with two or more of some terms, as falling score and number."""
+    holders: list[set[int]] = []
+    once: set[int] = set()
+    several: set[int] = set()
+    for term in terms:
+        docs: set[int] = set()
+        for block, postings in rare.blocks[term].items():
+            first = block * BLOCK_DOCS
+            docs.update([first + (value >> 6) for value in decode(postings)])
+        holders.append(docs)
+        several |= once & docs
+        once |= docs
+
+    scores: Counter[int] = Counter()
+    for docs in holders:
+        idf = compute_idf(rare.size, len(docs))
+        for doc in docs & several:
+            scores[doc] += idf
+
+    return heapq.nsmallest(MOST_ALIKE, [(-score, doc) for doc, score in scores.items()])
 
 
 def _rank_by_words(

@@ -8,6 +8,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal, NamedTuple, TypeVar, cast
 
+import orjson
+
 from abilities.declarations.limits import MAX_LONG_CONTENT_CHARS
 from abilities.declarations.memory import SCORES
 from abilities.declarations.refusals import Refused
@@ -24,7 +26,9 @@ from abilities.helpers.store.model import (
 
 LinkT = TypeVar("LinkT", LinkRow, LinkRecord)
 
-Kind = Literal["store", "update", "append", "archive", "delete", "restore", "expire", "purge"]
+Kind = Literal[
+    "store", "update", "append", "supersede", "archive", "delete", "restore", "expire", "purge"
+]
 Outcome = Literal["added", "replaced", "unchanged", "kept"]
 """The outcome of importing a memory."""
 
@@ -48,10 +52,11 @@ def name_fields(columns: Iterable[str]) -> tuple[str, ...]:
 class Change:
     """One change to one memory, which is named by ``id`` or ``key`` or both.
 
-    Only "store" creates a memory. "update" may rename it to ``new_key``. "append" adds ``content``
-    to the end. "restore" restores the values and links of version ``to_version``, or of the version
-    before the last change if that is None, and revives a deleted memory. "expire" archives the
-    memory, and "purge" deletes it with its history.
+    "store" may create a memory. "update" may rename it to ``new_key``. "append" adds ``content`` to
+    the end. "supersede" stores the fields and links under ``new_key``, or under ``new_id``, and
+    archives the memory with a link to that one. "restore" restores the values and links of version
+    ``to_version``, or of the version before the last change if that is None, and revives a deleted
+    memory. "expire" archives the memory, and "purge" deletes it with its history.
 
     ``fields`` holds only the fields to set, normalized. With ``if_version``, the change is made
     only if the memory has that version; 0 means that the memory must not exist. ``new_id`` is the
@@ -76,6 +81,16 @@ class Change:
     def linked_keys(self) -> list[str]:
         """The targets of the links to add or remove, sorted."""
         return sorted({link["key"] for link in (*self.links, *self.remove_links)})
+
+
+def list_inherited(row: Row) -> JsonObject:
+    """Return the fields that a new memory takes over from the one that it replaces."""
+    return {
+        "type": row.type,
+        "category": row.category,
+        "tags": orjson.loads(row.tags),
+        "importance": row.importance,
+    }
 
 
 class MergedMemory(NamedTuple):
@@ -206,7 +221,7 @@ def _merge_fields(change: Change, row: Row) -> JsonObject:
 
     if change.kind == "store":
         columns["archived"] = 0  # storing over an archived memory restores it
-    elif change.kind in ("archive", "expire"):
+    elif change.kind in ("archive", "expire", "supersede"):
         columns["archived"] = 1
     elif "archived" in fields:
         columns["archived"] = int(fields["archived"])

@@ -4,6 +4,7 @@ Every change writes an entry of the history, and then the memory.
 """
 
 from collections.abc import Sequence
+from dataclasses import replace
 from functools import partial
 from typing import NamedTuple
 
@@ -13,6 +14,7 @@ from abilities.helpers.store.changes import (
     check_change,
     check_version,
     create_row,
+    list_inherited,
     merge_change,
 )
 from abilities.helpers.store.engine import MemoriesDue
@@ -26,7 +28,14 @@ from abilities.helpers.store.history import (
 )
 from abilities.helpers.store.linking import LinkMoves, move_links
 from abilities.helpers.store.mending import list_replaced
-from abilities.helpers.store.model import NO_LINKS, LinkChange, Links, StoredMemory
+from abilities.helpers.store.model import (
+    NO_LINKS,
+    REPLACED_BY,
+    LinkChange,
+    Links,
+    Row,
+    StoredMemory,
+)
 from abilities.helpers.store.past import (
     Occasion,
     StoreRules,
@@ -36,6 +45,7 @@ from abilities.helpers.store.past import (
     find_last_key,
     find_named,
     list_deleted_before,
+    list_superseding,
     read_earlier,
     read_state,
     save_entry,
@@ -43,7 +53,7 @@ from abilities.helpers.store.past import (
     take_version,
 )
 from abilities.helpers.store.protocol import WriteResult
-from abilities.helpers.store.reads import read_linked, read_links, read_links_to
+from abilities.helpers.store.reads import read, read_linked, read_links, read_links_to
 from abilities.helpers.store.recall_index import merge_recent
 from abilities.helpers.store.saving import (
     Found,
@@ -60,6 +70,8 @@ SHOWN_LINKS = 20
 
 MOST_EXPIRED = 256
 """Expired memories to archive per transaction."""
+
+_DAY_CHARS = len("YYYY-MM-DD")
 
 _DUE = """
 SELECT expires_at, id FROM memories INDEXED BY memories_due
@@ -155,6 +167,8 @@ async def apply_change(
         result = await restore_memory(transaction, namespace, memory_id, found, change, rules)
     elif change.kind == "delete":
         result = await _delete(transaction, found, change, rules)
+    elif change.kind == "supersede":
+        result = await _supersede(transaction, found, change, rules)
     else:
         result = await _merge(transaction, namespace, found, change, rules)
 
@@ -257,6 +271,43 @@ async def _merge(
     )
 
 
+async def _supersede(
+    transaction: Transaction, found: Found, change: Change, rules: StoreRules
+) -> WriteResult:
+    """Store the memory that replaces another one, and archive that with a link to it.
+
+    A new memory has the type, category, tags and importance of the other one, unless the change
+    sets them. Raises Refused: memory_archived, key_taken, missing_argument, storage_quota.
+    """
+    old = found.row
+    assert old is not None, "only a store may find no memory"
+    if old.archived:
+        (stored,) = await read(transaction, old.namespace, [old.key])
+        meant = stored.replaced_by if isinstance(stored, StoredMemory) else ""
+        raise Refused("memory_archived", did_you_mean=meant or None)
+
+    key = change.new_key or change.new_id
+    if key == old.key:
+        raise Refused("key_taken", "new_key")
+
+    fields = change.fields
+    if (await find_by_key(transaction, old.namespace, key)).row is None:
+        if "content" not in fields:
+            raise Refused("missing_argument", "content")
+        fields = {**list_inherited(old), **fields}
+
+    named = replace(change, id=None, key=key, new_key=None, if_version=None)
+    store = replace(named, kind="store", fields=fields)
+    result = await apply_change(transaction, old.namespace, store, rules, ignore_due=True)
+
+    day = change.now[:_DAY_CHARS]
+    link = {"key": key, "type": REPLACED_BY, "link_weight": 1.0, "term": day}
+    archive = replace(named, key=old.key, fields={}, links=[link], remove_links=())
+    found = await find_by_key(transaction, old.namespace, old.key)
+    await _merge(transaction, old.namespace, found, archive, rules)
+    return result
+
+
 async def _delete(
     transaction: Transaction, found: Found, change: Change, rules: StoreRules
 ) -> WriteResult:
@@ -312,7 +363,30 @@ async def restore_memory(
     entry = build_entry(occasion, present, row, row.version, recorded)
     await save_entry(transaction, entry, rules.history)
     await write_memory(transaction, found, row, LinkChange(stored, after.links))
+    if present is not None and change.to_version is None:
+        await _undo_superseding(transaction, present, before.links, change, rules)
+
     return WriteResult(StoredMemory(row), present is None, updated, None, row.version, row.id)
+
+
+async def _undo_superseding(
+    transaction: Transaction, old: Row, links: Links, change: Change, rules: StoreRules
+) -> None:
+    """Undo the write of the memory that replaced another one, unless it has changed since.
+
+    ``old`` is the other one before the undo, with its ``links``; its last change may be another.
+    """
+    for memory_id, previous in await list_superseding(transaction, old):
+        found = await find_by_id(transaction, old.namespace, memory_id)
+        assert found.row is not None, "only present memories are listed"
+        if found.damage is not None or (found.row.key, REPLACED_BY) not in links:
+            continue
+
+        undo = replace(change, id=memory_id, key=None)
+        if previous:
+            await restore_memory(transaction, old.namespace, memory_id, found, undo, rules)
+        else:
+            await _delete(transaction, found, undo, rules)
 
 
 async def _purge(

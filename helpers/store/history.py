@@ -138,6 +138,8 @@ def name_action(change: Change, before: Row | None, after: Row | None) -> Action
         return "created"
     if change.kind == "expire":
         return "expired"
+    if change.kind == "supersede":
+        return "superseded"
     if before.key != after.key:
         return "renamed"  # before the others, because it is looked up to find a former key
     if before.archived != after.archived:

@@ -48,6 +48,10 @@ class Row(NamedTuple):
     expires_at: str = ""
 
 
+REPLACED_BY = "replaced_by"
+"""The type of the link from a memory to the one that replaced it; its term is the day, in UTC."""
+
+
 class LinkRow(NamedTuple):
     """One link from the key ``source`` to the key ``target``."""
 
@@ -103,7 +107,9 @@ NO_LINKS = LinkChange({}, {})
 class StoredMemory(NamedTuple):
     """A memory as read from a store: its row, some of its links, and its access counters.
 
-    ``links_total`` counts all links of the memory, and ``backlinks_total`` all links to it.
+    ``links_total`` counts all links of the memory, and ``backlinks_total`` all links to it. Of an
+    archived memory, ``replaced_by`` is the key of the one that replaced it. ``since`` is the day on
+    which the memory last replaced another one; only `recall` reads it.
     """
 
     row: Row
@@ -112,6 +118,8 @@ class StoredMemory(NamedTuple):
     accessed_at: str = ""
     access_count: int = 0
     backlinks_total: int = 0
+    replaced_by: str = ""
+    since: str = ""
 
 
 class AccessCounters(NamedTuple):

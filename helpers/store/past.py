@@ -111,6 +111,13 @@ AND NOT EXISTS (
     WHERE m.namespace = h.namespace AND m.key = h.key AND m.id <> ?
 )
 """
+_SUPERSEDING = """
+SELECT n.id, n.previous FROM history AS o INDEXED BY history_id
+JOIN history AS n ON n.namespace = o.namespace AND n.version = o.version - 1
+JOIN memories AS m ON m.namespace = n.namespace AND m.id = n.id AND m.version = n.version
+WHERE o.namespace = ? AND o.id = ? AND o.version = ? AND o.action = 'superseded'
+    AND n.made_at = o.made_at
+"""
 _VERSIONS = "SELECT number, forgotten FROM versions WHERE namespace = ?"
 _NEXT_VERSION = """
 SELECT max(version) FROM (
@@ -427,6 +434,16 @@ async def list_deleted_before(
     """Return the ids of memories deleted under a key, none if another memory has the key now."""
     rows = await transaction.fetch(_DELETED_BEFORE, namespace, key, memory_id)
     return [name for (name,) in rows]
+
+
+async def list_superseding(transaction: Transaction, old: Row) -> list[tuple[str, int]]:
+    """Return the id and the earlier version of a memory that the change before ``old`` wrote.
+
+    There is none unless ``old`` was superseded last, at the same time, nor if it changed since. An
+    earlier version of 0 means that the memory was new.
+    """
+    rows = await transaction.fetch(_SUPERSEDING, old.namespace, old.id, old.version)
+    return [(memory_id, previous) for memory_id, previous in rows]
 
 
 async def read_state(transaction: Transaction, row: Row | None) -> State:

@@ -137,8 +137,8 @@ class MemoryStore(Protocol):
         Memories past their ``expires_at`` are archived first.
 
         Also raises Refused: id_not_found, memory_not_found, key_taken, version_conflict, too_long
-        (the result of an "append"), version_not_found and purged ("restore"), storage_quota,
-        checksum_mismatch.
+        (the result of an "append"), memory_archived and missing_argument ("supersede"),
+        version_not_found and purged ("restore"), storage_quota, checksum_mismatch.
         """
         ...
 

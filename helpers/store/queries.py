@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import NamedTuple
 
 from abilities.helpers.search.recall import Filters
-from abilities.helpers.store.model import IMPORTANCES, TYPES, StoredMemory
+from abilities.helpers.store.model import IMPORTANCES, REPLACED_BY, TYPES, StoredMemory
 from abilities.helpers.store.protocol import Stats
 from abilities.helpers.store.query import Matches, MemoryPage, Numbers, Position, Query, SearchPlan
 from abilities.helpers.store.reads import read_ids
@@ -15,6 +15,11 @@ from abilities.helpers.store.transaction import Statement, Transaction
 _SORT_COLUMNS = ("created_at", "updated_at", "accessed_at", "importance", "access_count")
 
 _HAS_TAG = "EXISTS (SELECT 1 FROM tags WHERE namespace = s.namespace AND id = s.id AND tag = ?)"
+_WAS_PRESENT = f"""(s.archived = 0 OR EXISTS (
+    SELECT 1 FROM links AS r WHERE r.namespace = s.namespace AND r.source = s.key
+    AND r.type = '{REPLACED_BY}' AND r.term > ?
+))"""
+_END_OF_DAY = "T23:59:59.999Z"
 _COUNTER = """
 SELECT coalesce(sum(number), 0) FROM counters
 WHERE namespace = ? AND name = ? AND value = ? AND archived <= ?
@@ -40,14 +45,17 @@ def select_passing(filters: Filters) -> Matches:
         type=filters.type,
         category=filters.category,
         importance=filters.importance,
-        archived=filters.archived,
+        archived=filters.reach_archived,
     )
-    found = _select_matching(query, filters.tags)
-    if filters.changed_since is None:
-        return found
+    text, values, _ = _select_matching(query, filters.tags)
+    if filters.changed_since is not None:
+        text, values = f"{text} AND s.updated_at >= ?", (*values, filters.changed_since)
+    if filters.as_of is not None:
+        text, values = f"{text} AND s.created_at <= ?", (*values, f"{filters.as_of}{_END_OF_DAY}")
+    if filters.as_of is not None and not filters.archived:
+        text, values = f"{text} AND {_WAS_PRESENT}", (*values, filters.as_of)
 
-    text = f"{found.condition} AND s.updated_at >= ?"
-    return Matches(text, (*found.values, filters.changed_since))
+    return Matches(text, values)
 
 
 def _select_matching(query: Query, tags: Iterable[str]) -> Matches:

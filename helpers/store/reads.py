@@ -10,10 +10,12 @@ from typing import NamedTuple
 
 import orjson
 
+from abilities.declarations.fields import is_day
 from abilities.declarations.limits import MAX_ACCESS_COUNT
 from abilities.declarations.refusals import Refused
 from abilities.helpers.store.linking import select_sound
 from abilities.helpers.store.model import (
+    REPLACED_BY,
     DamagedMemory,
     LinkRecord,
     LinkRow,
@@ -48,6 +50,16 @@ _INCOMING = "SELECT incoming FROM link_counts WHERE namespace = ? AND key = ?"
 _LINKS = f"""
 SELECT {LINK_COLUMNS} FROM links AS l INDEXED BY links_name
 WHERE l.namespace = ? AND l.source = ?
+"""
+_REPLACED = f"""
+SELECT {LINK_COLUMNS} FROM links AS l INDEXED BY links_name
+WHERE l.namespace = ? AND l.source = ANY (?) AND l.type = '{REPLACED_BY}'
+"""
+# Links from archived memories have the back_rank -1, so that only these are read.
+_REPLACING = f"""
+SELECT {LINK_COLUMNS} FROM links AS l INDEXED BY links_incoming
+JOIN memories AS m ON m.namespace = l.namespace AND m.key = l.source AND m.archived = 1
+WHERE l.namespace = ? AND l.target = ANY (?) AND l.back_rank = -1 AND l.type = '{REPLACED_BY}'
 """
 _PORTION = 100
 """Memories to list per statement: they are read with their contents, which the hash covers."""
@@ -87,7 +99,45 @@ async def _read(
         damage = find_damage(memory.row, stored_hash)
         memories[name] = memory if damage is None else Refused(damage)
 
+    archived = [
+        memory
+        for memory in memories.values()
+        if isinstance(memory, StoredMemory) and memory.row.archived
+    ]
+    for memory in await _add_replacements(transaction, archived):
+        memories[getattr(memory.row, column)] = memory
+
     return [memories.get(name) or Refused("memory_not_found") for name in names]
+
+
+async def _add_replacements(
+    transaction: Transaction, archived: Sequence[StoredMemory]
+) -> list[StoredMemory]:
+    """Return archived memories of a namespace, with the keys of those that replaced them."""
+    if not archived:
+        return []
+
+    keys = [memory.row.key for memory in archived]
+    links = await _read_links(transaction, _REPLACED, archived[0].row.namespace, keys)
+    targets = {link.source: link.target for link in links}
+    return [memory._replace(replaced_by=targets.get(memory.row.key, "")) for memory in archived]
+
+
+async def read_days(
+    transaction: Transaction, namespace: str, keys: Sequence[str]
+) -> dict[str, str]:
+    """Return the days on which memories last replaced others that are archived, by their keys."""
+    links = await _read_links(transaction, _REPLACING, namespace, keys)
+    return {link.target: link.term for link in links if is_day(link.term)}
+
+
+async def _read_links(
+    transaction: Transaction, text: str, namespace: str, keys: Sequence[str]
+) -> list[LinkRow]:
+    """Return the sound links of a statement for some keys, by term and then by target."""
+    rows = await transaction.fetch(text, namespace, list(keys))
+    links = [record.row for record in map(LinkRecord._make, rows) if record.is_sound]
+    return sorted(links, key=lambda link: (link.term, link.target))
 
 
 def _parse(columns: Columns) -> tuple[StoredMemory, int]:
@@ -110,6 +160,9 @@ async def read_linked(
 
     memory, stored_hash = _parse(rows[0])
     verify_row(memory.row, stored_hash)
+    if memory.row.archived:
+        (memory,) = await _add_replacements(transaction, [memory])
+
     links = await _read_page(transaction, namespace, "target", key, limit, offset)
     return memory._replace(links=links)
 

@@ -21,18 +21,22 @@ from abilities.helpers.search.recall import (
     FetchLinks,
     FetchMatching,
     FetchPassing,
+    FetchRare,
     FetchTimes,
     Filters,
     IndexBlocks,
     KeyAndTime,
+    Postings,
+    RareBlocks,
     RecallRequest,
+    choose_rare,
     rank,
 )
 from abilities.helpers.store.model import LinkRecord, StoredMemory, rank_link
 from abilities.helpers.store.protocol import Recalled
 from abilities.helpers.store.queries import select_passing
 from abilities.helpers.store.ranking import LINK_COLUMNS, BestLinks, Pages, Wanted
-from abilities.helpers.store.reads import read
+from abilities.helpers.store.reads import read, read_days
 from abilities.helpers.store.recall_index import Changes, RecentChange, collect, merge
 from abilities.helpers.store.transaction import Columns, ForEach, Statement, Transaction
 
@@ -49,6 +53,11 @@ WITH RECURSIVE parts (part) AS (
 )
 SELECT t.archived, t.term, t.block, t.docs FROM parts CROSS JOIN recall_terms AS t
 WHERE t.namespace = ? AND t.part = parts.part AND t.archived = ANY (?) AND t.term = ANY (?)
+"""
+_SAMPLE = """
+SELECT t.term, sum(length(t.docs)) FROM recall_terms AS t
+WHERE t.namespace = ? AND t.part = (SELECT min(part) FROM recall_terms WHERE namespace = ?)
+    AND t.archived = 0 AND t.term = ANY (?) GROUP BY t.term
 """
 _RECENT = """
 SELECT doc, archived, terms, weights FROM recall_recent
@@ -123,7 +132,11 @@ async def recall(
     size = FIRST_BATCH
     while room >= 0 and (batch := list(islice(keys, size))):
         found = await read(transaction, namespace, batch)
-        memories.update(zip(batch, found, strict=True))
+        days = {} if request.alike else await read_days(transaction, namespace, batch)
+        for key, memory in zip(batch, found, strict=True):
+            if isinstance(memory, StoredMemory):
+                memory = memory._replace(since=days.get(key, ""))
+            memories[key] = memory
 
         room -= sum(map(count_bytes, found))
         size *= 2
@@ -144,6 +157,8 @@ def _advance(conversation: Conversation[tuple[Ranking, ...]], answer: Any) -> Fe
 
 async def _answer(transaction: Transaction, namespace: str, fetch: Fetch) -> object:
     match fetch:
+        case FetchRare(contents):
+            return await _fetch_rare(transaction, namespace, contents)
         case FetchBlocks(terms, archived):
             return await _fetch_blocks(transaction, namespace, terms, [0, 1][: 1 + archived])
         case FetchMatching(filters, limit):
@@ -183,6 +198,32 @@ async def _fetch_blocks(
         (_BLOCKS, namespace, namespace, namespace, sides, list(terms)),
         (_RECENT, namespace, sides),
     )
+    found = _read_postings(terms, stored, recent)
+    return IndexBlocks(sum(number for (number,) in counted), *found)
+
+
+async def _fetch_rare(
+    transaction: Transaction, namespace: str, contents: Sequence[Sequence[str]]
+) -> RareBlocks:
+    """Return the postings of the rarest terms of contents, with all recent changes applied."""
+    terms = list(dict.fromkeys(term for content in contents for term in content))
+    counted, sizes, recent = await transaction.fetch_each(
+        (_SIZE, namespace),
+        (_SAMPLE, namespace, namespace, terms),
+        (_RECENT, namespace, [0]),
+    )
+    counts = {term: int(size) // postings.POSTING_BYTES for term, size in sizes}
+    chosen = [choose_rare(content, counts) for content in contents]
+    rare = list(dict.fromkeys(term for content in chosen for term in content))
+    values = (namespace, namespace, namespace, [0], rare)
+    found, _ = _read_postings(rare, await transaction.fetch(_BLOCKS, *values), recent)
+    return RareBlocks(chosen, sum(number for (number,) in counted), found)
+
+
+def _read_postings(
+    terms: Sequence[str], stored: Iterable[Columns], recent: Iterable[Columns]
+) -> tuple[Postings, Postings]:
+    """Return the postings of terms on both sides of the index, with all recent changes applied."""
     found: list[dict[str, dict[int, bytes]]] = [{term: {} for term in terms} for _ in (0, 1)]
     for side, term, block, docs in stored:
         if docs and len(docs) % postings.POSTING_BYTES == 0:  # others are damaged
@@ -192,10 +233,9 @@ async def _fetch_blocks(
     changes: Changes = {}
     for change in map(RecentChange._make, recent):
         lines = change.terms.split(b"\n")
-        present = wanted.keys() & lines
-        if present:  # rarely, so the lines of other changes are not decoded
+        if not wanted.keys().isdisjoint(lines):  # rarely, so the lines of others are not decoded
             by_line = dict(zip(lines, change.weights[1::2], strict=False))
-            changed = ((wanted[line], by_line[line]) for line in present & by_line.keys())
+            changed = ((wanted[line], by_line[line]) for line in wanted.keys() & by_line.keys())
             collect(changes, change.archived, change.doc, changed)
 
     for (side, block), by_term in changes.items():
@@ -205,14 +245,14 @@ async def _fetch_blocks(
             if merged:
                 by_block[block] = merged
 
-    return IndexBlocks(sum(number for (number,) in counted), *found)
+    return found[0], found[1]
 
 
 def _select_keys(filters: Filters) -> Statement:
     """Return the statement for those of some keys that pass filters, and the filters' values."""
     passing = select_passing(filters)
     # The memories are looked up by key, and no index of a filtered column may replace that.
-    condition = re.sub(r"\bs\.(\w+) (=|>=) \?", r"FILTER(s.\1) \2 ?", passing.condition)
+    condition = re.sub(r"\bs\.(\w+) (=|[<>]=) \?", r"FILTER(s.\1) \2 ?", passing.condition)
     return _PASSING_KEYS.format(condition), *passing.values
 
 
@@ -241,10 +281,10 @@ class _LinkReader:
 
         These are the best links of each memory, and all links to it if there are few.
         """
-        limit = _ALL if self._filters.archived else MOST_OUTGOING
+        limit = _ALL if self._filters.reach_archived else MOST_OUTGOING
         few = ForEach(_FEW_INCOMING, keys, (self._namespace, self._namespace))
         (pages,), (rows,) = await self._best.fetch([Wanted("target", keys, limit)], few)
-        if self._filters.archived:
+        if self._filters.reach_archived:
             outgoing = await self._rank_all(pages)
         else:
             outgoing = await self._choose_best(keys, pages)
@@ -311,7 +351,7 @@ class _LinkReader:
                 continue
 
             is_there = self._best.is_present("source", record.source, record.back_rank)
-            if is_there or self._filters.archived:
+            if is_there or self._filters.reach_archived:
                 records.append(record)
 
         await self._look_up(record.source for record in records)

@@ -78,6 +78,7 @@ class SqlStore(ServableStore):
         self._engine = engine
         self._rules = rules
         self._no_expiry_until = 0.0
+        self._language: Language | None = None
 
     @property
     @override
@@ -222,7 +223,10 @@ class SqlStore(ServableStore):
 
     @override
     async def read_language(self) -> Language:
-        return await self._read(OPERATOR, recall_index.read_language)
+        if self._language is None:  # it never changes
+            self._language = await self._read(OPERATOR, recall_index.read_language)
+
+        return self._language
 
     @override
     async def recall(

@@ -149,7 +149,7 @@ def test_what_differs_is_kept_unless_asked(file_place: FilePlace, file: Path) ->
     other_key = json.dumps({**json.loads(line), "key": "x"})
     refused = file_place.run("import", "-", stdin=f"{heading}\n{other_key}".encode())
     assert refused.exit_code == 1
-    assert "line 2 (x): The id and the key name different memories." in refused.stderr
+    assert "line 2 (x): The key is that of another memory." in refused.stderr
 
     other = file_place.beside("other.db")
     assert other.run("import", file, "--namespace", "team").exit_code == 0

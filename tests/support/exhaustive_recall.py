@@ -310,7 +310,7 @@ def list_absent(
 
     First those that are nowhere, then those that archived memories have.
     """
-    filters = Filters(archived=request.filters.archived)
+    filters = Filters(archived=request.filters.reach_archived)
     held = {t for memory in memories if passes(memory, filters) for t in weights[memory.key]}
     held |= {term for note in request.notes for term in note.terms}
     anywhere = {term for terms in weights.values() for term in terms}

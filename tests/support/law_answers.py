@@ -11,14 +11,6 @@ from tests.support.law_places import Call, make_ids
 from tests.support.law_reading import check_refusal
 
 
-class ConflictError(Refusal):
-    """The memory has another version than the operation names."""
-
-    def __init__(self, version: int) -> None:
-        super().__init__("version_conflict")
-        self.version = version
-
-
 class Remembered(NamedTuple):
     """A namespace as a call leaves it, its records, and the last key that it has changed."""
 
@@ -124,9 +116,7 @@ def predict_remembered(before: NamespaceModel, arguments: JsonObject, moment: Mo
         try:
             predicted = _make(after, operation, moment._replace(new_id=new_id))
         except Refusal as refusal:
-            record: JsonObject = {"input": number, "reason": str(refusal)}
-            if isinstance(refusal, ConflictError):
-                record["version"] = refusal.version
+            record: JsonObject = {"input": number, "reason": str(refusal), **refusal.details}
             records.append(record)
             continue
 
@@ -164,9 +154,11 @@ def _make(model: NamespaceModel, operation: JsonObject, moment: Moment) -> Predi
 
     version = model.find_version(key)
     if operation.get("if_version") not in (None, version):
-        raise ConflictError(version)
+        raise Refusal("version_conflict", version=version)
     if named is None or op == "store":
         return model.store({**values, "key": key}, moment)
+    if op == "supersede":
+        return model.supersede(key, values, moment)
     if op == "delete":
         return model.delete(named.id)
     if op == "archive":

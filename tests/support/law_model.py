@@ -6,8 +6,10 @@ A `NamespaceModel` predicts what a change, a rename and an import do to one name
 from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
+from datetime import date
 from typing import NamedTuple
 
+from abilities.declarations.refusals import FAULTS
 from abilities.declarations.values import JsonObject
 
 SCORES = {"high": 0.9, "medium": 0.6, "low": 0.3}
@@ -52,7 +54,14 @@ class LinkValue(NamedTuple):
 
 
 class Refusal(Exception):
-    """The change must be refused; its text is the reason that the caller sees."""
+    """The change must be refused; its text is the reason that the caller sees.
+
+    ``details`` are what a record of `remember` says of it.
+    """
+
+    def __init__(self, reason: str, **details: object) -> None:
+        super().__init__(reason)
+        self.details = details
 
 
 class Predicted(NamedTuple):
@@ -104,6 +113,50 @@ class NamespaceModel:
 
     def list_links(self, source: str) -> list[LinkName]:
         return sorted(name for name in self.links if name.source == source)
+
+    def describe_replacement(self, key: str) -> JsonObject:
+        """Return what replaced a memory, if it is archived."""
+        replacing = [
+            (self.links[name].term, name.target)
+            for name in self.list_links(key)
+            if name.type == "replaced_by" and self.memories[key].archived
+        ]
+        return {"replaced_by": max(replacing)[1]} if replacing else {}
+
+    def find_since(self, key: str) -> str | None:
+        """Return the day on which a memory last replaced one that is archived."""
+        days: list[str] = []
+        for name, value in self.links.items():
+            is_it = (name.target, name.type) == (key, "replaced_by")
+            if is_it and self.memories[name.source].archived and _is_day(value.term):
+                days.append(value.term)
+        return max(days, default=None)
+
+    def supersede(self, key: str, arguments: JsonObject, moment: Moment) -> Predicted:
+        """Store what replaces a memory, and archive that. Raises Refusal."""
+        old = self.memories[key]
+        new_key = arguments.get("new_key") or moment.new_id
+        if old.archived:
+            meant = self.describe_replacement(key)
+            details: JsonObject = {}
+            if meant:
+                message = FAULTS["memory_archived"].message
+                details = {"did_you_mean": meant["replaced_by"], "message": message}
+            raise Refusal("memory_archived", **details)
+        if new_key == key:
+            raise Refusal("key_taken", field="new_key", message=FAULTS["key_taken"].message)
+
+        values = {name: value for name, value in arguments.items() if name != "new_key"}
+        if new_key not in self.memories:
+            if "content" not in values:
+                raise Refusal("missing_argument")
+            kept = {name: getattr(old, name) for name in ("type", "category", "tags", "importance")}
+            values = {**kept, **values}
+
+        stored = self.store({**values, "key": new_key}, moment)
+        link = {"key": new_key, "type": "replaced_by", "link_weight": 1, "term": moment.now[:10]}
+        self.update({"id": old.id, "archived": True, "links": [link]}, moment)
+        return stored
 
     def store(self, arguments: JsonObject, moment: Moment) -> Predicted:
         """Create a memory or merge arguments into one. Raises Refusal."""
@@ -283,6 +336,13 @@ def _set_fields(before: MemoryModel, arguments: JsonObject) -> MemoryModel:
 
     assert 0 <= after.score <= 1, "a score that no memory can have was acknowledged"
     return after
+
+
+def _is_day(text: str) -> bool:
+    try:
+        return date.fromisoformat(text).isoformat() == text
+    except ValueError:
+        return False
 
 
 def parse_exported(line: JsonObject) -> tuple[MemoryModel, dict[LinkName, LinkValue]]:

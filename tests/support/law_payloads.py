@@ -12,7 +12,7 @@ from tests.support.law_model import LinkName, MemoryModel, NamespaceModel
 from tests.support.walk_oracles import Edge, Graph, expect_by_recursion
 
 IMPORTANCES = ("low", "medium", "high")
-_COUNTERS = ("accessed_at", "access_count")
+_COUNTERS = ("accessed_at", "access_count", "similar")
 _UNTOUCHED = ("metadata", "links", "backlinks")
 """What holds no counters: the user's own values may have any name, and links have none."""
 
@@ -20,7 +20,8 @@ _UNTOUCHED = ("metadata", "links", "backlinks")
 def normalize(payload: object) -> str:
     """Return a payload as JSON that equal payloads have in common.
 
-    Counters of accesses are left out: they are counted some time after the answer.
+    Counters of accesses are left out: they are counted some time after the answer. So is what is
+    similar, which depends on the changes that are made meanwhile.
     """
     return dump_sorted_json(drop_counters(payload))
 
@@ -50,6 +51,7 @@ def describe_memory(namespace: NamespaceModel, memory: MemoryModel) -> JsonObjec
         if value:
             data[name] = value
 
+    data |= namespace.describe_replacement(memory.key)
     data["importance"] = memory.importance
     data["created_at"] = memory.created_at
     data["updated_at"] = memory.updated_at

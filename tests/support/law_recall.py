@@ -149,6 +149,7 @@ def expect_rankings(namespace: NamespaceModel, arguments: JsonObject, now: str) 
         importance=arguments.get("importance"),
         archived=arguments.get("archived", False),
         changed_since=changed_since,
+        as_of=arguments.get("as_of"),
     )
     questions = tuple(split_question(query, Language()) for query in arguments["queries"])
     at_least: int | None = None
@@ -183,8 +184,11 @@ def expect_rankings(namespace: NamespaceModel, arguments: JsonObject, now: str) 
 def _list_plain(namespace: NamespaceModel) -> list[PlainMemory]:
     """Return the memories of a namespace as the plain computation takes them."""
     links: dict[str, list[tuple[str, float]]] = {key: [] for key in namespace.memories}
+    days: dict[str, list[str]] = {key: [] for key in namespace.memories}
     for name, value in namespace.links.items():
         links[name.source].append((name.target, value.weight))
+        if name.type == "replaced_by":
+            days[name.source].append(value.term)
 
     plain: list[PlainMemory] = []
     for memory in namespace.memories.values():
@@ -199,7 +203,9 @@ def _list_plain(namespace: NamespaceModel) -> list[PlainMemory]:
                 importance=memory.importance,
                 score=memory.score,
                 archived=memory.archived,
+                created_at=memory.created_at,
                 updated_at=memory.updated_at,
+                replaced_on=tuple(days[memory.key]),
                 links=links[memory.key],
             )
         )
@@ -288,6 +294,9 @@ def _check_record(
         expected["via"] = entry.via
     if memory.archived:
         expected["archived"] = True
+    expected |= namespace.describe_replacement(memory.key)
+    if since := namespace.find_since(memory.key):
+        expected["since"] = since
     if is_full:
         expected |= _describe(memory, entry)
 

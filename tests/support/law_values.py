@@ -77,8 +77,9 @@ metadata = st.one_of(
     st.just({"m": "x" * 4_088}),
 )
 
-link_types = st.sampled_from(["association", "cause", "Cause", "ç", "\u0001" * 50])
-_link = {"link_weight": fractions, "type": link_types, "term": texts(200) | st.none()}
+link_types = st.sampled_from(["association", "cause", "Cause", "ç", "replaced_by", "\u0001" * 50])
+days = st.sampled_from(["2024-02-29", "2025-12-31", "2026-01-01", "2026-01-02", "2026-12-31"])
+_link = {"link_weight": fractions, "type": link_types, "term": texts(200) | days | st.none()}
 links = st.lists(st.fixed_dictionaries({"key": keys}, optional=_link), max_size=4)
 many_links = st.builds(
     lambda count, kind, wide: [
@@ -121,6 +122,11 @@ _values: dict[str, st.SearchStrategy[JsonObject]] = {
     "store": st.builds(lambda few, **named: {**few, **named}, _few, key=keys, type=types),
     "update": _few,
     "append": st.fixed_dictionaries({"content": texts(20, least=1)}),
+    "supersede": st.builds(
+        lambda few, named: {**few, **named},
+        _few,
+        st.fixed_dictionaries({}, optional={"new_key": keys, "type": types}),
+    ),
     "link": st.fixed_dictionaries({"links": links.filter(bool)}),
     "unlink": st.fixed_dictionaries({"remove_links": removals.filter(bool)}),
     "rename": st.fixed_dictionaries({"to": keys}),
@@ -155,6 +161,7 @@ recalls = st.fixed_dictionaries(
         "hops": st.integers(0, 2),
         "at_least": st.sampled_from((0, 0.5, 0.9, 1)),
         "within_days": st.sampled_from([1, 200, 36_500]),
+        "as_of": days,
         "notes": st.booleans(),
         "after": cursors,
         "detail": st.sampled_from(["concise", "full"]),

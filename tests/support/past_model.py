@@ -193,6 +193,13 @@ class PastModel:
             return predicted.memory.id
 
         assert memory is not None
+        if change.kind == "supersede":
+            named = (
+                arguments if change.new_key is None else {**arguments, "new_key": change.new_key}
+            )
+            predicted = self.present.supersede(memory.key, named, moment)
+            assert predicted.memory is not None
+            return predicted.memory.id
         if change.kind == "delete":
             self.present.delete(memory.id)
             return memory.id
@@ -270,15 +277,38 @@ class PastModel:
         for (target, kind), value in links.items():
             self.present.links[LinkName(key, target, kind)] = value
         self.present.memories[key] = memory
+        if change.to_version is None and present is not None:
+            self._undo_superseding(present, change)
+
+    def _undo_superseding(self, old: State, change: Change) -> None:
+        """Undo the write of the memory that replaced another one, unless it has changed since."""
+        events = {event.version: event for event in self.events if event.action != "relinked"}
+        last = events.get(old.memory.version)
+        written = events.get(old.memory.version - 1)
+        if last is None or written is None or last.action != "superseded":
+            return
+
+        new = self.present.find(written.id)
+        if new is None or (new.key, "replaced_by") not in old.links:
+            return
+        if new.version != written.version or written.made_at != last.made_at:
+            return
+        if written.previous:
+            self._restore(new.id, change)
+        else:
+            self.present.delete(new.id)
 
     def _record(self, before: dict[str, State], change: Change) -> None:
         after = _get_states(self.present)
         for memory_id in before.keys() | after.keys():
             old, new = before.get(memory_id), after.get(memory_id)
             if old != new:
+                version = self.present.version
+                if new is not None and (old is None or new.memory.version != old.memory.version):
+                    version = new.memory.version
                 self.events.append(
                     Event(
-                        self.present.version,
+                        version,
                         memory_id,
                         (old or new).memory.key,  # type: ignore[union-attr]
                         0 if old is None else old.memory.version,
@@ -288,6 +318,7 @@ class PastModel:
                         new,
                     )
                 )
+        self.events.sort(key=lambda event: event.version)
 
 
 def _name_action(change: Change, old: State | None, new: State | None) -> str:
@@ -301,6 +332,8 @@ def _name_action(change: Change, old: State | None, new: State | None) -> str:
         return "created"
     if change.kind == "expire":
         return "expired"
+    if change.kind == "supersede" and new.memory.archived:
+        return "superseded"
     if old.memory.key != new.memory.key:
         return "renamed"
     if old.memory.archived != new.memory.archived:

@@ -10,8 +10,9 @@ from abilities.helpers.store.changes import Kind
 
 KINDS: dict[Kind, int] = {
     "store": 30,
-    "update": 26,
+    "update": 18,
     "append": 6,
+    "supersede": 8,
     "archive": 6,
     "delete": 10,
     "restore": 20,

@@ -147,7 +147,7 @@ class PastTrial:
             if_version = 0 if present is None else present.memory.version
             if_version += wish.condition == "stale"
 
-        has_links = wish.kind in ("store", "update")
+        has_links = wish.kind in ("store", "update", "supersede")
         return Change(
             wish.kind,
             self.now,
@@ -157,7 +157,7 @@ class PastTrial:
             fields=self._choose_fields(wish),
             links=wish.links if has_links else (),
             remove_links=wish.removed if has_links else (),
-            new_key=wish.new_key if wish.kind == "update" else None,
+            new_key=wish.new_key if wish.kind in ("update", "supersede") else None,
             if_version=if_version,
             to_version=versions[wish.version % len(versions)] if wish.kind == "restore" else None,
             caller=f"c{self._number % 3}",
@@ -166,7 +166,7 @@ class PastTrial:
     def _choose_fields(self, wish: Wish) -> JsonObject:
         if wish.kind == "append":
             return {"content": wish.fields.get("content", "+")}
-        if wish.kind not in ("store", "update"):
+        if wish.kind not in ("store", "update", "supersede"):
             return {}
 
         fields = dict(wish.fields)
@@ -174,6 +174,7 @@ class PastTrial:
             fields["expires_at"] = self._format(wish.end)
         if wish.kind == "store":
             fields = {"type": "core", "content": "c", **fields}
+        if wish.kind != "update":
             fields.pop("archived", None)
         return fields
 

@@ -40,13 +40,18 @@ class PlainMemory:
     importance: str = "medium"
     score: float = 0.6
     archived: bool = False
+    created_at: str = "2026-01-01T00:00:00.000Z"
     updated_at: str = "2026-01-01T00:00:00.000Z"
+    replaced_on: tuple[str, ...] = ()
     links: list[tuple[str, float]] = field(default_factory=list)
 
 
 def passes(memory: PlainMemory, filters: Filters) -> bool:
     """Return whether a memory passes the filters."""
-    if memory.archived and not filters.archived:
+    if filters.as_of is not None and memory.created_at[:10] > filters.as_of:
+        return False
+    last = filters.as_of or "9999"
+    if memory.archived and not filters.archived and max(memory.replaced_on, default="") <= last:
         return False
     if not set(filters.tags) <= set(memory.tags):
         return False

@@ -13,6 +13,7 @@ const ACTIONS = [
   "archived",
   "revived",
   "expired",
+  "superseded",
   "restored",
   "deleted",
   "purged",

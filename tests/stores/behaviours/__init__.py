@@ -65,6 +65,8 @@ RECALL_BEHAVIOURS: tuple[Behaviour[MemoryStore], ...] = (
     recall.a_recall_adds_what_is_similar,
     recall.another_namespace_changes_no_recall,
     recall.questions_share_what_they_find,
+    recall.a_recall_of_a_day_finds_what_was_replaced_later,
+    recall.a_content_leads_to_those_with_its_rare_words,
 )
 """What `recall` of every `MemoryStore` must do."""
 
@@ -91,6 +93,8 @@ MEMORY_BEHAVIOURS: tuple[Behaviour[MemoryStore], ...] = (
     core.a_store_says_which_version_it_replaced,
     core.a_refused_change_leaves_the_others_alone,
     core.atomic_changes_are_all_made_or_none,
+    core.a_replaced_memory_names_its_replacement,
+    core.a_replacement_that_is_refused_changes_nothing,
     core.a_change_is_made_only_to_the_version_it_names,
     core.an_addition_goes_to_the_end_of_a_content,
     core.memories_are_listed_by_key_in_pages,
@@ -120,6 +124,7 @@ HISTORY_BEHAVIOURS: tuple[Behaviour[HistoryStore], ...] = (
     history.a_history_tells_what_became_of_a_memory,
     history.a_key_names_the_past_of_one_memory,
     history.a_restored_version_is_a_new_one,
+    history.undoing_a_replacement_restores_both,
     history.a_deleted_memory_comes_back,
     history.links_that_followed_a_rename_come_back,
     history.changes_are_followed_by_their_versions,

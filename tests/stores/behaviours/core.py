@@ -5,11 +5,11 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import replace
 
 from abilities.declarations.limits import MAX_LONG_CONTENT_CHARS
-from abilities.declarations.refusals import Refused
+from abilities.declarations.refusals import Reason, Refused
 from abilities.helpers.search.recall import RecallRequest
 from abilities.helpers.search.terms import split_question
 from abilities.helpers.store.changes import Change
-from abilities.helpers.store.model import LinkRow
+from abilities.helpers.store.model import LinkRow, StoredMemory
 from abilities.helpers.store.protocol import MemoryStore, WriteResult
 from abilities.helpers.store.query import MemoryLine, Query, split_search
 from tests.stores.behaviours.steps import (
@@ -214,6 +214,54 @@ async def atomic_changes_are_all_made_or_none(store: MemoryStore) -> None:
     expect(await find_keys(store, Query(search=("rose",))), ["a"], "it is found as before")
     written = await put(store, "e")
     expect(await read_versions(store, "e"), [written.version], "the store goes on")
+
+
+async def a_replaced_memory_names_its_replacement(store: MemoryStore) -> None:
+    """It is archived, with a link to the new memory, which takes over what it is not given."""
+    await put(store, "old", type="task", category="c", tags=["t"], importance="high", summary="s")
+    change = plan("supersede", "old", new_key="new", now=LATER, fields={"content": "new"})
+    result = await store.change(NAMESPACE, change)
+
+    new = expect_stored(result).row
+    expect((new.key, new.content, result.created), ("new", "new", True), "the new one is told")
+    taken = (new.type, new.category, new.tags, new.importance, new.summary)
+    expect(taken, ("task", "c", '["t"]', "high", ""), "it takes over what still holds")
+
+    old = await store.read_linked(NAMESPACE, "old", 0, 20)
+    expect((old.row.archived, old.replaced_by), (1, "new"), "the old one names its replacement")
+    link = LinkRow("old", "new", "replaced_by", 1.0, LATER[:10])
+    expect(old.links, (link,), "a link leads to the new one and has the day")
+    expect((await read_one(store, "old")).replaced_by, "new", "every reader is told")
+
+    by_id = plan("supersede", id=new.id, fields={"content": "newer", "type": "core"})
+    newer = expect_stored(await store.change(NAMESPACE, by_id)).row
+    expect((newer.key, newer.type), (by_id.new_id, "core"), "without a key, the id is the key")
+
+    await put(store, "new", kind="update", archived=False)
+    expect((await read_one(store, "new")).replaced_by, "", "what is present is not replaced")
+
+
+async def a_replacement_that_is_refused_changes_nothing(store: MemoryStore) -> None:
+    """Neither the old memory nor a new one shows a trace of it."""
+    await put(store, "old")
+    await put(store, "gone")
+    await end(store, "archive", "gone")
+    content = {"content": "new"}
+
+    refused: tuple[tuple[Reason, Change], ...] = (
+        ("memory_archived", plan("supersede", "gone", new_key="new", fields=content)),
+        ("memory_not_found", plan("supersede", "none", new_key="new", fields=content)),
+        ("key_taken", plan("supersede", "old", new_key="old", fields=content)),
+        ("missing_argument", plan("supersede", "old", new_key="new")),
+        ("version_conflict", plan("supersede", "old", new_key="new", if_version=9, fields=content)),
+    )
+    for reason, change in refused:
+        await expect_refused(store.change(NAMESPACE, change), reason)
+
+    expect((await read_one(store, "old")).row.archived, 0, "the old memory is present")
+    expect(await read_versions(store, "old", "gone"), [1, 3], "no version was given")
+    (new,) = await store.read(NAMESPACE, ["new"])
+    expect(isinstance(new, StoredMemory), False, "no memory was stored")
 
 
 async def a_change_is_made_only_to_the_version_it_names(store: MemoryStore) -> None:

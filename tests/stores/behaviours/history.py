@@ -11,7 +11,7 @@ from abilities.helpers.store.history import (
     seal,
     verify_entry,
 )
-from abilities.helpers.store.model import IncomingMemory, LinkRow, Row
+from abilities.helpers.store.model import IncomingMemory, LinkRow, Row, StoredMemory
 from abilities.helpers.store.protocol import HistoryStore, ServableStore
 from abilities.helpers.store.query import Query
 from tests.stores.behaviours.powers import NEW_ID, expect_sound, read_memories
@@ -174,6 +174,32 @@ async def a_restored_version_is_a_new_one(store: HistoryStore) -> None:
     for change in (plan("restore", "s"), plan("restore", "b", to_version=2)):
         work = store.change(NAMESPACE, change)
         await expect_refused(work, "version_not_found", "a version is one of its own, and earlier")
+
+
+async def undoing_a_replacement_restores_both(store: HistoryStore) -> None:
+    """The replaced memory is back, and the one that replaced it is what it was before."""
+    await put(store, "old", content="before", links=[("x", 0.5)])
+    await put(store, "kept", content="kept")
+    for new_key, present in (("new", False), ("kept", True)):
+        fields = {"content": "after"}
+        await store.change(NAMESPACE, plan("supersede", "old", new_key=new_key, fields=fields))
+        expect((await read_one(store, "old")).replaced_by, new_key, "it is replaced")
+        history = await store.read_history(NAMESPACE, MemoryName(key="old"), None, 1)
+        expect(history.entries[0].action, "superseded", "the history tells of it")
+
+        await store.change(NAMESPACE, plan("restore", "old"))
+
+        old = await read_one(store, "old")
+        expect((old.row.archived, old.row.content), (0, "before"), "the replaced memory is back")
+        expect(await read_targets(store, "old"), ["x"], "its link to the other one is gone")
+        found = await store.read(NAMESPACE, [new_key])
+        contents = [one.row.content for one in found if isinstance(one, StoredMemory)]
+        expect(contents, ["kept"] if present else [], "the other one is as before")
+
+    await store.change(NAMESPACE, plan("supersede", "old", new_key="kept"))
+    await put(store, "kept", content="changed since")
+    await store.change(NAMESPACE, plan("restore", "old"))
+    expect((await read_one(store, "kept")).row.content, "changed since", "later changes stay")
 
 
 async def a_deleted_memory_comes_back(store: HistoryStore) -> None:

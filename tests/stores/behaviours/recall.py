@@ -183,6 +183,52 @@ async def a_recall_adds_what_is_similar(store: MemoryStore) -> None:
     expect(_list_names(ranking), [], "what is hardly more similar than others answers nothing")
 
 
+async def a_recall_of_a_day_finds_what_was_replaced_later(store: MemoryStore) -> None:
+    """What was created later is not found; what is archived is, if it was replaced later."""
+    await put(store, "old", content="tulip", links=[("near", 1.0)])
+    await put(store, "near", content="x", links=[("old", 1.0)])
+    await put(store, "gone", content="tulip")
+    await end(store, "archive", "gone")
+    fields = {"content": "tulip rose"}
+    await store.change(NAMESPACE, plan("supersede", "old", new_key="new", fields=fields, now=LATER))
+
+    for filters, keys in (
+        (Filters(), ["new"]),
+        (Filters(archived=True), ["gone", "near", "new", "old"]),
+        (Filters(as_of="2025-12-31"), []),
+        (Filters(as_of=TIME[:10]), ["near", "old"]),
+        (Filters(as_of=TIME[:10], archived=True), ["gone", "near", "old"]),
+        (Filters(as_of=LATER[:10]), ["new"]),
+    ):
+        await _expect_recall(store, "tulip", keys, filters)
+
+    recalled = await _recall(store, ["tulip"], Filters(archived=True))
+    shown = {key: (one.replaced_by, one.since) for key, one in recalled.memories.items()}  # type: ignore[union-attr]
+    expect(shown["old"], ("new", ""), "what was replaced names its replacement")
+    expect(shown["new"], ("", LATER[:10]), "what replaces another one tells since when")
+    expect(shown["gone"], ("", ""), "what is merely archived names nothing")
+
+
+async def a_content_leads_to_those_with_its_rare_words(store: MemoryStore) -> None:
+    """Memories that share the most rare words come first; archived and other ones never do."""
+    await put(store, "own", content="Ada moved from Lisbon to Porto in the common spring")
+    await put(store, "twin", content="In spring the common Ada has moved to Porto")
+    await put(store, "far", content="the common spring")
+    await put(store, "gone", content="Ada moved from Lisbon to Porto in the common spring")
+    await end(store, "archive", "gone")
+    for number in range(30):
+        await put(store, f"k{number}", content=f"a common thing {number}")
+
+    language = await store.read_language()
+    own = split_question("Ada moved from Lisbon to Porto in the common spring", language)
+    request = RecallRequest((own, split_question("nothing", language)), alike=True)
+    found, nothing = (await store.recall(NAMESPACE, request, _ROOM, [0, 0])).rankings
+
+    expect(_list_names(found)[:3], ["own", "twin", "far"], "more rare words in common come first")
+    expect("gone" in _list_names(found), False, "archived memories are left out")
+    expect(_list_names(nothing), [], "a content alone has nothing like it")
+
+
 async def _recall(
     store: MemoryStore,
     questions: Sequence[str],
