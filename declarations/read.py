@@ -32,7 +32,16 @@ from abilities.declarations.limits import (
     MAX_WEIGHT,
     MIN_READ_TOKENS,
 )
-from abilities.declarations.memory import Breadth, Depth, IsArchived, Key, Text, Total
+from abilities.declarations.memory import (
+    Breadth,
+    Depth,
+    IsArchived,
+    Key,
+    Remembered,
+    ShowsMemories,
+    Text,
+    Total,
+)
 from abilities.declarations.refusals import Fault
 from abilities.declarations.values import JsonObject, Model
 
@@ -187,6 +196,7 @@ class ReadInput(Arguments):
     plan: Annotated[bool, Boolean] = Field(
         default=False, description="Only list what exists and what would come."
     )
+    memories: ShowsMemories = True
     output_format: UnofferedFormat = None
     detail: OptionalDetail = None
 
@@ -232,6 +242,7 @@ class ItemContent(Model):
     more: dict[str, Any] | None = Field(
         default=None, description="The item that continues beyond its own limit."
     )
+    remembered: Remembered = None
     lines: int | None = Field(
         default=None, description="Lines of a whole file; present if all of it was read."
     )

@@ -27,7 +27,15 @@ from abilities.declarations.limits import (
     MAX_WITHIN_DAYS,
     MIN_RECALL_TOKENS,
 )
-from abilities.declarations.memory import Category, Importance, IsArchived, Tags, Text, Type
+from abilities.declarations.memory import (
+    AboutPath,
+    Category,
+    Importance,
+    IsArchived,
+    Tags,
+    Text,
+    Type,
+)
 from abilities.declarations.records import Record, Summary
 from abilities.declarations.refusals import Fault
 from abilities.declarations.values import JsonObject, Model
@@ -69,6 +77,9 @@ class RecallInput(Arguments):
     )
     tags: Annotated[Tags | None, Unsaid("description")] = Field(
         default=None, description="Only memories with all of these tags."
+    )
+    about: Annotated[AboutPath | None, Unsaid("description")] = Field(
+        default=None, description="Only memories about the file with this path."
     )
     category: Annotated[Category | None, Unsaid("maxLength", "description")] = Field(
         default=None, description="Only of this category."
@@ -149,6 +160,7 @@ class ExplainedMemory(RecalledMemory):
     summary: str | None = Field(default=None, description="Short form.")
     category: str | None = Field(default=None, description="Its category.")
     tags: list[str] | None = Field(default=None, description="Its tags.")
+    about: list[str] | None = Field(default=None, description="Paths and globs of its files.")
     importance: Importance | None = Field(default=None, description="high, medium or low.")
     error: Fault | None = Field(default=None, description="Why it could not be read.")
 

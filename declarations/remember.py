@@ -24,6 +24,7 @@ from abilities.declarations.fields import (
 )
 from abilities.declarations.limits import MAX_OPERATIONS
 from abilities.declarations.memory import (
+    About,
     Category,
     Id,
     Importance,
@@ -64,6 +65,7 @@ class StoreOperation(Operation):
     summary: Summary | None = None
     category: Category | None = None
     tags: Tags | None = None
+    about: About | None = None
     importance: Importance | None = None
     links: Links | None = None
     memory_score: Score | None = None
@@ -79,6 +81,7 @@ class UpdateOperation(Operation):
     summary: Summary | None = None
     category: Category | None = None
     tags: Tags | None = None
+    about: About | None = None
     importance: Importance | None = None
     archived: Annotated[bool, Boolean] | None = None
     links: Links | None = None
@@ -165,6 +168,7 @@ OPERATION_SCHEMA: JsonObject = {
         "summary": {"type": "string"},
         "category": {"type": "string"},
         "tags": {"type": "array", "items": {"type": "string"}},
+        "about": {"type": "array", "items": {"type": "string"}},
         "importance": {"type": "string", "enum": ["high", "medium", "low"]},
         "archived": _describe("boolean", "update: false revives."),
         "links": {

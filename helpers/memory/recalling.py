@@ -164,7 +164,13 @@ def has_filters(arguments: "RecallInput") -> bool:
 
 
 def _filters_properties(arguments: "RecallInput") -> bool:
-    filters = (arguments.type, arguments.tags or None, arguments.category, arguments.importance)
+    filters = (
+        arguments.type,
+        arguments.tags or None,
+        arguments.about,
+        arguments.category,
+        arguments.importance,
+    )
     return any(value is not None for value in filters)
 
 
@@ -182,6 +188,7 @@ def build_request(
     filters = Filters(
         type=arguments.type,
         tags=tuple(dict.fromkeys(arguments.tags or ())),
+        about=arguments.about,
         category=arguments.category,
         importance=arguments.importance,
         archived=arguments.archived,

@@ -151,11 +151,14 @@ class Filters:
 
     An empty category means memories without one. A memory must have all ``tags``. ``archived``
     includes archived memories. Memories must be updated at or after ``changed_since``, an RFC 3339
-    time in the format of memories.
+    time in the format of memories. They must be about the file with the path ``about``; a store
+    puts the ``ids`` of these in place of it.
     """
 
     type: str | None = None
     tags: tuple[str, ...] = ()
+    about: str | None = None
+    ids: tuple[str, ...] | None = None
     category: str | None = None
     importance: str | None = None
     archived: bool = False
@@ -167,7 +170,7 @@ class Filters:
         if self.tags:
             return False
 
-        values = (self.type, self.category, self.importance, self.changed_since)
+        values = (self.type, self.about, self.category, self.importance, self.changed_since)
         return all(value is None for value in values)
 
 

@@ -7,6 +7,7 @@ this module answers its requests.
 import asyncio
 import re
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
 from itertools import islice
 from typing import Any, NamedTuple
 
@@ -28,6 +29,7 @@ from abilities.helpers.search.recall import (
     RecallRequest,
     rank,
 )
+from abilities.helpers.store.about import list_ids
 from abilities.helpers.store.model import LinkRecord, StoredMemory, rank_link
 from abilities.helpers.store.protocol import Recalled
 from abilities.helpers.store.queries import select_passing
@@ -108,6 +110,11 @@ async def recall(
     starts: Sequence[int],
 ) -> Recalled:
     """Rank the memories that answer questions, and load them as long as there is room."""
+    filters = request.filters
+    if filters.about is not None:
+        ids = await list_ids(transaction, namespace, filters.about, archived=filters.archived)
+        request = replace(request, filters=replace(filters, ids=tuple(ids)))
+
     conversation = rank(request)
     fetch = _advance(conversation, None)
     while not isinstance(fetch, _End):

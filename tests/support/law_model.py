@@ -11,7 +11,7 @@ from typing import NamedTuple
 from abilities.declarations.values import JsonObject
 
 SCORES = {"high": 0.9, "medium": 0.6, "low": 0.3}
-FIELDS = ("type", "content", "summary", "category", "importance", "tags", "expires_at")
+FIELDS = ("type", "content", "summary", "category", "importance", "tags", "about", "expires_at")
 
 
 @dataclass
@@ -27,6 +27,7 @@ class MemoryModel:
     summary: str = ""
     category: str = ""
     tags: list[str] = field(default_factory=list[str])
+    about: list[str] = field(default_factory=list[str])
     importance: str = "medium"
     archived: bool = False
     score: float = SCORES["medium"]
@@ -267,6 +268,7 @@ def _set_fields(before: MemoryModel, arguments: JsonObject) -> MemoryModel:
         if name in given:
             setattr(after, name, given[name])
     after.tags = list(dict.fromkeys(after.tags))
+    after.about = list(dict.fromkeys(after.about))
 
     score = given.get("memory_score")
     if "metadata" in given:
