@@ -12,6 +12,7 @@ from typing_extensions import override
 
 from abilities.builtin.index import (
     NEED_HISTORY,
+    SHOW_MEMORIES,
     explain_unknown_names,
     explain_unknown_tools,
     find_implied,
@@ -267,6 +268,7 @@ class Resources:
             detail=settings.detail or "full",
             caller=caller,
             may_purge=may_purge and not read_only,
+            remembers=settings.remembered and not SHOW_MEMORIES.issubset(offer.withheld),
         )
 
 

@@ -43,6 +43,8 @@ class Context:
     ``may_purge`` is true, the caller may delete memories with their history. The history records
     ``caller`` with each change.
 
+    ``remembers`` is whether files come with what is remembered about them.
+
     ``disabled`` names the abilities that the settings do not offer, so that others do not do the
     same in another way. ``output_format`` and ``detail`` are the defaults for the arguments of
     built-in abilities; ``structured`` means that the payload is also sent as JSON.
@@ -63,6 +65,7 @@ class Context:
     detail: Detail = "full"
     caller: str = "python"
     may_purge: bool = False
+    remembers: bool = False
 
     @property
     def bound(self) -> Bound:

@@ -393,6 +393,9 @@ class Settings(ExplainedSettings):
         default=True,
         description="Replace secrets in the contents of files and notes by '[secret: kind]'.",
     )
+    remembered: bool = Field(
+        default=True, description="Show with a file that is read what is remembered about it."
+    )
     memory_layout: Literal["openclaw", "clawpress"] = Field(
         default="openclaw", description="How the agent's notes are named."
     )

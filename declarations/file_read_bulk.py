@@ -17,6 +17,7 @@ from abilities.declarations.fields import (
     items_schema,
 )
 from abilities.declarations.limits import DEFAULT_READ_CHARS, MAX_ITEMS
+from abilities.declarations.memory import Remembered, ShowsMemories
 from abilities.declarations.records import Record, ReplyOf
 from abilities.declarations.values import Model
 
@@ -40,6 +41,7 @@ class FileReadBulkInput(Arguments):
         default=DEFAULT_READ_CHARS,
         description="Most characters to return per file.",
     )
+    memories: ShowsMemories = True
     output_format: UnofferedFormat = None
     detail: OptionalDetail = None
 
@@ -55,6 +57,7 @@ class FileData(Model):
     size_bytes: int = Field(description="Size of the whole file in bytes.")
     modified_at: str = Field(description="Last modification, RFC 3339 UTC.")
     version: str = Field(description="Changes when the file is replaced or modified.")
+    remembered: Remembered = None
     lines: int | None = Field(
         default=None, description="Lines of the whole file; present if all of it was read."
     )
@@ -81,6 +84,7 @@ class ConciseFile(Model):
     version: str | None = Field(
         default=None, description="Changes when the file is replaced or modified."
     )
+    remembered: Remembered = None
     lines: int | None = Field(
         default=None, description="Lines of the whole file; present if all of it was read."
     )

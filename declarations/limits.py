@@ -48,6 +48,18 @@ MAX_QUERY_TAGS = 100
 MAX_TAG_CHARS = 30
 """Characters of a tag."""
 
+MAX_ABOUT = 10
+"""Paths and patterns that one memory may declare to be about."""
+
+MAX_ABOUT_CHARS = 200
+"""Characters of such a path or pattern."""
+
+MAX_REMEMBERED = 3
+"""Memories shown with a file that is read."""
+
+MAX_REMEMBERED_BYTES = 300
+"""Bytes of these memories together, as JSON."""
+
 MAX_LINK_TYPE_CHARS = 50
 """Characters of a link's type."""
 

@@ -31,6 +31,8 @@ from abilities.declarations.limits import (
 )
 from abilities.declarations.memory import (
     ID_PATTERN,
+    About,
+    AboutPath,
     Category,
     Content,
     Id,
@@ -84,6 +86,7 @@ class StoreMemoryInput(Arguments):
         default=None, description="Such as 'preference', 'fact' or 'pattern'."
     )
     tags: Tags | None = Field(default=None, description="Up to 10 of 30 characters.")
+    about: About | None = Field(default=None, description="Paths or globs of its files.")
     importance: Annotated[Importance | None, Unsaid("description")] = Field(
         default=None, description="medium for a new memory."
     )
@@ -124,6 +127,9 @@ class UpdateMemoryInput(Arguments):
     )
     tags: Annotated[Tags | None, AS_STORED] = Field(
         default=None, description="All tags; replaces the existing ones."
+    )
+    about: Annotated[About | None, AS_STORED] = Field(
+        default=None, description="All paths and globs; replaces the existing ones."
     )
     importance: Annotated[Importance | None, AS_STORED] = Field(
         default=None, description="New importance."
@@ -177,6 +183,9 @@ class QueryMemoriesInput(Arguments):
     )
     tags: Annotated[QueryTags | None, Unsaid("description")] = Field(
         default=None, description="With all of these tags."
+    )
+    about: Annotated[AboutPath | None, Unsaid("description")] = Field(
+        default=None, description="About the file with this path."
     )
     search: Annotated[str, Field(max_length=MAX_SEARCH_CHARS), Text] | None = Field(
         default=None, description="Terms, such as 'ADR-007 \"Ada Lovelace\"'."

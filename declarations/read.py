@@ -32,7 +32,17 @@ from abilities.declarations.limits import (
     MAX_WEIGHT,
     MIN_READ_TOKENS,
 )
-from abilities.declarations.memory import Breadth, Depth, IsArchived, Key, ReplacedBy, Text, Total
+from abilities.declarations.memory import (
+    Breadth,
+    Depth,
+    IsArchived,
+    Key,
+    Remembered,
+    ReplacedBy,
+    ShowsMemories,
+    Text,
+    Total,
+)
 from abilities.declarations.refusals import Fault
 from abilities.declarations.values import JsonObject, Model
 
@@ -187,6 +197,7 @@ class ReadInput(Arguments):
     plan: Annotated[bool, Boolean] = Field(
         default=False, description="Only list what exists and what would come."
     )
+    memories: ShowsMemories = True
     output_format: UnofferedFormat = None
     detail: OptionalDetail = None
 
@@ -233,6 +244,7 @@ class ItemContent(Model):
     more: dict[str, Any] | None = Field(
         default=None, description="The item that continues beyond its own limit."
     )
+    remembered: Remembered = None
     lines: int | None = Field(
         default=None, description="Lines of a whole file; present if all of it was read."
     )

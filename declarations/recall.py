@@ -29,6 +29,7 @@ from abilities.declarations.limits import (
     MIN_RECALL_TOKENS,
 )
 from abilities.declarations.memory import (
+    AboutPath,
     Category,
     Importance,
     IsArchived,
@@ -80,6 +81,9 @@ class RecallInput(Arguments):
     tags: Annotated[Tags | None, Unsaid("description")] = Field(
         default=None, description="Only memories with all of these tags."
     )
+    about: Annotated[AboutPath | None, Unsaid("description")] = Field(
+        default=None, description="Only memories about the file with this path."
+    )
     category: Annotated[Category | None, Unsaid("maxLength", "description")] = Field(
         default=None, description="Only of this category."
     )
@@ -89,7 +93,7 @@ class RecallInput(Arguments):
     archived: Annotated[bool, Boolean, Unsaid("description")] = Field(
         default=False, description="Archived ones too, such as those that others replaced."
     )
-    as_of: Day | None = Field(
+    as_of: Annotated[Day | None, Unsaid("description")] = Field(
         default=None,
         description="YYYY-MM-DD: without memories created later, with those replaced later.",
     )
@@ -102,7 +106,7 @@ class RecallInput(Arguments):
         Unsaid("minimum"),
     ] = Field(
         default=None,
-        description="Leave out what scores below this share of the best; 0 shows any match.",
+        description="Lowest share of the best score; 0 shows any match.",
     )
     notes: Annotated[bool, Boolean] = Field(
         default=True, description="Search notes too, if nothing else filters."
@@ -167,6 +171,7 @@ class ExplainedMemory(RecalledMemory):
     summary: str | None = Field(default=None, description="Short form.")
     category: str | None = Field(default=None, description="Its category.")
     tags: list[str] | None = Field(default=None, description="Its tags.")
+    about: list[str] | None = Field(default=None, description="Paths and globs of its files.")
     importance: Importance | None = Field(default=None, description="high, medium or low.")
     error: Fault | None = Field(default=None, description="Why it could not be read.")
 

@@ -25,6 +25,7 @@ from abilities.declarations.fields import (
 )
 from abilities.declarations.limits import MAX_OPERATIONS
 from abilities.declarations.memory import (
+    About,
     Category,
     Id,
     Importance,
@@ -72,6 +73,7 @@ class ValuesOperation(Operation):
     summary: Summary | None = None
     category: Category | None = None
     tags: Tags | None = None
+    about: About | None = None
     importance: Importance | None = None
     links: Links | None = None
     memory_score: Score | None = None
@@ -183,6 +185,7 @@ OPERATION_SCHEMA: JsonObject = {
         "summary": {"type": "string"},
         "category": {"type": "string"},
         "tags": {"type": "array", "items": {"type": "string"}},
+        "about": {"type": "array", "items": {"type": "string"}},
         "importance": {"type": "string", "enum": ["high", "medium", "low"]},
         "archived": _describe("boolean", "update: false revives."),
         "links": {

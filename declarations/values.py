@@ -3,7 +3,7 @@
 import json
 import re
 from datetime import UTC, datetime
-from typing import Any, ClassVar, cast
+from typing import Any, ClassVar, Literal, cast
 
 import orjson
 from pydantic import BaseModel, ConfigDict
@@ -38,6 +38,26 @@ def has_control_character(text: str) -> bool:
 def has_surrogate(text: str) -> bool:
     """Return whether a text has a lone surrogate, which UTF-8 cannot encode."""
     return _SURROGATE.search(text) is not None
+
+
+def find_path_fault(
+    path: str,
+) -> Literal["control_character", "backslash", "absolute_path", "parent_traversal"] | None:
+    """Return the reason why no file has a path or pattern; None if one may have it.
+
+    >>> find_path_fault("src/../app.py")
+    'parent_traversal'
+    """
+    if has_control_character(path) or has_surrogate(path):
+        return "control_character"
+    if "\\" in path:
+        return "backslash"
+    if path.startswith("/"):
+        return "absolute_path"
+    if ".." in path.split("/"):
+        return "parent_traversal"
+
+    return None
 
 
 def escape_unseen(text: str, keep: str = "") -> str:

@@ -29,6 +29,7 @@ async def run(context: Context, arguments: FileReadBulkInput) -> JsonObject:
         max_bytes=context.bound.max_bytes,
         max_chars=arguments.max_chars_per_file,
         name_glob=None if "file_list" in context.disabled else suggest_listing,
+        remembers=context.remembers and arguments.memories,
     )
     offers = await gather_files([ask_for_file(path) for path in arguments.paths], sources)
     return await fill_reply(request, offers, context.bound, sources)

@@ -42,6 +42,11 @@ PROFILES: Mapping[str, tuple[str, ...]] = {
 NEED_HISTORY = ("memory_history", "memory_restore", "memory_changes")
 """Abilities that need a store with earlier versions."""
 
+SHOW_MEMORIES = frozenset(
+    ("memory_read_bulk", "bulk_read_memory", "memory_get", "query_memories", "recall")
+)
+"""Abilities that show contents of memories: who has none of them sees none with files either."""
+
 _IMPLIED: Mapping[str, tuple[str, ...]] = {
     "read": (
         "file_read_bulk",

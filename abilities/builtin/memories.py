@@ -111,6 +111,7 @@ def build_query(arguments: QueryMemoriesInput, cursor: PageCursor | None) -> Que
     return Query(
         type=arguments.type,
         tags=tuple(arguments.tags or ()),
+        about=arguments.about,
         search=split_search(arguments.search or ""),
         importance=arguments.importance,
         category=arguments.category,

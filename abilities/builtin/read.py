@@ -114,6 +114,7 @@ async def run(context: Context, arguments: ReadInput) -> JsonObject:
         max_chars=bound.max_bytes,
         name_glob=None if file_list.name in context.disabled else name_glob,
         may_recall=recall.name not in context.disabled,
+        remembers=context.remembers and arguments.memories,
     )
 
     asked: dict[int, AskedItem] = {}

@@ -19,12 +19,12 @@ from abilities.helpers.store.changes import Kind
 from abilities.schemas import validate_arguments
 
 DESCRIPTION = """\
-Store or change many memories in one call, in order; a failed operation does not affect the others.
-store (type, content, a key you choose), update, append (content, which begins with a newline \
-unless it continues the last line), supersede (content, new_key: a new fact replaces this one, \
-which is archived), link (links), unlink (remove_links), rename (to), archive, delete, restore \
-(undoes the last change, or restores version, also if deleted): all but store need key or id. \
-if_version: only if unchanged since then."""
+Store or change many memories in one call, in order, each by itself.
+store (type, content, a key you choose), update, append (content; a newline begins a new line), \
+supersede (new_key, content: replaces and archives this one), link (links), unlink \
+(remove_links), rename (to), archive, delete, restore (undoes the last change, or restores \
+version, also if deleted): all but store need key or id. if_version: only if unchanged since \
+then."""
 
 _KINDS: dict[OperationName, Kind] = {
     "store": "store",

@@ -28,6 +28,7 @@ Examples:
 
 
 _COMMANDS = {
+    "about": ("memory", "Print what is remembered about files."),
     "backup": ("backups", "Copy the store to FILE or DIR while it is in use."),
     "call": ("ability", "Call an ability and print its answer."),
     "catch-up": ("memory", "Print what an agent should know from earlier sessions."),

@@ -1,6 +1,7 @@
-"""Commands about the content of memories: catch-up, graph, compact, purge."""
+"""Commands about the content of memories: about, catch-up, graph, compact, purge."""
 
 import asyncio
+import json
 import sys
 from pathlib import Path
 from typing import TextIO, get_args
@@ -12,16 +13,22 @@ from abilities.cli.drawing import Drawing, as_mermaid, as_svg, draw_walk
 from abilities.cli.errors import explain_errors, explain_stop
 from abilities.cli.options import take_namespace, whole_store
 from abilities.cli.session import Session, pass_session
-from abilities.cli.terminal import echo, echo_payload, format_count
+from abilities.cli.terminal import echo, echo_line, echo_payload, format_count
 from abilities.declarations.limits import TOKEN_BYTES
 from abilities.declarations.memory import Direction
-from abilities.declarations.values import utc_now
+from abilities.declarations.values import JsonObject, utc_now
+from abilities.helpers.files.confinement import parse_path
 from abilities.helpers.memory.helper import Writer
 from abilities.helpers.transfer.patience import Patience
 from abilities.helpers.walk import WalkLimits, WalkOutcome
 from abilities.prompts import write_catch_up
 
 # \b keeps click from joining the lines of a paragraph.
+_ABOUT_EXAMPLE = """\b
+Example:
+  abilities about src/app.py README.md
+"""
+
 _CATCH_UP_EXAMPLE = """\b
 Example:
   abilities catch-up --max-tokens 1000
@@ -44,6 +51,37 @@ Examples:
   abilities graph goals -o walk.svg
   abilities graph goals --depth 2 --format mermaid
 """
+
+
+@click.command(epilog=_ABOUT_EXAMPLE)
+@click.argument("paths", metavar="PATH...", nargs=-1, required=True)
+@pass_session
+def about(session: Session, paths: tuple[str, ...]) -> None:
+    """Print what is remembered about files.
+
+    A memory is about the files that its 'about' names, as paths or patterns, and those that its
+    content names. An agent gets the same with a file that it reads. Each PATH is relative to the
+    workspace; the file need not exist.
+    """
+    stdout = session.stdout
+
+    async def find() -> list[JsonObject]:
+        names = {path: parse_path(path).name for path in paths}
+        async with session.open_application() as abilities:
+            found = await abilities.context.memory.find_about(list(names.values()))
+            return [{"path": path, "remembered": found.get(names[path], [])} for path in names]
+
+    with explain_errors():
+        records = asyncio.run(find())
+
+    if not stdout.isatty():
+        echo_line(json.dumps(records, ensure_ascii=False), stdout)
+        return
+
+    for record in records:
+        echo(record["path"], file=stdout)
+        for memory in record["remembered"]:
+            echo(f"  {memory['date']}  {memory['key']}: {memory['text']}", file=stdout)
 
 
 @click.command("catch-up", epilog=_CATCH_UP_EXAMPLE)
@@ -220,4 +258,4 @@ def _print(drawing: Drawing, form: str, file: TextIO) -> None:
         print_tree(drawing, Console(file=file))
 
 
-COMMANDS = (catch_up, compact, graph, purge)
+COMMANDS = (about, catch_up, compact, graph, purge)

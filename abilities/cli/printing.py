@@ -415,6 +415,8 @@ def _describe_memory(memory: JsonObject) -> list[str]:
     lines += [f"{name}: {memory[name]}" for name in ("summary", "category") if name in memory]
     if "tags" in memory:
         lines.append(f"tags: {', '.join(memory['tags'])}")
+    if "about" in memory:
+        lines.append(f"about: {', '.join(memory['about'])}")
     if "expires_at" in memory:
         lines.append(f"expires: {format_time(memory['expires_at'])} UTC")
 

@@ -20,6 +20,7 @@ CREATE TABLE memories (
     hash INTEGER NOT NULL,
     version INTEGER NOT NULL,
     expires_at TEXT NOT NULL,
+    about TEXT NOT NULL,
     PRIMARY KEY (namespace, key),
     UNIQUE (namespace, id)
 );
@@ -120,6 +121,18 @@ CREATE TABLE tags (
     PRIMARY KEY (namespace, tag, archived, accessed_at, id)
 );
 CREATE INDEX tags_id ON tags (namespace, id);
+
+CREATE TABLE about (
+    namespace TEXT NOT NULL,
+    root TEXT NOT NULL,
+    archived INTEGER NOT NULL,
+    rank TEXT NOT NULL,
+    id TEXT NOT NULL,
+    place INTEGER NOT NULL,
+    entry TEXT NOT NULL,
+    PRIMARY KEY (namespace, root, archived, rank, id, place)
+);
+CREATE INDEX about_id ON about (namespace, id);
 
 CREATE TABLE counters (
     namespace TEXT NOT NULL,

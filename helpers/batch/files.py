@@ -86,15 +86,22 @@ async def gather_files(asked: Sequence[AskedItem], sources: BatchSources) -> lis
 
         return requested, session.read_open(file, sources.max_chars)
 
+    paths = list(map(_get_path, asked))
     outcomes = await sources.files.map(begin, asked, sources.known_lines)
+    found = zip(paths, outcomes, strict=True)
+    remembered = await sources.remember(
+        path for path, outcome in found if not isinstance(outcome, Exception)
+    )
     corrected: dict[int, Refused] = {}
     if sources.name_glob is not None:
-        paths = list(map(_get_path, asked))
         corrected = await suggest_paths(paths, outcomes, sources.lister, sources.name_glob)
 
     offers: list[ItemOffer] = []
     for place, (item, outcome) in enumerate(zip(asked, outcomes, strict=True)):
-        offers.append(_build_offer(item, corrected.get(place, outcome)))
+        offer = _build_offer(item, corrected.get(place, outcome))
+        for leaf in offer.leaves:
+            leaf.remembered = remembered.get(paths[place], ())
+        offers.append(offer)
 
     return offers
 
@@ -190,10 +197,13 @@ async def _gather_glob(item: AskedItem, sources: BatchSources, max_files: int) -
 
     if not listing.files and not position and "/" not in fields.glob:
         offer.group |= await _suggest_deeper(fields.glob, sources)
+    remembered = await sources.remember(file.path for file in listing.files)
     for place, file in enumerate(listing.files, start=1):
         size = file.stat.st_size
         source = UnreadFile(file.path, size)
-        offer.leaves.append(_build_leaf(file.path, file.position, limit - place, source, size))
+        leaf = _build_leaf(file.path, file.position, limit - place, source, size)
+        leaf.remembered = remembered.get(file.path, ())
+        offer.leaves.append(leaf)
 
     if listing.skipped:
         offer.group["skipped"] = listing.skipped

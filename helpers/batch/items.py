@@ -4,7 +4,8 @@ Offers say where an item continues by a `Cursor`.
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from hashlib import blake2b
 from typing import NamedTuple, TypeVar
@@ -195,7 +196,7 @@ class Leaf:
     ``trailing`` and ``shape`` belong to its record within a group, and ``position`` is its place in
     the group's cursors. ``continue_at`` takes a resume point and returns the item for the rest; it
     replaces that of the content. An ``atomic`` leaf is cut only if a reply has no other content,
-    and then the group continues after it.
+    and then the group continues after it. ``remembered`` is what a file's record says of memories.
     """
 
     source: FoundItem | UnreadFile | JsonObject | Exception
@@ -206,6 +207,7 @@ class Leaf:
     shape: RecordShape | None = None
     continue_at: Callable[[str], Item] | None = None
     atomic: bool = False
+    remembered: Sequence[JsonObject] = ()
 
 
 @dataclass(slots=True)
@@ -352,10 +354,37 @@ class BatchSources:
     """Returns the request for the files of a pattern; None if the caller may not list files."""
     may_recall: bool = True
     """Whether the caller may ask questions, so that a search may suggest one."""
+    remembers: bool = False
+    """Whether files come with what is remembered about them."""
     deadline: float = field(
         default_factory=lambda: asyncio.get_running_loop().time() + CALL_SECONDS
     )
+    told: set[str] = field(default_factory=set[str])
+    """The keys of memories that a file of the call already comes with."""
     known_lines: LinesOfFiles = field(default_factory=LinesOfFiles)
+
+    async def remember(self, paths: Iterable[str]) -> Mapping[str, Sequence[JsonObject]]:
+        """Return what is remembered about files of which the beginning is requested, by path."""
+        names: dict[str, str] = {}
+        for path in paths:
+            with suppress(Refused):
+                request = parse_path(path)
+                if self.remembers and request.range.is_beginning:
+                    names[path] = request.name
+        if not names:
+            return {}
+
+        found = await self.memory.find_about(list(dict.fromkeys(names.values())))
+        remembered: dict[str, list[JsonObject]] = {}
+        for path, name in names.items():
+            for memory in found.get(name, ()):
+                # A memory about many files says the same of each.
+                key = memory["key"]
+                told = {"key": key} if key in self.told else memory
+                self.told.add(key)
+                remembered.setdefault(path, []).append(told)
+
+        return remembered
 
     async def wait(self, work: Awaitable[ResultT]) -> ResultT:
         """Return the result of a part of the call. Raises Refused("timeout") after the deadline."""

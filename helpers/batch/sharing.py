@@ -351,6 +351,8 @@ class _Sharing:
 
         source = leaf.source
         if isinstance(source, FoundItem):
+            if leaf.remembered:
+                source = source._replace(data={**source.data, "remembered": leaf.remembered})
             if leaf.continue_at is not None:
                 source = source._replace(continue_at=leaf.continue_at)
             return RecordDraft(source, self._bound, leading, trailing, shape)

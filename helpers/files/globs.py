@@ -16,7 +16,7 @@ from typing import NamedTuple
 
 from abilities.declarations.limits import MAX_PATH_CHARS
 from abilities.declarations.refusals import Refused
-from abilities.declarations.values import has_control_character, has_surrogate
+from abilities.declarations.values import find_path_fault
 from abilities.helpers.files.confinement import MAX_COMPONENTS
 
 MAX_ALTERNATIVES = 32
@@ -187,17 +187,9 @@ def _check(pattern: str) -> None:
     if len(pattern) > MAX_PATH_CHARS:
         raise Refused("path_too_long")
 
-    if has_control_character(pattern) or has_surrogate(pattern):
-        raise Refused("control_character")
-
-    if "\\" in pattern:
-        raise Refused("backslash")
-
-    if pattern.startswith("/"):
-        raise Refused("absolute_path")
-
-    if ".." in pattern.split("/"):
-        raise Refused("parent_traversal")
+    fault = find_path_fault(pattern)
+    if fault is not None:
+        raise Refused(fault)
 
 
 def _expand_braces(pattern: str) -> list[str]:

@@ -24,12 +24,13 @@ from abilities.helpers.files.reader import FileReader, ReadingSession
 from abilities.helpers.files.roots import Root
 from abilities.helpers.memory.notes import read_note_file
 from abilities.helpers.memory.recalling import Meaning, Recalling, RecallResult
-from abilities.helpers.memory.records import describe_replacement
+from abilities.helpers.memory.records import describe_replacement, shape_remembered
 from abilities.helpers.memory.targets import MemoryFiles, Target, parse_target
 from abilities.helpers.memory.versions import SHOWN_LINKS, Versions
 from abilities.helpers.store.changes import Change, Kind
 from abilities.helpers.store.model import StoredMemory
 from abilities.helpers.store.protocol import (
+    AboutStore,
     Backlinks,
     MemoryStore,
     Stats,
@@ -402,6 +403,23 @@ class MemoryHelper:
     async def find_similar(self, results: Sequence[WriteResult]) -> dict[str, list[JsonObject]]:
         """Return what says nearly the same as new contents, as `Recalling.find_similar` does."""
         return await self._recalling.find_similar(results)
+
+    async def find_about(self, paths: Sequence[str]) -> dict[str, list[JsonObject]]:
+        """Return what is remembered about files, by their paths, with the files that have any.
+
+        A store that fails has nothing, because files are read without it too.
+        """
+        if not isinstance(self._store, AboutStore):
+            return {}
+
+        try:
+            found = await self._store.find_about(self._namespace, paths)
+        except Exception:
+            _log.exception("the memories about files could not be read")
+            return {}
+
+        shaped = {path: shape_remembered(memories) for path, memories in found.items()}
+        return {path: records for path, records in shaped.items() if records}
 
     async def change(self, kind: Kind, arguments: JsonObject) -> WriteResult:
         """Change a memory, as `Writer.change` does. Raises Refused."""

@@ -54,7 +54,7 @@ ELLIPSIS = " … "
 _RAREST = 1_000
 """The weight of a word that only one sentence contains."""
 
-_PROPERTIES = ("type", "summary", "category", "tags", "importance")
+_PROPERTIES = ("type", "summary", "category", "tags", "about", "importance")
 _DAY_CHARS = len("YYYY-MM-DD")
 
 _REGION_CHARS, _AROUND_CHARS = 5_000, 1_000

@@ -253,7 +253,13 @@ def has_filters(arguments: "RecallInput") -> bool:
 
 
 def _filters_properties(arguments: "RecallInput") -> bool:
-    filters = (arguments.type, arguments.category, arguments.importance, arguments.as_of)
+    filters = (
+        arguments.type,
+        arguments.about,
+        arguments.category,
+        arguments.importance,
+        arguments.as_of,
+    )
     return bool(arguments.tags) or any(value is not None for value in filters)
 
 
@@ -271,6 +277,7 @@ def build_request(
     filters = Filters(
         type=arguments.type,
         tags=tuple(dict.fromkeys(arguments.tags or ())),
+        about=arguments.about,
         category=arguments.category,
         importance=arguments.importance,
         archived=arguments.archived,

@@ -6,10 +6,15 @@ from typing import NamedTuple
 import orjson
 
 from abilities.declarations.fields import Detail
-from abilities.declarations.limits import MAX_CONTENT_CHARS
+from abilities.declarations.limits import MAX_CONTENT_CHARS, MAX_REMEMBERED_BYTES
 from abilities.declarations.refusals import Fault, Refused
 from abilities.declarations.values import JsonObject, json_size
-from abilities.helpers.reply.budget import MIN_SHARE, Bound
+from abilities.helpers.reply.budget import (
+    MIN_SHARE,
+    Bound,
+    count_fitting_chars,
+    measure_escaped,
+)
 from abilities.helpers.reply.detail import (
     MEMORY,
     choose_shape,
@@ -22,6 +27,7 @@ from abilities.helpers.reply.envelope import (
     RecordDraft,
     finish_records,
 )
+from abilities.helpers.search.passages import split_sentences
 from abilities.helpers.store.model import StoredMemory
 from abilities.helpers.store.protocol import Backlinks, WriteResult
 from abilities.helpers.store.query import Position
@@ -34,6 +40,10 @@ _PAGE_RESERVE = 384
 """Bytes kept free for a page's other fields, and for the cursor of the next request."""
 
 _NUMBER_DIGITS = 16
+_DAY_CHARS = len("YYYY-MM-DD")
+
+_LEAST_SENTENCE = 48
+"""Bytes below which a cut sentence says too little to be shown with a file."""
 
 
 def to_memory_data(
@@ -64,6 +74,8 @@ def to_memory_data(
         data["category"] = row.category
     if tags := orjson.loads(row.tags):
         data["tags"] = tags
+    if about := orjson.loads(row.about):
+        data["about"] = about
 
     data["importance"] = row.importance
 
@@ -102,6 +114,48 @@ def describe_replacement(stored: StoredMemory) -> JsonObject:
         described["since"] = stored.since
 
     return described
+
+
+def shape_remembered(memories: Sequence[StoredMemory]) -> list[JsonObject]:
+    """Return memories as the record of a file shows them: key, first sentence, day of last change.
+
+    Together they take 300 bytes as JSON; if a sentence became too short, there are fewer of them.
+    """
+    for count in range(len(memories), 0, -1):
+        records: list[JsonObject] = []
+        room = MAX_REMEMBERED_BYTES - 1
+
+        for place, memory in enumerate(memories[:count]):
+            row = memory.row
+            beginning = (row.summary or row.content)[:MAX_REMEMBERED_BYTES]
+            sentence = " ".join(beginning.split())
+            for span in split_sentences(sentence)[:1]:
+                sentence = sentence[: span.end]
+
+            record: JsonObject = {"key": row.key, "text": "", "date": row.updated_at[:_DAY_CHARS]}
+            share = room // (count - place) - json_size(record) - 1
+            record["text"] = shorten_text(sentence, share)
+            records.append(record)
+            room -= json_size(record) + 1
+            if share < min(_LEAST_SENTENCE, measure_escaped(sentence)):
+                break
+        else:
+            return records
+
+    return []
+
+
+def shorten_text(text: str, room: int) -> str:
+    """Return a text that takes at most ``room`` bytes in JSON, cut after a word if it is cut.
+
+    >>> shorten_text("Never deploy on Fridays.", 20)
+    'Never deploy on…'
+    """
+    if measure_escaped(text) <= room:
+        return text
+
+    cut = text[: count_fitting_chars(text, room - len("…".encode()))]
+    return cut[: max(cut.rfind(" "), len(cut) // 2)] + "…"
 
 
 class RequestedPart(NamedTuple):

@@ -25,7 +25,7 @@ class RecordShape(NamedTuple):
 
 
 FILE = RecordShape(
-    ("input", "success", "content", "source", "lines", "version", "next"),
+    ("input", "success", "content", "source", "lines", "version", "remembered", "next"),
     ("input", "success", "reason", "message", "did_you_mean"),
 )
 """A record of `file_read_bulk`."""
@@ -69,14 +69,14 @@ ITEM = RecordShape(
             "finds",
         ),
         *("limitsReached", "frontier", "more"),
-        *("lines", "version", "next"),
+        *("lines", "version", "remembered", "next"),
     ),
     ("input", "success", "reason", "message", "did_you_mean"),
 )
 """A record of `read`."""
 
 FOUND_FILE = RecordShape(
-    ("path", "content", "source", "lines", "version", "next"),
+    ("path", "content", "source", "lines", "version", "remembered", "next"),
     ("path", "reason", "message", "did_you_mean"),
 )
 """A file that matches a glob."""

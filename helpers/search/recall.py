@@ -164,11 +164,14 @@ class Filters:
     An empty category means memories without one. A memory must have all ``tags``. ``archived``
     includes archived memories. Memories must be updated at or after ``changed_since``, an RFC 3339
     time in the format of memories. With ``as_of``, a day in UTC, they must be created by its end;
-    archived memories that were replaced after that day are included too.
+    archived memories that were replaced after that day are included too. They must be about the
+    file with the path ``about``; a store puts the ``ids`` of these in place of it.
     """
 
     type: str | None = None
     tags: tuple[str, ...] = ()
+    about: str | None = None
+    ids: tuple[str, ...] | None = None
     category: str | None = None
     importance: str | None = None
     archived: bool = False
@@ -186,7 +189,14 @@ class Filters:
         if self.tags:
             return False
 
-        values = (self.type, self.category, self.importance, self.changed_since, self.as_of)
+        values = (
+            self.type,
+            self.about,
+            self.category,
+            self.importance,
+            self.changed_since,
+            self.as_of,
+        )
         return all(value is None for value in values)
 
 

@@ -89,6 +89,7 @@ def list_inherited(row: Row) -> JsonObject:
         "type": row.type,
         "category": row.category,
         "tags": orjson.loads(row.tags),
+        "about": orjson.loads(row.about),
         "importance": row.importance,
     }
 
@@ -199,9 +200,9 @@ def _merge_fields(change: Change, row: Row) -> JsonObject:
         if len(columns["content"]) > MAX_LONG_CONTENT_CHARS:
             raise Refused("too_long", "content", expected={"max_length": MAX_LONG_CONTENT_CHARS})
 
-    if "tags" in fields:
-        unique_tags = list(dict.fromkeys(fields["tags"]))
-        columns["tags"] = dump_sorted_json(unique_tags)
+    for name in ("tags", "about"):
+        if name in fields:
+            columns[name] = dump_sorted_json(list(dict.fromkeys(fields[name])))
 
     # The score may also come in the metadata, but links are ranked by its column.
     score = fields.get("memory_score")

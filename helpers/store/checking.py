@@ -11,6 +11,7 @@ from typing import NamedTuple
 import orjson
 
 from abilities.declarations.refusals import Refused
+from abilities.helpers.store.about import INDEXED, is_indexed
 from abilities.helpers.store.deriving import INDEX_COLUMNS, IndexRow, build_index_row
 from abilities.helpers.store.history import ENTRY_BYTES, Entry, verify_entry
 from abilities.helpers.store.mending import mend_namespace
@@ -31,6 +32,10 @@ _WORDS = {
     "tags": (
         "The tag index agrees with the memories.",
         "Memories or tags with wrong entries in the tag index",
+    ),
+    "about": (
+        "The index of paths agrees with the memories.",
+        "Memories with wrong entries in the index of paths",
     ),
     "counters": (
         "The counters agree with the memories.",
@@ -54,7 +59,7 @@ _MEMORIES = f"""
 SELECT {_MEMORY_COLUMNS}, {{searched}}, (
     SELECT JSON_LIST(t.tag) FROM tags AS t
     WHERE t.namespace = m.namespace AND t.id = m.id AND t.archived = m.archived
-), {_INDEX_COLUMNS}
+), {INDEXED}, {_INDEX_COLUMNS}
 FROM memories AS m
 LEFT JOIN shelf AS s ON s.namespace = m.namespace AND s.id = m.id AND {{is_own}}
 """
@@ -133,7 +138,14 @@ SELECT namespace, 'bytes' FROM (
     UNION ALL SELECT namespace, -history_bytes FROM versions
 ) AS sizes GROUP BY namespace HAVING sum(size) <> 0
 """
+_STRAY_PATHS = """
+SELECT a.namespace, a.root FROM about AS a WHERE NOT EXISTS (
+    SELECT 1 FROM memories AS m
+    WHERE m.namespace = a.namespace AND m.id = a.id AND m.archived = a.archived
+)
+"""
 _WRONG = (
+    ("about", _STRAY_PATHS),
     ("counters", _MISCOUNTED_LINKS),
     ("versions", _WRONG_VERSIONS),
     ("history", UNRECORDED),
@@ -268,6 +280,7 @@ async def examine_memories(
         is_right = {
             "search": transaction.is_findable(row, next(rest)),
             "tags": _have_same_tags(row.tags, next(rest)),
+            "about": is_indexed(row, next(rest)),
             "memories": IndexRow._make(rest) == build_index_row(row),
         }
         wrong = [name for name, right in is_right.items() if not right]

@@ -82,6 +82,10 @@ class Engine(Protocol):
         """Return whether a mark is set, however long others take to open the database."""
         return await self.read(OPERATOR, partial(read_mark, mark=mark), READ_SECONDS)
 
+    async def exists(self) -> bool:
+        """Return whether the database can be read without creating it first."""
+        return True
+
     async def ping(self) -> None:
         """Raise Refused soon if the database does not answer, without waiting for other calls."""
         ...

@@ -158,9 +158,10 @@ def mend_row(row: Row, now: str) -> Row:
     if not is_fraction(score):
         score, scored = SCORES[importance], 0
 
-    tags, parsed = "[]", _parse_json(row.tags)
-    if is_tags(parsed):
-        tags = dump_sorted_json(parsed)
+    lists: dict[str, str] = {}
+    for name in ("tags", "about"):
+        parsed = _parse_json(getattr(row, name))
+        lists[name] = dump_sorted_json(parsed) if is_tags(parsed) else "[]"
 
     return row._replace(
         type=type_,
@@ -171,7 +172,8 @@ def mend_row(row: Row, now: str) -> Row:
         content=_mend_text(row.content) or _LOST,
         summary=_mend_text(row.summary),
         category=_mend_text(row.category),
-        tags=tags,
+        tags=lists["tags"],
+        about=lists["about"],
         metadata=dump_sorted_json(as_object(_parse_json(row.metadata)) or {}),
         created_at=mend_time(row.created_at, now),
         updated_at=mend_time(row.updated_at, now),

@@ -10,18 +10,43 @@ import time
 from collections.abc import Awaitable, Callable
 
 from abilities.declarations.refusals import Refused
+from abilities.helpers.store.about import change_about
+from abilities.helpers.store.model import Row, find_damage
 from abilities.helpers.store.transaction import Transaction
 
 _log = logging.getLogger("abilities.store")
 
-VERSION = 1
+VERSION = 2
 """The version of the schema that this package reads and writes, on every engine."""
 
-MIGRATIONS: dict[int, Callable[[Transaction], Awaitable[None]]] = {}
-"""For each version, the function that migrates a store of the version before.
+_TEXT = 'text COLLATE "C" NOT NULL'
+_ADD_ABOUT = (
+    f"ALTER TABLE memories ADD COLUMN about {_TEXT} DEFAULT '[]'",
+    f"""
+    CREATE TABLE about (
+        namespace {_TEXT}, root {_TEXT}, archived integer NOT NULL, rank {_TEXT}, id {_TEXT},
+        place integer NOT NULL, entry {_TEXT},
+        PRIMARY KEY (namespace, root, archived, rank, id, place)
+    ) STRICT, WITHOUT ROWID
+    """,
+    "CREATE INDEX about_id ON about (namespace, id)",
+)
+_ROWS = f"SELECT {', '.join(Row._fields)}, hash FROM memories"
 
-It is empty because only version 1 was ever published.
-"""
+
+async def add_about(transaction: Transaction) -> None:
+    """Add the paths that memories are about, and index the files that contents name."""
+    for statement in _ADD_ABOUT:
+        await transaction.run(statement)
+
+    async for *columns, stored_hash in transaction.stream(_ROWS):
+        row = Row._make(columns)
+        if find_damage(row, stored_hash) is None:
+            await change_about(transaction, None, row)
+
+
+MIGRATIONS: dict[int, Callable[[Transaction], Awaitable[None]]] = {2: add_about}
+"""For each version, the function that migrates a store of the version before."""
 
 
 def check_version(version: int) -> None:

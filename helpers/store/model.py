@@ -26,7 +26,8 @@ class Row(NamedTuple):
     ``tags`` and ``metadata`` are JSON. ``archived`` and ``scored`` are 0 or 1; ``scored`` is 0 if
     the score follows from the importance, and 1 if a caller set it. ``version`` is the number of
     the namespace's change that wrote the row, and 0 until a store has written it. The memory reads
-    as archived from ``expires_at`` on; the field is empty if the memory never expires.
+    as archived from ``expires_at`` on; the field is empty if the memory never expires. ``about`` is
+    JSON of the paths and patterns of its files.
     """
 
     namespace: str
@@ -46,6 +47,7 @@ class Row(NamedTuple):
     content: str
     version: int = 0
     expires_at: str = ""
+    about: str = "[]"
 
 
 REPLACED_BY = "replaced_by"
@@ -176,11 +178,13 @@ def hash_values(values: Sequence[object]) -> int:
 
 def hash_row(row: Row) -> int:
     """Return the hash of a memory's row. Raises TypeError as `hash_values` does."""
-    if row.expires_at:
+    if row.about != "[]":
         return hash_values(row)
+    if row.expires_at:
+        return hash_values(row[:-1])
 
-    # Stores that are older than ``expires_at`` keep hashes without it.
-    return hash_values(row[:-1])
+    # Stores that are older than the last two columns keep hashes without them.
+    return hash_values(row[:-2])
 
 
 def verify_row(row: Row, stored_hash: int) -> None:
@@ -217,12 +221,12 @@ def verify_saved(row: Row, stored_hash: int) -> None:
     """
     try:
         verify_row(row, stored_hash)
-        tags = orjson.loads(row.tags)
+        tags, about = orjson.loads(row.tags), orjson.loads(row.about)
         metadata = orjson.loads(row.metadata)
     except (Refused, ValueError):
         raise Refused("invalid_stored_value") from None
 
-    if not is_tags(tags) or not isinstance(metadata, dict):
+    if not is_tags(tags) or not is_tags(about) or not isinstance(metadata, dict):
         raise Refused("invalid_stored_value")
 
 

@@ -113,10 +113,10 @@ AND NOT EXISTS (
 """
 _SUPERSEDING = """
 SELECT n.id, n.previous FROM history AS o INDEXED BY history_id
-JOIN history AS n ON n.namespace = o.namespace AND n.version = o.version - 1
-JOIN memories AS m ON m.namespace = n.namespace AND m.id = n.id AND m.version = n.version
+CROSS JOIN history AS n CROSS JOIN memories AS m
 WHERE o.namespace = ? AND o.id = ? AND o.version = ? AND o.action = 'superseded'
-    AND n.made_at = o.made_at
+    AND n.namespace = o.namespace AND n.version = o.version - 1 AND n.made_at = o.made_at
+    AND m.namespace = n.namespace AND m.id = n.id AND m.version = n.version
 """
 _VERSIONS = "SELECT number, forgotten FROM versions WHERE namespace = ?"
 _NEXT_VERSION = """

@@ -1,7 +1,8 @@
 """The protocols of memory stores.
 
 Every store is a `MemoryStore`. `TransferableStore` adds export and import, `HistoryStore` earlier
-versions, `CheckableStore` an integrity check, and `MarkableStore` marks.
+versions, `AboutStore` the memories about files, `CheckableStore` an integrity check, and
+`MarkableStore` marks.
 """
 
 from collections.abc import Callable, Sequence
@@ -321,6 +322,21 @@ class HistoryStore(MemoryStore, Protocol):
         ...
 
 
+@runtime_checkable
+class AboutStore(Protocol):
+    """A store that knows which memories are about a file."""
+
+    async def find_about(
+        self, namespace: str, paths: Sequence[str]
+    ) -> dict[str, list[StoredMemory]]:
+        """Return the best memories about files, by their paths, with the files that have any.
+
+        There are none if the store does not answer at once. A store that does not exist yet is not
+        created.
+        """
+        ...
+
+
 class CheckableStore(MemoryStore, Protocol):
     """A store that can check its own integrity."""
 
@@ -346,5 +362,7 @@ class MarkableStore(MemoryStore, Protocol):
         ...
 
 
-class ServableStore(TransferableStore, HistoryStore, CheckableStore, MarkableStore, Protocol):
+class ServableStore(
+    TransferableStore, HistoryStore, AboutStore, CheckableStore, MarkableStore, Protocol
+):
     """A store with all of these abilities, as a server needs; the built-in stores are such."""

@@ -6,6 +6,7 @@ from dataclasses import replace
 from typing import NamedTuple
 
 from abilities.helpers.search.recall import Filters
+from abilities.helpers.store.about import list_ids
 from abilities.helpers.store.model import IMPORTANCES, REPLACED_BY, TYPES, StoredMemory
 from abilities.helpers.store.protocol import Stats
 from abilities.helpers.store.query import Matches, MemoryPage, Numbers, Position, Query, SearchPlan
@@ -46,6 +47,7 @@ def select_passing(filters: Filters) -> Matches:
         category=filters.category,
         importance=filters.importance,
         archived=filters.reach_archived,
+        ids=filters.ids,
     )
     text, values, _ = _select_matching(query, filters.tags)
     if filters.changed_since is not None:
@@ -61,10 +63,14 @@ def select_passing(filters: Filters) -> Matches:
 def _select_matching(query: Query, tags: Iterable[str]) -> Matches:
     """Return the condition for a query's filters, with ``tags`` in place of its own."""
     conditions = ["true"]
-    values: list[str | int] = []
+    values: list[str | int | list[str]] = []
 
     if not query.archived:
         conditions.append("s.archived = 0")
+
+    if query.ids is not None:
+        conditions.append("s.id = ANY (?)")
+        values.append(list(query.ids))
 
     for tag in tags:
         conditions.append(_HAS_TAG)
@@ -86,7 +92,7 @@ class _Selection(NamedTuple):
 
     source: str
     condition: str
-    values: list[str | int]
+    values: list[str | int | list[str]]
     column: str
     name: str
 
@@ -99,13 +105,18 @@ class _Selection(NamedTuple):
 
 async def run_query(transaction: Transaction, namespace: str, query: Query) -> MemoryPage:
     """Return a page of matching memories, and the total number of matches."""
+    if query.about is not None:
+        ids = await list_ids(transaction, namespace, query.about, archived=query.archived)
+        query = replace(query, ids=tuple(ids))
+
     query, numbers = await _read_numbers(transaction, namespace, query)
     plan = SearchPlan(Matches("true", ()), Matches("true", ()))
     if query.search:
         plan = await transaction.plan_search(namespace, query, numbers)
 
     total = 0
-    are_few = plan.are_few or numbers.fewest <= transaction.most_sorted
+    # The ids are looked up faster than they are met along an index.
+    are_few = plan.are_few or query.ids is not None or numbers.fewest <= transaction.most_sorted
     if not are_few:
         if query.counter is not None:
             total = numbers.fewest
@@ -154,6 +165,8 @@ async def _read_numbers(
     size, visible, *others = numbers
     tags = sorted(zip(others, query.tags, strict=False))
     query = replace(query, tags=tuple(tag for _, tag in tags))
+    if query.ids is not None:
+        numbers.append(len(query.ids))
     return query, Numbers(size, visible, min(numbers))
 
 
@@ -164,7 +177,7 @@ def _select(namespace: str, query: Query, matches: Matches) -> _Selection:
     """
     source = matches.source or "shelf AS s"
     conditions = ["s.namespace = ?"]
-    values: list[str | int] = [namespace]
+    values: list[str | int | list[str]] = [namespace]
     tags = list(query.tags)
 
     is_by_tag = bool(tags) and not matches.source
@@ -208,7 +221,7 @@ async def _sort(
 def _select_page(query: Query, column: str, name: str) -> Matches:
     """Return the condition for memories after ``query.after``, with ORDER BY, LIMIT and OFFSET."""
     text = "true"
-    values: list[str | int] = []
+    values: list[str | int | list[str]] = []
     if query.after is not None:
         comparison = "<" if query.descending else ">"
         text = f"({column}, {name}) {comparison} (?, ?)"

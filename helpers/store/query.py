@@ -24,7 +24,8 @@ class Query:
     """A selection of memories, with an order and a page.
 
     A filter that is None matches every memory. A memory must have all ``tags``, and its searchable
-    text must contain all terms of ``search``, which are case-folded; see `split_search`.
+    text must contain all terms of ``search``, which are case-folded; see `split_search`. It must be
+    about the file with the path ``about``; the store puts the ``ids`` of these in place of it.
     ``archived`` includes archived memories. ``sort_by`` is created_at, updated_at, accessed_at,
     importance or access_count; ties are broken by id.
     The page starts after the position ``after``, and then skips ``offset`` memories.
@@ -32,6 +33,8 @@ class Query:
 
     type: str | None = None
     tags: tuple[str, ...] = ()
+    about: str | None = None
+    ids: tuple[str, ...] | None = None
     search: tuple[str, ...] = ()
     importance: str | None = None
     category: str | None = None
@@ -62,7 +65,7 @@ class Query:
 
         Counters count memories by one type, importance or tag, but not by combinations of these.
         """
-        if self.search or self.category is not None:
+        if self.search or self.category is not None or self.about is not None:
             return None
 
         filters = self.filters
@@ -98,7 +101,7 @@ class Matches(NamedTuple):
     """
 
     condition: str
-    values: tuple[str | int, ...]
+    values: tuple[str | int | list[str], ...]
     source: str = ""
 
 

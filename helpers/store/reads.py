@@ -78,22 +78,46 @@ async def read(
 
     A missing or damaged memory is a Refused.
     """
-    return await _read(transaction, _BY_KEY, "key", namespace, keys)
+    rows = await transaction.fetch(_BY_KEY, namespace, _list_once(keys))
+    return await _build_memories(transaction, "key", keys, rows)
+
+
+async def read_dated(
+    transaction: Transaction, namespace: str, keys: Sequence[str]
+) -> list[StoredMemory | Exception]:
+    """Return memories as `read` does, with the days on which they last replaced archived ones."""
+    names = _list_once(keys)
+    rows, found = await transaction.fetch_each(
+        (_BY_KEY, namespace, names), (_REPLACING, namespace, names)
+    )
+    days = {link.target: link.term for link in _list_links(found) if is_day(link.term)}
+
+    memories = await _build_memories(transaction, "key", keys, rows)
+    for place, memory in enumerate(memories):
+        if isinstance(memory, StoredMemory) and memory.row.key in days:
+            memories[place] = memory._replace(since=days[memory.row.key])
+
+    return memories
 
 
 async def read_ids(
     transaction: Transaction, namespace: str, ids: Sequence[str]
 ) -> list[StoredMemory | Exception]:
     """Return memories by id, in that order, without their links, like `read`."""
-    return await _read(transaction, _COUNTED_BY_ID, "id", namespace, ids)
+    rows = await transaction.fetch(_COUNTED_BY_ID, namespace, _list_once(ids))
+    return await _build_memories(transaction, "id", ids, rows)
 
 
-async def _read(
-    transaction: Transaction, text: str, column: str, namespace: str, names: Sequence[str]
+def _list_once(names: Iterable[str]) -> list[str]:
+    return list(dict.fromkeys(names))
+
+
+async def _build_memories(
+    transaction: Transaction, column: str, names: Sequence[str], rows: Iterable[Columns]
 ) -> list[StoredMemory | Exception]:
-    """Return memories by their names in a column."""
+    """Return memories by their names in a column, from the rows that were found."""
     memories: dict[str, StoredMemory | Exception] = {}
-    for columns in await transaction.fetch(text, namespace, list(dict.fromkeys(names))):
+    for columns in rows:
         memory, stored_hash = _parse(columns)
         name = getattr(memory.row, column)
         damage = find_damage(memory.row, stored_hash)
@@ -118,24 +142,13 @@ async def _add_replacements(
         return []
 
     keys = [memory.row.key for memory in archived]
-    links = await _read_links(transaction, _REPLACED, archived[0].row.namespace, keys)
-    targets = {link.source: link.target for link in links}
+    rows = await transaction.fetch(_REPLACED, archived[0].row.namespace, keys)
+    targets = {link.source: link.target for link in _list_links(rows)}
     return [memory._replace(replaced_by=targets.get(memory.row.key, "")) for memory in archived]
 
 
-async def read_days(
-    transaction: Transaction, namespace: str, keys: Sequence[str]
-) -> dict[str, str]:
-    """Return the days on which memories last replaced others that are archived, by their keys."""
-    links = await _read_links(transaction, _REPLACING, namespace, keys)
-    return {link.target: link.term for link in links if is_day(link.term)}
-
-
-async def _read_links(
-    transaction: Transaction, text: str, namespace: str, keys: Sequence[str]
-) -> list[LinkRow]:
-    """Return the sound links of a statement for some keys, by term and then by target."""
-    rows = await transaction.fetch(text, namespace, list(keys))
+def _list_links(rows: Iterable[Columns]) -> list[LinkRow]:
+    """Return the sound links of some rows, by term and then by target."""
     links = [record.row for record in map(LinkRecord._make, rows) if record.is_sound]
     return sorted(links, key=lambda link: (link.term, link.target))
 

@@ -7,6 +7,7 @@ this module answers its requests.
 import asyncio
 import re
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
 from itertools import islice
 from typing import Any, NamedTuple
 
@@ -32,11 +33,12 @@ from abilities.helpers.search.recall import (
     choose_rare,
     rank,
 )
+from abilities.helpers.store.about import list_ids
 from abilities.helpers.store.model import LinkRecord, StoredMemory, rank_link
 from abilities.helpers.store.protocol import Recalled
 from abilities.helpers.store.queries import select_passing
 from abilities.helpers.store.ranking import LINK_COLUMNS, BestLinks, Pages, Wanted
-from abilities.helpers.store.reads import read, read_days
+from abilities.helpers.store.reads import read_dated
 from abilities.helpers.store.recall_index import Changes, RecentChange, collect, merge
 from abilities.helpers.store.transaction import Columns, ForEach, Statement, Transaction
 
@@ -117,6 +119,11 @@ async def recall(
     starts: Sequence[int],
 ) -> Recalled:
     """Rank the memories that answer questions, and load them as long as there is room."""
+    filters = request.filters
+    if filters.about is not None:
+        ids = await list_ids(transaction, namespace, filters.about, archived=filters.archived)
+        request = replace(request, filters=replace(filters, ids=tuple(ids)))
+
     conversation = rank(request)
     fetch = _advance(conversation, None)
     while not isinstance(fetch, _End):
@@ -131,12 +138,8 @@ async def recall(
     keys = take_turns(fetch.rankings, starts)
     size = FIRST_BATCH
     while room >= 0 and (batch := list(islice(keys, size))):
-        found = await read(transaction, namespace, batch)
-        days = {} if request.alike else await read_days(transaction, namespace, batch)
-        for key, memory in zip(batch, found, strict=True):
-            if isinstance(memory, StoredMemory):
-                memory = memory._replace(since=days.get(key, ""))
-            memories[key] = memory
+        found = await read_dated(transaction, namespace, batch)
+        memories.update(zip(batch, found, strict=True))
 
         room -= sum(map(count_bytes, found))
         size *= 2

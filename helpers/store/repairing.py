@@ -8,6 +8,7 @@ from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field
 
 from abilities.declarations.values import JsonObject, has_surrogate, utc_now
+from abilities.helpers.store.about import renew_about
 from abilities.helpers.store.checking import (
     COUNT_LINKS,
     COUNT_MEMORIES,
@@ -54,6 +55,7 @@ _TABLES = (
     "stale_ranks",
     "shelf",
     "tags",
+    "about",
     "counters",
     "link_counts",
     "versions",
@@ -207,7 +209,7 @@ class _Repair:
             await self._save(row, row)
 
         # Not before, because stray rows may have the values of damaged memories.
-        for table in ("shelf", "tags", *transaction.search_tables):
+        for table in ("shelf", "tags", "about", *transaction.search_tables):
             await transaction.run(_CLEAN.format(table=table), namespace)
         await self._mend_links()
         await self._mend_history()
@@ -313,6 +315,7 @@ class _Repair:
         await write_index_row(transaction, row, Shelved(counters, doc))
         await transaction.run(_DELETE_TAGS, namespace, row.id)
         await add_tags(transaction, row, counters.accessed_at)
+        await renew_about(transaction, row)
 
     async def _mend_links(self) -> None:
         """Mend damaged links and wrong ranks; delete damaged marks of stale ranks."""

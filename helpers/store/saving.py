@@ -11,6 +11,7 @@ from typing import NamedTuple
 
 from abilities.declarations.refusals import Reason, Refused
 from abilities.helpers.store import ranking
+from abilities.helpers.store.about import DELETE_ABOUT, change_about
 from abilities.helpers.store.deriving import (
     INDEX_COLUMNS,
     Counted,
@@ -283,7 +284,7 @@ async def _update_indexes(
 async def _shelve(
     transaction: Transaction, before: Row | None, after: Row | None, shelved: Shelved
 ) -> None:
-    """Update the memory index, the tag index and the counters."""
+    """Update the memory index, the indexes of tags and paths, and the counters."""
     # An import can replace a memory by one with another id.
     if before is not None and (after is None or after.id != before.id):
         await unindex_memory(transaction, before.namespace, before.id)
@@ -302,6 +303,7 @@ async def _shelve(
             await transaction.fetch(_DELETE_TAGS, after.namespace, after.id)
         await add_tags(transaction, after, shelved.counters.accessed_at)
 
+    await change_about(transaction, before, after)
     await _count(transaction, amounts)
 
 
@@ -324,7 +326,7 @@ async def add_tags(transaction: Transaction, row: Row, accessed_at: str) -> None
 async def unindex_memory(
     transaction: Transaction, namespace: str, memory_id: str, key: str | None = None
 ) -> Shelved | None:
-    """Remove a memory from the memory index, the tag index and the counters.
+    """Remove a memory from the memory index, the indexes of tags and paths, and the counters.
 
     ``key`` finds a row of the index if damage has changed its id. The removal goes by the stored
     rows, and not by the memory. Returns the columns that are not derived, None without a row.
@@ -346,6 +348,7 @@ async def unindex_memory(
     for name in sorted(ids):
         for tag, archived in await transaction.fetch(_DELETE_TAGS, namespace, name):
             amounts[Counted(namespace, "tag", archived, tag)] -= 1
+        await transaction.run(DELETE_ABOUT, namespace, name)
 
     await _count(transaction, amounts)
     return shelved

@@ -9,7 +9,8 @@ Statements are standard SQL with ``?`` for bound values. An engine translates th
 - ``JSON_LIST(column)`` is a JSON array of all values;
 - ``FILTER(column)`` is a column that must not be looked up in an index;
 - ``octet_length``, ``greatest`` and ``least``;
-- ``INDEXED BY name`` is the index for an engine without statistics.
+- ``INDEXED BY name`` is the index for an engine without statistics;
+- ``COLLATE "C"`` and ``STRICT, WITHOUT ROWID`` in a migration are for the engines that know them.
 """
 
 import asyncio

@@ -64,6 +64,12 @@ class Range:
     version: str | None = None
     is_whole: bool = False
 
+    @property
+    def is_beginning(self) -> bool:
+        """Whether the part begins where the text does, and continues no earlier part."""
+        begins = self.first_line in (None, 1) and self.trailing_lines is None
+        return begins and self.start == 0 and self.version is None
+
 
 WHOLE = Range(is_whole=True)
 """All of a text, requested without any range. Unlike ``byte=0``, it may be read at once."""

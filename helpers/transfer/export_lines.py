@@ -13,6 +13,7 @@ from abilities.declarations.limits import MAX_ACCESS_COUNT
 from abilities.declarations.memory import (
     NAMESPACE,
     SCORES,
+    About,
     Action,
     Category,
     Id,
@@ -37,8 +38,8 @@ from abilities.helpers.store.names import make_id
 from abilities.helpers.store.protocol import ServableStore
 
 FORMAT = "agent-abilities"
-VERSION = 2
-"""The version of the format. Version 1 had no `expires_at` and no lines of history."""
+VERSION = 3
+"""The version of the format. Version 1 had no `expires_at` and no history, version 2 no `about`."""
 
 Time = Annotated[str, Field(pattern=r"^\d{4}-\d{2}-\d{2}T\d{2}:\d{2}:\d{2}\.\d{3}Z$")]
 """RFC 3339 UTC in milliseconds, for example ``2026-01-31T09:30:00.000Z``."""
@@ -73,6 +74,7 @@ class ExportedMemory(Model):
     summary: Summary = ""
     category: Category = ""
     tags: Tags = Field(default=[])
+    about: About = Field(default=[])
     importance: Importance
     archived: bool = False
     memory_score: Score | None = None
@@ -104,6 +106,7 @@ class PastColumns(TypedDict, total=False):
     metadata: Metadata
     content: LongContent
     expires_at: Time | Literal[""]
+    about: About
 
 
 AbsentLink = tuple[Key, LinkType]
@@ -159,7 +162,7 @@ def drop_defaults(values: JsonObject) -> JsonObject:
 HEADING = orjson.dumps({"format": FORMAT, "version": VERSION}) + b"\n"
 
 _START = b'{"history"'
-_JSON_COLUMNS = ("tags", "metadata")
+_JSON_COLUMNS = ("tags", "metadata", "about")
 _ALL_COLUMNS = frozenset(Row._fields) - {"namespace", "version"}
 
 _RULES = {
@@ -212,6 +215,7 @@ def format_line(stored: StoredMemory) -> bytes:
         "summary": row.summary,
         "category": row.category,
         "tags": orjson.loads(row.tags),
+        "about": orjson.loads(row.about),
         "importance": row.importance,
         "archived": bool(row.archived),
         "memory_score": row.score if row.scored else None,
@@ -276,6 +280,7 @@ def parse_fields(value: object) -> StoredMemory:
         metadata=dump_sorted_json(metadata),
         content=memory.content,
         expires_at=memory.expires_at,
+        about=dump_sorted_json(list(dict.fromkeys(memory.about))),
     )
 
     # Target and type identify a link; if a line repeats one, the last one counts.
@@ -387,7 +392,7 @@ def _is_possible(entry: Entry) -> bool:
     if columns is None:
         return entry.action in ("created", "imported", "restored")
     if entry.action == "deleted":
-        return columns.keys() == _ALL_COLUMNS and columns["id"] == entry.id
+        return columns.keys() | {"about"} == _ALL_COLUMNS and columns["id"] == entry.id
 
     return "id" not in columns and (entry.action != "relinked" or not columns)
 

@@ -25,7 +25,7 @@ helpers.text: declarations
 helpers.search: helpers.text
 helpers.files: declarations helpers.text helpers.threads
 helpers.reply: declarations helpers.text
-helpers.store: declarations helpers.durable helpers.search helpers.walk
+helpers.store: declarations helpers.durable helpers.files helpers.search helpers.walk
 helpers.store.sqlite: declarations helpers.durable helpers.search helpers.store helpers.threads
 helpers.store.postgres: declarations helpers.search helpers.store helpers.threads
 helpers.store.opening: helpers.search helpers.store helpers.store.postgres helpers.store.sqlite

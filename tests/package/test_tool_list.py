@@ -26,12 +26,12 @@ MOST_BYTES: dict[tuple[str, ...], int] = {
 }
 """What a list may take by the setting `tools`, as JSON."""
 
-UNOFFERED = {"output_format", "detail", "bulkRead", "depth", "breadth", "totalLimit"}
+UNOFFERED = {"output_format", "detail", "memories", "bulkRead", "depth", "breadth", "totalLimit"}
 """Arguments that are for settings and programs, and that most abilities do not offer to models."""
 
 UNTOLD = {
-    "maxLength": {"key", "prefix", "category", "pattern", "type", "term", "after"},
-    "maxItems": {"links", "remove_links"},
+    "maxLength": {"key", "prefix", "category", "pattern", "type", "term", "after", "about"},
+    "maxItems": {"links", "remove_links", "about"},
     "maximum": {
         *("within_days", "before", "since", "version", "if_version", "links_offset", "offset"),
     },

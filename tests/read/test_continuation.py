@@ -161,6 +161,7 @@ def check_item(item: Collected, whole: Collected) -> None:
     assert item.error is None
     assert [leaf.record for leaf in item.leaves] == [leaf.record for leaf in whole.leaves]
     for leaf, expected in zip(item.leaves, whole.leaves, strict=True):
+        assert leaf.remembered == expected.remembered
         if is_atomic(leaf) and leaf.content != expected.content:
             assert leaf.content and str(expected.content).startswith(leaf.content)
         else:

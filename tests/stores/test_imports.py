@@ -677,7 +677,7 @@ DATABASES = {
 STREAMS = {
     b"\n\n": "There is nothing to import",
     b"hello\n" * 100: "The file is neither an export, nor an MCP memory server",
-    b'{"format":"agent-abilities","version":3}\n': "The file was written by a newer version",
+    b'{"format":"agent-abilities","version":4}\n': "The file was written by a newer version",
 }
 
 

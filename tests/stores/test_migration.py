@@ -26,9 +26,10 @@ from abilities.helpers.store.transaction import Transaction
 from tests.stores.behaviours.steps import NAMESPACE, plan, put, put_many
 from tests.support import made_up_migration
 from tests.support.forked import Forked
+from tests.support.made_up_migration import NEXT, PRESENT
 from tests.support.measurements import reached
 from tests.support.permissions import as_root, let_others_enter
-from tests.support.places import FilePlace, StorePlace, find_reason, list_cases
+from tests.support.places import FilePlace, StorePlace, find_damage, find_reason, list_cases
 from tests.support.tier import size
 from tests.support.waiting import GIVE_UP_SECONDS, wait_until
 
@@ -56,7 +57,7 @@ async def add_size_and_die(transaction):
     await made_up_migration.add_size(transaction)
     if words[1:] == ["before"]:
         time.sleep(60)
-migration.MIGRATIONS[2] = add_size_and_die
+migration.MIGRATIONS[made_up_migration.NEXT] = add_size_and_die
 async def main():
     store = open_store(url)
     print((await store.read_stats("conformance")).total, flush=True)
@@ -64,6 +65,8 @@ async def main():
 asyncio.run(main())
 """
 
+COPY = f"m.db.before-{NEXT}"
+EXPECT = f"SELECT abilities.expect_version({PRESENT})".encode()
 VERSION = {
     "sqlite": "PRAGMA user_version",
     "postgres": "SELECT max(number) FROM abilities.store_version",
@@ -96,7 +99,7 @@ on_postgres = pytest.mark.parametrize("place", ["postgres"], indirect=True)
 
 @pytest.fixture
 def next_version(filled: StorePlace, monkeypatch: pytest.MonkeyPatch) -> None:
-    """This process knows the made-up version 2; the store is of version 1."""
+    """This process knows the made-up next version; the store is of the present one."""
     made_up_migration.announce(monkeypatch.setattr)
 
 
@@ -108,7 +111,7 @@ def read_version(place: StorePlace) -> int:
 
 def check_migrated(place: StorePlace) -> None:
     """Check that every memory is there, as the next version has it."""
-    assert read_version(place) == 2
+    assert read_version(place) == NEXT
     rows = place.fetch("SELECT size, length(content) FROM memories")
     assert len(rows) == COUNT
     assert all(size == length for size, length in rows)
@@ -148,12 +151,12 @@ async def test_a_store_is_migrated_when_it_is_opened_and_a_file_is_copied_first(
 
     filled.tamper("DELETE FROM memories WHERE key = 'new'")
     check_migrated(filled)
-    assert "Migrating the memory store to version 2." in caplog.messages
+    assert f"Migrating the memory store to version {NEXT}." in caplog.messages
     assert any(message.startswith("Migrated the memory store in") for message in caplog.messages)
     if isinstance(filled, FilePlace):
-        assert list_names(filled) == ["m.db", "m.db-lock", "m.db.before-2"]
-        copy = filled.beside("m.db.before-2")
-        assert copy.fetch("PRAGMA user_version") == [(1,)]
+        assert list_names(filled) == ["m.db", "m.db-lock", COPY]
+        copy = filled.beside(COPY)
+        assert copy.fetch("PRAGMA user_version") == [(PRESENT,)]
         assert copy.fetch("SELECT count(*) FROM memories") == [(COUNT,)]
 
 
@@ -163,7 +166,7 @@ async def test_a_migration_that_is_killed_changes_nothing(filled: StorePlace) ->
         killed = open_elsewhere(filled, "100000", chance.random() * 0.03, "before")
         finish(killed)
         assert killed.returncode == -signal.SIGKILL
-        assert read_version(filled) == 1
+        assert read_version(filled) == PRESENT
         with pytest.raises((sqlite3.OperationalError, psycopg.errors.UndefinedColumn)):
             filled.fetch("SELECT size FROM memories")
 
@@ -172,7 +175,7 @@ async def test_a_migration_that_is_killed_changes_nothing(filled: StorePlace) ->
         opener = open_elsewhere(filled, "100000", chance.random() * 0.1)
         finish(opener)
         kills += opener.returncode == -signal.SIGKILL
-        if read_version(filled) == 2:
+        if read_version(filled) == NEXT:
             break
 
     last = open_elsewhere(filled, "100000")
@@ -193,14 +196,14 @@ async def test_a_copy_that_is_killed_is_made_again(filled: StorePlace) -> None:
         opener.send_signal(signal.SIGKILL)
         finish(opener)
 
-    assert read_version(filled) == 1, "nothing was changed"
+    assert read_version(filled) == PRESENT, "nothing was changed"
     unfinished = list(filled.folder.glob("m.db-new-*"))
     assert 1 <= len(unfinished) <= 2, "one copy, and SQLite's file beside it"
 
     finish(open_elsewhere(filled, "100000"))
 
     check_migrated(filled)
-    assert list_names(filled) == ["m.db", "m.db-lock", "m.db.before-2"]
+    assert list_names(filled) == ["m.db", "m.db-lock", COPY]
 
 
 async def test_processes_migrate_together(filled: StorePlace) -> None:
@@ -211,19 +214,19 @@ async def test_processes_migrate_together(filled: StorePlace) -> None:
     assert {int(output.split()[-1]) for output in outputs} == {COUNT}
     check_migrated(filled)
     if isinstance(filled, FilePlace):
-        assert list_names(filled) == ["m.db", "m.db-lock", "m.db.before-2"]
+        assert list_names(filled) == ["m.db", "m.db-lock", COPY]
 
 
 @on_sqlite
 @pytest.mark.usefixtures("next_version")
 async def test_a_copy_is_never_replaced(file: FilePlace) -> None:
-    earlier = file.folder / "m.db.before-2"
+    earlier = file.folder / COPY
     earlier.write_text("of another time")
 
     await migrate(file)
 
     assert earlier.read_text() == "of another time"
-    assert "m.db.before-2-2" in list_names(file)
+    assert f"{COPY}-2" in list_names(file)
 
 
 @on_sqlite
@@ -243,7 +246,7 @@ async def test_nothing_is_changed_without_room_for_the_copy(
         patch.setattr(sqlite_migration, "copy_database", copy_to_a_full_disk)
         await expect_refused(file, "storage_full")
 
-    assert read_version(file) == 1 and file.path.read_bytes() == before
+    assert read_version(file) == PRESENT and file.path.read_bytes() == before
     assert list_names(file) == ["m.db", "m.db-lock"]
     await migrate(file)
     check_migrated(file)
@@ -352,14 +355,14 @@ async def test_closing_undoes_a_migration_and_the_next_opening_makes_it(
         await transaction.fetch(LONG[filled.engine])
 
     with monkeypatch.context() as patch:
-        patch.setattr(migration, "MIGRATIONS", {2: take_long})
+        patch.setattr(migration, "MIGRATIONS", {NEXT: take_long})
         async with filled.open() as store:
             reading = asyncio.create_task(find_reason(store.read_stats(NAMESPACE)))
             await wait_until(begun.is_set)
 
         (outcome,) = await asyncio.gather(reading, return_exceptions=True)
         assert outcome == "unavailable" or isinstance(outcome, asyncio.CancelledError)
-        assert read_version(filled) == 1
+        assert read_version(filled) == PRESENT
 
     await migrate(filled)
     check_migrated(filled)
@@ -395,11 +398,11 @@ async def test_a_process_that_was_left_behind_is_refused(filled: StorePlace) -> 
 @on_postgres
 async def test_a_migration_waits_for_changes_of_the_version_before(filled: StorePlace) -> None:
     with psycopg.connect(filled.url) as other:
-        other.execute("SELECT abilities.expect_version(1)")  # as every transaction begins
+        other.execute(EXPECT)  # as every transaction begins
         opener = open_elsewhere(filled, "100000")
         waiting = "SELECT 1 FROM pg_locks WHERE NOT granted AND mode = 'AccessExclusiveLock'"
         await wait_until(lambda: filled.fetch(waiting) != [])
-        assert read_version(filled) == 1
+        assert read_version(filled) == PRESENT
         other.commit()
 
     finish(opener)
@@ -414,11 +417,11 @@ async def test_a_migration_that_cannot_begin_is_tried_again_at_the_next_opening(
     monkeypatch.setattr(postgres_schema, "LOCK_SECONDS", 0.05)
 
     with psycopg.connect(filled.url) as other:
-        other.execute("SELECT abilities.expect_version(1)")  # as every transaction begins
+        other.execute(EXPECT)  # as every transaction begins
         async with filled.open() as store:
             assert await find_reason(store.prepare()) == "busy"
 
-    assert read_version(filled) == 1
+    assert read_version(filled) == PRESENT
     await migrate(filled)
     check_migrated(filled)
 
@@ -428,17 +431,17 @@ async def test_a_migration_that_cannot_begin_is_tried_again_at_the_next_opening(
 def test_people_are_told_of_an_older_store_and_of_the_copy(file: FilePlace) -> None:
     printed = file.run("doctor")
     assert "is older; it is migrated when next opened" in printed.stdout
-    assert read_version(file) == 1
+    assert read_version(file) == PRESENT
 
     backup, restoring = file.folder / "backup.db", file.beside("r.db")
     shutil.copy(file.path, backup)
     restored = restoring.run("restore", backup)
     assert restored.exit_code == 0, restored.output
-    assert read_version(restoring) == 1
+    assert read_version(restoring) == PRESENT
 
     checked = file.run("check", "--full")
-    assert "The schema version is 2, the current one." in checked.stdout
-    assert f"        {file.path}.before-2\n" in checked.stdout
+    assert f"The schema version is {NEXT}, the current one." in checked.stdout
+    assert f"        {file.path}.before-{NEXT}\n" in checked.stdout
 
 
 @pytest.mark.usefixtures("next_version")
@@ -449,14 +452,14 @@ async def test_a_migration_goes_through_every_version_after_one_copy(
         assert await transaction.fetch("SELECT key FROM memories WHERE size = 0") == []
         await transaction.run("DROP INDEX memories_size")
 
-    monkeypatch.setitem(migration.MIGRATIONS, 3, drop_size)
-    monkeypatch.setattr(migration, "VERSION", 3)
+    monkeypatch.setitem(migration.MIGRATIONS, NEXT + 1, drop_size)
+    monkeypatch.setattr(migration, "VERSION", NEXT + 1)
 
     await migrate(filled)
 
-    assert read_version(filled) == 3
+    assert read_version(filled) == NEXT + 1
     if isinstance(filled, FilePlace):
-        assert list_names(filled) == ["m.db", "m.db-lock", "m.db.before-3"]
+        assert list_names(filled) == ["m.db", "m.db-lock", f"m.db.before-{NEXT + 1}"]
 
 
 EARLIER = list_cases(
@@ -483,3 +486,66 @@ async def test_a_store_of_an_earlier_checkout_is_refused_with_the_way_out(
     assert printed.exit_code == 1 and "before the first published version" in printed.output
     assert "`abilities export` of the checkout that made" in doctor
     assert [path.read_bytes() for path in filled.folder.glob("m.db")] == files
+
+
+def undo_about(place: StorePlace) -> None:
+    """Make a store one of version 1, in which no memory is about a file."""
+    place.tamper("UPDATE memories SET about = '[]'")
+    with place.connect() as connection:
+        connection.execute("ALTER TABLE memories DROP COLUMN about")
+        connection.execute("DROP TABLE about")
+        if isinstance(place, FilePlace):
+            connection.execute("PRAGMA user_version = 1")
+        else:
+            connection.execute("UPDATE abilities.store_version SET number = 1")
+
+
+def describe_schema(place: StorePlace) -> list[str]:
+    """Return the columns of the tables that version 2 changed, in any order."""
+    if isinstance(place, FilePlace):
+        tables = [place.fetch(f"PRAGMA table_info({name})") for name in ("about", "memories")]
+        return sorted(str(column[1:]) for columns in tables for column in columns)
+
+    columns = place.fetch("""
+        SELECT table_name, column_name, data_type, collation_name, is_nullable, column_default
+        FROM information_schema.columns WHERE table_name IN ('about', 'memories')
+    """)
+    return sorted(map(str, columns))
+
+
+async def test_a_store_of_version_1_learns_which_files_its_memories_name(
+    place: StorePlace,
+) -> None:
+    async with place.open() as store:
+        await put(store, "named", content="See src/app.py.")
+        await put(store, "damaged", content="See src/app.py.")
+    schema = describe_schema(place)
+    undo_about(place)
+    place.tamper("UPDATE memories SET content = 'See src/b.py.' WHERE key = 'damaged'")
+
+    async with place.open() as store:
+        await store.prepare()
+        found = await store.find_about(NAMESPACE, ["src/app.py", "src/b.py"])
+        await put(store, "declared", about=["src/*"])
+
+        assert [memory.row.key for memory in found["src/app.py"]] == ["named"]
+        assert "src/b.py" not in found
+        assert "memories" in await find_damage(store)
+
+    assert describe_schema(place) == schema
+
+
+@on_sqlite
+async def test_damaged_pages_of_an_older_file_are_mended_by_a_new_one(file: FilePlace) -> None:
+    undo_about(file)
+    raw = file.path.read_bytes()
+    page = raw.index(b"k00150") // 4_096 * 4_096
+    file.path.write_bytes(raw[:page] + bytes(100) + raw[page + 100 :])
+
+    repaired = await asyncio.to_thread(file.run, "repair")
+
+    assert repaired.exit_code == 0, repaired.output
+    assert read_version(file) == PRESENT
+    async with file.open() as store:
+        assert await find_damage(store) == []
+        assert COUNT - 100 < await store.count_memories() <= COUNT

@@ -161,7 +161,7 @@ async def test_every_data_tables_keys_begin_with_the_namespace(
     )
 
     assert keys.pop("store_version") == "number"
-    assert len(keys) == 13 and set(keys.values()) == {"namespace"}
+    assert len(keys) == 14 and set(keys.values()) == {"namespace"}
 
 
 @pytest.mark.thorough

@@ -72,6 +72,11 @@ DAMAGE = (
     ("tags", f"UPDATE tags SET tag = 'x' WHERE tag = 't1' AND id = {ONE_ID}"),
     ("tags", f"DELETE FROM tags WHERE id = {ONE_ID}"),
     ("tags", "UPDATE counters SET number = 3 WHERE name = 'tag'"),
+    ("about", f"UPDATE about SET root = 'lib' WHERE id = {ONE_ID}"),
+    ("about", f"UPDATE about SET rank = '2', entry = 'k0002' WHERE id = {ONE_ID}"),
+    ("about", f"UPDATE about SET archived = 1 WHERE id = {ONE_ID}"),
+    ("about", f"UPDATE about SET id = 'none' WHERE id = {ONE_ID}"),
+    ("about", f"DELETE FROM about WHERE id = {ONE_ID}"),
     ("counters", "UPDATE counters SET number = number + 1 WHERE name = 'type'"),
     ("counters", "UPDATE counters SET number = 99 WHERE name = 'size'"),
     ("counters", "UPDATE counters SET number = 77"),
@@ -92,6 +97,8 @@ NOT_UTF8 = (
     f"UPDATE shelf SET type = {_TEXT}, created_at = {_TEXT} WHERE id = {ONE_ID}",
     f"UPDATE tags SET tag = {_TEXT} WHERE tag = 't' AND id = {ONE_ID}",
     f"UPDATE tags SET id = {_TEXT} WHERE id = {ONE_ID}",
+    f"UPDATE about SET root = {_TEXT}, entry = {_TEXT} WHERE id = {ONE_ID}",
+    f"UPDATE about SET id = {_TEXT} WHERE id = {ONE_ID}",
     f"UPDATE counters SET value = {_TEXT} WHERE name = 'tag' AND value = 't'",
     f"UPDATE link_counts SET key = {_TEXT} WHERE key = 'k0001'",
     f"UPDATE links SET target = {_TEXT} WHERE source || target = 'k0001k0002'",
@@ -133,6 +140,7 @@ async def fill(place: StorePlace, count: int) -> None:
     for n in range(count):
         links = [*link_to(f"k{n + 1:04}"), *link_to("k0000", weight=0.3)]
         fields = {"type": "core", "content": f"content of k{n:04}", "tags": ["t", f"t{n}"]}
+        fields["about"] = ["src/*.py"]
         changes.append(plan("store", f"k{n:04}", fields=fields, links=links))
     async with place.open() as store:
         await put_many(store, changes)

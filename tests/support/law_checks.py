@@ -242,7 +242,7 @@ def check_export(place: Place, models: Models, store_url: str | None = None) -> 
 
 def parse_export(text: str) -> Iterable[object]:
     heading, *lines = text.split("\n")[:-1]
-    assert json.loads(heading)["version"] == 2
+    assert json.loads(heading)["version"] == 3
     return [drop_counters(json.loads(line)) for line in lines]
 
 

@@ -13,7 +13,7 @@ from abilities.declarations.refusals import FAULTS
 from abilities.declarations.values import JsonObject
 
 SCORES = {"high": 0.9, "medium": 0.6, "low": 0.3}
-FIELDS = ("type", "content", "summary", "category", "importance", "tags", "expires_at")
+FIELDS = ("type", "content", "summary", "category", "importance", "tags", "about", "expires_at")
 
 
 @dataclass
@@ -29,6 +29,7 @@ class MemoryModel:
     summary: str = ""
     category: str = ""
     tags: list[str] = field(default_factory=list[str])
+    about: list[str] = field(default_factory=list[str])
     importance: str = "medium"
     archived: bool = False
     score: float = SCORES["medium"]
@@ -150,7 +151,8 @@ class NamespaceModel:
         if new_key not in self.memories:
             if "content" not in values:
                 raise Refusal("missing_argument")
-            kept = {name: getattr(old, name) for name in ("type", "category", "tags", "importance")}
+            inherited = ("type", "category", "tags", "about", "importance")
+            kept = {name: getattr(old, name) for name in inherited}
             values = {**kept, **values}
 
         stored = self.store({**values, "key": new_key}, moment)
@@ -320,6 +322,7 @@ def _set_fields(before: MemoryModel, arguments: JsonObject) -> MemoryModel:
         if name in given:
             setattr(after, name, given[name])
     after.tags = list(dict.fromkeys(after.tags))
+    after.about = list(dict.fromkeys(after.about))
 
     score = given.get("memory_score")
     if "metadata" in given:

@@ -46,7 +46,7 @@ def drop_counters(payload: object) -> object:
 def describe_memory(namespace: NamespaceModel, memory: MemoryModel) -> JsonObject:
     """Return a memory's fields as every answer shows them, without its links and version."""
     data: JsonObject = {"id": memory.id, "type": memory.type, "content": memory.content}
-    for name in ("summary", "category", "tags", "archived", "expires_at"):
+    for name in ("summary", "category", "tags", "about", "archived", "expires_at"):
         value = getattr(memory, name)
         if value:
             data[name] = value
@@ -148,7 +148,8 @@ def expect_exported(namespace: NamespaceModel, name: str) -> list[JsonObject]:
         line: JsonObject = {"namespace": name}
         for field in ("key", "id", "type", "content", "importance", "created_at", "updated_at"):
             line[field] = getattr(memory, field)
-        for field in ("summary", "category", "tags", "archived", "metadata", "expires_at"):
+        fields = ("summary", "category", "tags", "about", "archived", "metadata", "expires_at")
+        for field in fields:
             if getattr(memory, field):
                 line[field] = getattr(memory, field)
 

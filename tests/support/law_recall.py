@@ -340,7 +340,7 @@ def _describe(memory: MemoryModel, entry: RankedEntry) -> JsonObject:
         described["words"] = list(entry.words)
 
     described["importance"] = memory.importance
-    for name in ("summary", "category", "tags"):
+    for name in ("summary", "category", "tags", "about"):
         if getattr(memory, name):
             described[name] = getattr(memory, name)
 

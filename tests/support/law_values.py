@@ -101,6 +101,7 @@ FIELDS: dict[str, st.SearchStrategy[object]] = {
     "summary": texts(500),
     "category": texts(50),
     "tags": tags,
+    "about": st.lists(st.sampled_from(["src/app.py", "src/*.{py,md}", "ß", "**"]), max_size=10),
     "importance": importances,
     "links": rarely(many_links, links, 12),
     "memory_score": fractions,

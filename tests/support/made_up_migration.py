@@ -1,12 +1,12 @@
-"""A made-up next version of a store: a column of a canonical table, filled row by row.
-
-No version but the first was published, so that this is what the migration of stores is tried with.
-"""
+"""A made-up next version of a store: a column of a canonical table, filled row by row."""
 
 from collections.abc import Callable
 
 from abilities.helpers.store import migration
 from abilities.helpers.store.transaction import Transaction
+
+PRESENT = migration.VERSION
+NEXT = PRESENT + 1
 
 _ADD_COLUMN = "ALTER TABLE memories ADD COLUMN size integer NOT NULL DEFAULT 0"
 _NAMES = "SELECT namespace, RAW(key) FROM memories"
@@ -22,6 +22,6 @@ async def add_size(transaction: Transaction) -> None:
 
 
 def announce(change: Callable[[object, str, object], None] = setattr) -> None:
-    """Let this process know version 2; ``change`` sets an attribute of a module."""
-    change(migration, "VERSION", 2)
-    change(migration, "MIGRATIONS", {2: add_size})
+    """Let this process know the next version; ``change`` sets an attribute of a module."""
+    change(migration, "VERSION", NEXT)
+    change(migration, "MIGRATIONS", {**migration.MIGRATIONS, NEXT: add_size})

@@ -30,6 +30,7 @@ _VALUES: dict[str, Sequence[object]] = {
     "summary": ["", *_TEXTS],
     "category": ["", "x"],
     "tags": [[], ["t"], ["u", "t"], ["ß", "ß"]],
+    "about": [[], ["src/app.py"], ["src/*", "ß", "ß"]],
     "importance": ["low", "medium", "high"],
     "memory_score": [0.0, 1.0],
     "metadata": [{}, {"ß": None, "a": [0.5]}, {"memory_score": 0.25, "b": 1}],

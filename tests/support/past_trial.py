@@ -283,6 +283,6 @@ def build_row(state: State, version: int) -> Row:
     values: JsonObject = {name: getattr(memory, name, None) for name in Row._fields}
     values |= {"namespace": NAMESPACE, "version": version, "archived": int(memory.archived)}
     values["scored"] = int(memory.is_scored)
-    for name in ("tags", "metadata"):
+    for name in ("tags", "about", "metadata"):
         values[name] = dump_sorted_json(values[name])
     return Row(**values)

@@ -12,11 +12,15 @@ Read = Callable[[Payload], Awaitable[Payload]]
 
 @dataclass
 class Leaf:
-    """One content: its record without what depends on the reply, and the content."""
+    """One content: its record without what depends on the reply, and the content.
+
+    ``remembered`` are the keys of the memories that its first piece came with.
+    """
 
     record: Payload
     content: str | None
     is_open: bool = False
+    remembered: list[str] = field(default_factory=list[str])
 
 
 @dataclass
@@ -97,18 +101,20 @@ def _take_leaf(item: Collected, record: Payload) -> None:
     rest = {**record, **data}
     content: str | None = rest.pop("content", None)
     rest.pop("data", None)
+    remembered = [memory["key"] for memory in rest.pop("remembered", ()) or ()]
     kept = {name: value for name, value in rest.items() if name not in _OF_ONE_REPLY}
     is_open = content is not None and ("truncation" in record or "next" in record)
 
     if item.leaves and item.leaves[-1].is_open:
         last = item.leaves[-1]
         assert last.record == kept, "another one came in between"
+        assert not remembered, "only the first piece of a file has memories"
         assert content is not None and last.content is not None, record
         last.content += content
         last.is_open = is_open
         return
 
-    item.leaves.append(Leaf(kept, content, is_open))
+    item.leaves.append(Leaf(kept, content, is_open, remembered))
 
 
 def _find_error(record: Payload) -> Payload | None:

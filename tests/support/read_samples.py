@@ -91,6 +91,8 @@ async def store_memories(abilities: Abilities) -> None:
         linked = numbers.sample(range(_MEMORIES), numbers.choice([0, 2, 6]))
         links = [{"key": f"k{other}", "link_weight": 0.7} for other in linked if other != number]
         memory = {"type": "core", "key": f"k{number}", "content": content, "links": links}
+        if number % 4 == 0:
+            memory["about"] = ["small", "**/*1*", f"odd/*{number}*"]
         await abilities.call("store_memory", memory)
 
 

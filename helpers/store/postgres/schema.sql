@@ -1,4 +1,4 @@
--- The schema of a new memory store in PostgreSQL, version 1. The keys of every table begin with the
+-- The schema of a new memory store in PostgreSQL, version 2. The keys of every table begin with the
 -- namespace, so that a distributed PostgreSQL can place rows by it. Texts compare by code point
 -- (COLLATE "C"), as everywhere in the package.
 
@@ -55,6 +55,7 @@ CREATE TABLE memories (
     version bigint NOT NULL,
     hash bigint NOT NULL,
     expires_at text COLLATE "C" NOT NULL DEFAULT '',
+    about text COLLATE "C" NOT NULL DEFAULT '[]', -- paths and patterns as JSON
     PRIMARY KEY (namespace, key),
     UNIQUE (namespace, id)
 );
@@ -186,6 +187,20 @@ CREATE TABLE tags (
     PRIMARY KEY (namespace, tag, archived, accessed_at, id)
 );
 CREATE INDEX tags_id ON tags (namespace, id);
+
+-- The index of paths: one row per path, pattern or named file of a memory, see helpers/store/about.py.
+-- Under a root, the best have the highest rank; place tells the rows of a memory apart.
+CREATE TABLE about (
+    namespace text COLLATE "C" NOT NULL,
+    root text COLLATE "C" NOT NULL,
+    archived integer NOT NULL,
+    rank text COLLATE "C" NOT NULL,
+    id text COLLATE "C" NOT NULL,
+    place integer NOT NULL,
+    entry text COLLATE "C" NOT NULL,
+    PRIMARY KEY (namespace, root, archived, rank, id, place)
+);
+CREATE INDEX about_id ON about (namespace, id);
 
 -- The search index: the searchable text of each memory, case-folded: its key, summary, content,
 -- category and tags. If the server has pg_trgm, schema.py adds an index on folded, which finds

@@ -48,6 +48,7 @@ CLEANED_TABLES = (
     "stale_ranks",
     "shelf",
     "tags",
+    "about",
     "counters",
     "words",
     "recall_terms",

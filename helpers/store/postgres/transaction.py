@@ -125,6 +125,7 @@ _TRANSLATIONS = (
     (r"\bNUMBERS\(\?\) AS", "unnest(?::int8[]) AS"),
     (r"\bROWS\(\?\) AS", "json_to_recordset(?::json) AS"),
     (r"\bFILTER\(([\w.]+)\)", r"\1"),
+    (r"\bSTRICT, WITHOUT ROWID", ""),
     (r"\bRAW\(([\w.]+)\)", r"\1"),  # the server refuses texts that are not UTF-8
     (r"\bJSON_LIST\(([\w.]+)\)", r"coalesce(json_agg(\1), '[]')::text"),
 )

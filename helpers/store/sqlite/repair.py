@@ -8,11 +8,12 @@ are derived and need not be read.
 
 import sqlite3
 from collections.abc import AsyncGenerator, Callable, Coroutine, Generator, Iterator, Sequence
-from contextlib import ExitStack, asynccontextmanager, closing, contextmanager
+from contextlib import ExitStack, asynccontextmanager, closing, contextmanager, suppress
 from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from abilities.declarations.refusals import Refused
 from abilities.declarations.values import JsonObject, utc_now
 from abilities.helpers.search.terms import Language
 from abilities.helpers.store.deriving import INDEX_COLUMNS
@@ -150,12 +151,18 @@ def _copy_memories(
         except sqlite3.DatabaseError:
             continue
 
+    # A store of an older version lacks the last columns.
+    present = {name for _, name, *_ in _read(damaged, "PRAGMA table_info(memories)")}
+    absent = {name: f"'{default}'" for name, default in Row._field_defaults.items()}
+    columns = [name if name in present else absent.get(name, name) for name in _MEMORY]
+    statement = f"SELECT {', '.join(columns)} FROM memories WHERE rowid BETWEEN ? AND ?"
+
     names = {rowid: name for rowid, *name in _read(damaged, _INDEXED_NAMES)}
     now = utc_now()
     last = max(_read_number(damaged, statement) for statement in _LAST_ROWIDS)
     for first in range(1, last + 1, _RANGE):
-        for columns in _read_range(damaged, first, first + _RANGE - 1):
-            rowid, *values, stored_hash = columns
+        for found in _read_range(damaged, statement, first, first + _RANGE - 1):
+            rowid, *values, stored_hash = found
             known.discard(rowid)
             row = Row._make(values)
             indexed: JsonObject = dict(
@@ -166,7 +173,7 @@ def _copy_memories(
                 continue
 
             # The table does not accept its values, or another row has its names.
-            originals.add("memories", dict(zip(_MEMORY, columns, strict=True)))
+            originals.add("memories", dict(zip(_MEMORY, found, strict=True)))
             for proposed in propose_names(mend_row(row, now)._replace(version=0)):
                 if _insert(new, "memories", _MEMORY, (rowid, *proposed, 0)):
                     break
@@ -174,15 +181,16 @@ def _copy_memories(
     report.lost_memories = len(known)
 
 
-def _read_range(connection: sqlite3.Connection, first: int, last: int) -> Iterator[tuple[Any, ...]]:
-    statement = f"SELECT {', '.join(_MEMORY)} FROM memories WHERE rowid BETWEEN ? AND ?"
+def _read_range(
+    connection: sqlite3.Connection, statement: str, first: int, last: int
+) -> Iterator[tuple[Any, ...]]:
     try:
         yield from connection.execute(statement, (first, last)).fetchall()
     except sqlite3.DatabaseError:
         if first < last:
             middle = (first + last) // 2
-            yield from _read_range(connection, first, middle)
-            yield from _read_range(connection, middle + 1, last)
+            yield from _read_range(connection, statement, first, middle)
+            yield from _read_range(connection, statement, middle + 1, last)
 
 
 def _read_table(
@@ -244,7 +252,16 @@ def repair(
     `StoreFile.open`.
     """
     with closing(StoreFile(store)) as file:
-        file.open(writing=False).close()  # migrates the store, or raises if it cannot be opened
+        try:
+            file.open(writing=False).close()  # migrates the store
+        except Refused as error:
+            # Damaged pages keep a store from being migrated, but not from being written anew.
+            is_older = False
+            with suppress(sqlite3.DatabaseError), closing(connect_to_file(store, "ro")) as found:
+                is_older = schema.is_older(found)
+            if error.reason != "corrupted" or not is_older:
+                raise
+
         with translate_copy_errors():
             report = RepairReport(find_damage(store, progress, file.lock))
             path: Path | None = None

@@ -1,4 +1,4 @@
--- The schema of a memory store, version 1. The keys of every table begin with the namespace.
+-- The schema of a memory store, version 2. The keys of every table begin with the namespace.
 
 -- memories: the memories. hash covers every other column and is checked on each read. The small columns come
 -- first, so that looking up a score does not step over a long content.
@@ -21,6 +21,7 @@ CREATE TABLE memories (
     hash INTEGER NOT NULL,
     version INTEGER NOT NULL DEFAULT 0, -- one of the numbers that the namespace has given
     expires_at TEXT NOT NULL DEFAULT '', -- empty for a memory that stays; hash covers it only if it is not
+    about TEXT NOT NULL DEFAULT '[]', -- paths and patterns as JSON; hash covers them only if there are any
     PRIMARY KEY (namespace, key)
 ) STRICT;
 CREATE UNIQUE INDEX memories_id ON memories (namespace, id);
@@ -155,6 +156,20 @@ CREATE TABLE tags (
     PRIMARY KEY (namespace, tag, archived, accessed_at, id)
 ) STRICT, WITHOUT ROWID;
 CREATE INDEX tags_id ON tags (namespace, id);
+
+-- about: the index of paths, one row per path, pattern or named file of a memory, see helpers/store/about.py. Under a
+-- root, the best have the highest rank.
+CREATE TABLE about (
+    namespace TEXT NOT NULL,
+    root TEXT NOT NULL,
+    archived INTEGER NOT NULL,
+    rank TEXT NOT NULL,
+    id TEXT NOT NULL,
+    place INTEGER NOT NULL, -- tells the rows of a memory apart
+    entry TEXT NOT NULL,
+    PRIMARY KEY (namespace, root, archived, rank, id, place)
+) STRICT, WITHOUT ROWID;
+CREATE INDEX about_id ON about (namespace, id);
 
 -- counters: exact numbers of memories by namespace and value, so that totals and statistics cost the same at
 -- any size. An unused tag has no row.

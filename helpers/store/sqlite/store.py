@@ -50,6 +50,7 @@ class SqliteEngine(Engine):
         self.file = StoreFile(path, language)
         self.reader = StoreReader(self.file)
         self.writer = StoreWriter(self.file)
+        self._looking: asyncio.Task[bool] | None = None
 
     @property
     @override
@@ -135,6 +136,19 @@ class SqliteEngine(Engine):
 
         # Not on the reader's thread, which may be busy with a migration for minutes.
         return await asyncio.to_thread(look)
+
+    @override
+    async def exists(self) -> bool:
+        if self.reader.is_open:
+            return True
+
+        # One look at a time, because callers that are cancelled leave theirs behind.
+        loop = asyncio.get_running_loop()
+        looking = self._looking
+        if looking is None or looking.done() or looking.get_loop() is not loop:
+            looking = loop.create_task(asyncio.to_thread(self.file.path.exists))
+            self._looking = looking
+        return await asyncio.shield(looking)
 
     @override
     async def ping(self) -> None:

@@ -293,6 +293,11 @@ class StoreReader:
         """The number of waiting reads."""
         return self._first.queue_size + self._second.queue_size
 
+    @property
+    def is_open(self) -> bool:
+        """Whether the store is open for reading."""
+        return self._second.connection is not None
+
     async def prepare(self) -> None:
         """Open the store, however long that takes. Raises Refused."""
         await self._open(None)
@@ -338,7 +343,7 @@ class StoreReader:
         """Open the store on both threads. Raises Refused, busy if it takes too long."""
         # The second thread is also opened now, because the first long read would have to wait for
         # it, and a process's number of threads and descriptors should not depend on its load.
-        if self._second.connection is not None:
+        if self.is_open:
             return
 
         try:

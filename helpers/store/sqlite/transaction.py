@@ -39,6 +39,7 @@ _TRANSLATIONS = (
     (r"\bRAW\(([\w.]+)\)", r"CAST(\1 AS BLOB)"),
     (r"\bJSON_LIST\(", "json_group_array("),
     (r"\bFILTER\(([\w.]+)\)", r"+\1"),
+    (r' COLLATE "C"', ""),  # its own comparison is by code point
 )
 
 _ROWS = re.compile(r"\bROWS\(\?\) AS (\w+) \(([^)]*)\)")

@@ -28,10 +28,11 @@ from abilities.helpers.store.protocol import (
     ServableStore,
     TransferableStore,
 )
-from tests.stores.behaviours import core, history, links, powers, recall
+from tests.stores.behaviours import about, core, history, links, powers, recall
 from tests.stores.behaviours.steps import NAMESPACE, put
 
 __all__ = [
+    "ABOUT_BEHAVIOURS",
     "BEHAVIOURS",
     "CHECK_BEHAVIOURS",
     "HISTORY_BEHAVIOURS",
@@ -138,6 +139,15 @@ HISTORY_BEHAVIOURS: tuple[Behaviour[HistoryStore], ...] = (
 )
 """What a `HistoryStore` must do besides."""
 
+ABOUT_BEHAVIOURS: tuple[Behaviour[ServableStore], ...] = (
+    about.the_closest_memories_about_a_file_come_first,
+    about.equally_close_memories_come_by_importance_and_age,
+    about.memories_about_files_follow_every_change,
+    about.queries_and_recalls_are_limited_to_a_file,
+    about.a_lookup_is_bounded,
+)
+"""What a store that knows which memories are about a file must do besides."""
+
 CHECK_BEHAVIOURS: tuple[Behaviour[CheckableStore], ...] = (powers.a_healthy_store_is_sound,)
 """What a `CheckableStore` must do besides."""
 
@@ -148,6 +158,7 @@ BEHAVIOURS: tuple[Behaviour[ServableStore], ...] = (
     *MEMORY_BEHAVIOURS,
     *TRANSFER_BEHAVIOURS,
     *HISTORY_BEHAVIOURS,
+    *ABOUT_BEHAVIOURS,
     *CHECK_BEHAVIOURS,
     *MARK_BEHAVIOURS,
     history.no_import_brings_back_what_was_purged,
