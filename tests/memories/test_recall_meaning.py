@@ -338,13 +338,13 @@ async def test_calls_while_it_hangs_fail_at_once() -> None:
 
 async def test_memories_go_on_being_embedded_after_a_deadline(roots: Settings) -> None:
     gate = threading.Event()
-    texts: list[str] = []
+    embedded: list[str] = []
 
     class Slow(SynonymEmbedder):
-        def embed(self, texts_: Any) -> list[list[float]]:
+        def embed(self, texts: Any) -> list[list[float]]:
             gate.wait()
-            texts.extend(texts_)
-            return super().embed(texts_)
+            embedded.extend(texts)
+            return super().embed(texts)
 
     async with Abilities.open(choose(roots, None)) as abilities:
         await fill(abilities)
@@ -363,7 +363,7 @@ async def test_memories_go_on_being_embedded_after_a_deadline(roots: Settings) -
         slow.close()
 
     assert count == 4
-    assert len([text for text in texts if text != "vehicle"]) == 4
+    assert len([text for text in embedded if text != "vehicle"]) == 4
 
 
 async def test_the_vectors_of_the_namespaces_asked_last_are_kept(
