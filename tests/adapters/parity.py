@@ -192,4 +192,4 @@ def hide_changing(text: str) -> str:
     text = re.sub(r',"most_accessed":\{.*\}(?=\}$)', "", text)
     # The label of a text block and the version of a file, as they stand in text and TOON, which
     # quotes one that could be a number.
-    return re.sub(r'"?\b([0-9a-f]{8}|[0-9a-f]{12})\b"?', "HASH", text)
+    return re.sub(r'"?\b([0-9a-f]{6}|[0-9a-f]{12})\b"?', "HASH", text)
