@@ -91,7 +91,7 @@ LISTED_MEMORY = RecordShape(("key", "type", "size", "summary"), ("key", "reason"
 RECALLED = RecordShape(
     (
         *("key", "filename", "heading", "content", "archived", "starts_at", "date", "score"),
-        *("via", "next"),
+        *("via", "link", "direction", "next"),
     ),
     ("key", "reason"),
 )
