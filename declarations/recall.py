@@ -149,6 +149,13 @@ class RecalledMemory(Model):
     via: str | None = Field(
         default=None, description="The hit that links here, if no words matched."
     )
+    link: str | None = Field(
+        default=None,
+        description="The kind of a single link from there; left out for association.",
+    )
+    direction: Literal["in"] | None = Field(
+        default=None, description="in: that link leads from here to the hit."
+    )
     archived: IsArchived = False
     replaced_by: ReplacedBy = None
     since: str | None = Field(
@@ -166,7 +173,14 @@ class ExplainedMemory(RecalledMemory):
     """The full record of an answer to a question: also why it matched, and its properties."""
 
     own_score: float | None = Field(default=None, description="The score without links.")
-    words: list[str] | None = Field(default=None, description="The words of the question in it.")
+    words: dict[str, float] | None = Field(
+        default=None,
+        description="The words of the question in it, with the points that each gives.",
+    )
+    named: Literal[True] | None = Field(
+        default=None, description="Its content begins with a name in the question, which raises it."
+    )
+    via: str | None = Field(default=None, description="The hit whose links raised it most.")
     type: Type | None = Field(default=None, description="core, learning or task.")
     summary: str | None = Field(default=None, description="Short form.")
     category: str | None = Field(default=None, description="Its category.")

@@ -102,6 +102,8 @@ def explain_errors() -> Generator[None]:
         yield
     except Refused as error:
         hint = _REFUSAL_HINTS.get(error.reason)
+        if error.did_you_mean is not None:
+            hint = f"Did you mean {error.did_you_mean!r}?"
         words = f"{error.message} {hint}" if hint else error.message
         raise click.ClickException(words) from None
     except FileExistsError as error:

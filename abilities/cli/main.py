@@ -53,6 +53,7 @@ _COMMANDS = {
     "serve": ("serve", "Serve HTTP (/api), MCP (/mcp) and the memory explorer (/)."),
     "setup": ("setup", "Set up an MCP client, or list the clients."),
     "token": ("token", "Make, list and revoke the tokens of 'abilities serve'."),
+    "why": ("why", "Explain the place of KEY in the answer of recall to QUESTION."),
 }
 """The module and the summary of each command.
 

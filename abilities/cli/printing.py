@@ -175,8 +175,7 @@ def print_questions(answer: AnsweredCall, page: Page) -> None:
         data: JsonObject = record.get("data", record)
         rows: list[JsonObject] = []
         for memory in data["memories"]:
-            via = f"via {memory['via']}" if "via" in memory else ""
-            notes = ", ".join(filter(None, [via, format_state(memory)]))
+            notes = ", ".join(filter(None, [*_describe_way(memory), format_state(memory)]))
             shown = f" ({notes})" if notes else ""
             rows.append({**memory, "key": f"{memory.get('key', '')}{shown}"})
 
@@ -199,6 +198,19 @@ def print_questions(answer: AnsweredCall, page: Page) -> None:
             page.print_table(RECALLED, data["overview"])
 
     _print_rest(answer, page)
+
+
+def _describe_way(memory: JsonObject) -> list[str]:
+    """Return the hit from which links led to a memory, and the kind of the link."""
+    if "via" not in memory:
+        return []
+
+    way = [f"via {memory['via']}"]
+    if "link" in memory:
+        way.append(memory["link"])
+    if "direction" in memory:
+        way.append("leads there")
+    return way
 
 
 def print_memories(answer: AnsweredCall, page: Page) -> None:

@@ -419,7 +419,8 @@ async def gather_recall(item: AskedItem, sources: BatchSources) -> ItemOffer:
 
     for place, (entry, source) in enumerate(chosen, begin):
         position = format_place(place, ranking_hash, stop)
-        offer.leaves.append(_build_recall_leaf(item, entry, source, position))
+        reasons = explain_entry(ranking, entry, is_full=True)
+        offer.leaves.append(_build_recall_leaf(item, entry.name, source, reasons, position))
 
     return offer
 
@@ -451,12 +452,13 @@ def _get_memory(source: StoredMemory | Passage) -> StoredMemory:
     return source.memory if isinstance(source, Passage) else source
 
 
-def _build_recall_leaf(item: AskedItem, entry: RankedEntry, source: Source, position: str) -> Leaf:
-    reasons = explain_entry(entry, is_full=True)
+def _build_recall_leaf(
+    item: AskedItem, key: str, source: Source, reasons: JsonObject, position: str
+) -> Leaf:
     if isinstance(source, NotePart):
         return _build_note_leaf(source, reasons, position)
 
-    leading: JsonObject = {"key": entry.name}
+    leading: JsonObject = {"key": key}
     if isinstance(source, Exception):
         return Leaf(source, 0, position, leading, reasons, RECALLED)
 

@@ -7,6 +7,7 @@ import logging
 import re
 from calendar import isleap
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from datetime import date, datetime, timedelta, tzinfo
 from functools import partial
@@ -420,6 +421,25 @@ class MemoryHelper:
 
         shaped = {path: shape_remembered(memories) for path, memories in found.items()}
         return {path: records for path, records in shaped.items() if records}
+
+    async def explain(self, key: str, arguments: "RecallInput") -> JsonObject:
+        """Return why a memory is in the answer to a question or not, as `explain_place` does.
+
+        A memory that was deleted has the reason "deleted". Raises Refused: memory_not_found with a
+        similar key, and any refusal of the store.
+        """
+        # It needs the models of recall, which few calls do.
+        from abilities.helpers.memory.explaining import explain_place
+
+        (memory,) = await self.read_memories([key])
+        if isinstance(memory, Refused) and memory.reason == "memory_not_found":
+            with suppress(Refused):  # the store may keep no history
+                if await self.versions.is_deleted(key):
+                    return {"key": key, "question": arguments.queries[0], "reason": "deleted"}
+            raise await self._suggest_key(key, memory)
+
+        result = await self._recalling.run(arguments, self.today, [0], -1, key)
+        return explain_place(key, memory, arguments, result)
 
     async def change(self, kind: Kind, arguments: JsonObject) -> WriteResult:
         """Change a memory, as `Writer.change` does. Raises Refused."""

@@ -10,6 +10,7 @@ from collections.abc import Callable, Collection, Iterator, Sequence
 from typing import NamedTuple
 
 from abilities.declarations.limits import MAX_RECALL_TOKENS, TOKEN_BYTES
+from abilities.declarations.memory import USUAL_LINK_TYPE
 from abilities.declarations.recall import RecallInput
 from abilities.declarations.refusals import Fault, Refused
 from abilities.declarations.values import JsonObject, json_bytes, json_size, text_size
@@ -25,7 +26,7 @@ from abilities.helpers.search.passages import (
     split_sections,
     split_sentences,
 )
-from abilities.helpers.search.ranking import RankedEntry, Ranking, round_score
+from abilities.helpers.search.ranking import RankedEntry, Ranking, WordShare, round_score
 from abilities.helpers.search.terms import Language, QuestionWord, split_question, weigh_text
 from abilities.helpers.store.model import StoredMemory
 from abilities.helpers.text.pieces import Piece, back_off
@@ -98,9 +99,10 @@ class RecallBound(NamedTuple):
 
 
 class _Item(NamedTuple):
-    """An entry that answers the question with this index."""
+    """An entry that answers the question with this index; ``ranking`` is the question's."""
 
     question: int
+    ranking: Ranking
     entry: RankedEntry
     source: Source
 
@@ -131,7 +133,7 @@ def _take_turns(result: RecallResult, starts: Sequence[int]) -> Iterator[_Item]:
             source = find_source(entry, result)
             if source is None:
                 return
-            yield _Item(question, entry, source)
+            yield _Item(question, ranking, entry, source)
 
 
 def find_source(entry: RankedEntry, result: RecallResult) -> Source | None:
@@ -411,10 +413,11 @@ def _build_record(
     item: _Item, is_full: bool, sentences: Sequence[Span] | None = None
 ) -> JsonObject:
     """Return the record of an item, with some of its sentences, or with its whole text."""
-    entry, source = item.entry, item.source
+    source = item.source
+    reasons = explain_entry(item.ranking, item.entry, is_full)
     if isinstance(source, Exception):
         fault = Fault.from_exception(source)
-        record = {"key": entry.name, **explain_entry(entry, is_full)}
+        record = {"key": item.entry.name, **reasons}
         if is_full:
             return {**record, "error": fault.to_payload()}
         return {**record, "reason": fault.reason}
@@ -423,7 +426,7 @@ def _build_record(
     parts = [Span(0, len(text))] if sentences is None else _join_neighbors(text, sentences)
     shown = _Shown(ELLIPSIS.join(text[start:end] for start, end in parts), parts)
     if isinstance(source, NotePart):
-        return _build_note(source, entry, is_full, shown)
+        return _build_note(source, reasons, is_full, shown)
 
     memory = source.memory if isinstance(source, Passage) else source
     offset = source.section.start if isinstance(source, Passage) else 0
@@ -432,7 +435,7 @@ def _build_record(
         "key": row.key,
         "content": shown.content,
         "date": row.updated_at[:_DAY_CHARS],
-        **explain_entry(entry, is_full),
+        **reasons,
         **describe_replacement(memory),
     }
     if offset or not shown.is_beginning:
@@ -453,12 +456,12 @@ def _build_record(
     return record
 
 
-def _build_note(part: NotePart, entry: RankedEntry, is_full: bool, shown: _Shown) -> JsonObject:
+def _build_note(part: NotePart, reasons: JsonObject, is_full: bool, shown: _Shown) -> JsonObject:
     record: JsonObject = {"filename": part.target.filename}
     if part.heading:
         record["heading"] = part.heading
 
-    record |= {"content": shown.content, "date": part.day, **explain_entry(entry, is_full)}
+    record |= {"content": shown.content, "date": part.day, **reasons}
     if not shown.is_beginning:
         record["starts_at"] = shown.list_places(part.section.start)
 
@@ -508,17 +511,48 @@ def describe_ranking(ranking: Ranking) -> JsonObject:
     return described
 
 
-def explain_entry(entry: RankedEntry, is_full: bool) -> JsonObject:
-    """Return the reasons for an entry's place in the ranking."""
+def explain_entry(ranking: Ranking, entry: RankedEntry, is_full: bool) -> JsonObject:
+    """Return the reasons for an entry's place in a ranking.
+
+    ``link`` and ``direction`` are of a single link between ``via`` and the memory, as in a walk.
+    """
     reasons: JsonObject = {"score": format_score(entry.score)}
     if is_full:
         reasons["own_score"] = format_score(entry.own)
-    if is_full and entry.words:
-        reasons["words"] = list(entry.words)
     if entry.via is not None:
         reasons["via"] = entry.via
+    explainer = ranking.explainer
+    if explainer is None:
+        return reasons
+
+    is_lifted = entry.via is not None
+    if is_full:
+        explained = explainer.explain(entry.name, is_note=entry.is_note)
+        is_lifted = is_lifted or explained.is_lifted
+        if entry.words:
+            reasons["words"] = sum_points(explained.words)
+        if explained.is_named:
+            reasons["named"] = True
+
+    gift = explainer.find_gift(entry.name) if is_lifted else None
+    if gift is not None:
+        reasons["via"] = gift.giver
+        first, *more = gift.way
+        if not more and first.kind != USUAL_LINK_TYPE:
+            reasons["link"] = first.kind
+            if first.is_incoming:
+                reasons["direction"] = "in"
 
     return reasons
+
+
+def sum_points(shares: Sequence[WordShare]) -> dict[str, float]:
+    """Return the points of the words that a memory contains; a word may have several terms."""
+    points: Counter[str] = Counter()
+    for share in shares:
+        points[share.word] += share.points
+
+    return {word: format_score(total) for word, total in points.items() if total}
 
 
 def format_score(score: int) -> float:

@@ -116,12 +116,18 @@ class Recalling:
         self._meaning = meaning
 
     async def run(
-        self, arguments: "RecallInput", today: date, starts: Sequence[int], room: int
+        self,
+        arguments: "RecallInput",
+        today: date,
+        starts: Sequence[int],
+        room: int,
+        explained: str | None = None,
     ) -> RecallResult:
         """Return the answers to the questions of a call.
 
         The rankings take turns to load memories, each from its place in ``starts`` on, until the
-        contents exceed ``room`` bytes. Raises Refused.
+        contents exceed ``room`` bytes. They can explain the memory with the key ``explained``.
+        Raises Refused.
         """
         language = await self._store.read_language()
         since: date | None = None
@@ -134,6 +140,7 @@ class Recalling:
             parts = await read_note_parts(self._reader, self._files, today, since, language)
 
         request = build_request(arguments, since, parts, language)
+        request = replace(request, explained=explained)
         if self._meaning is not None:
             found = await self._meaning.compare(
                 self._store, self._namespace, arguments.queries, parts

@@ -93,7 +93,7 @@ LISTED_MEMORY = RecordShape(("key", "type", "size", "summary"), ("key", "reason"
 RECALLED = RecordShape(
     (
         *("key", "filename", "heading", "content", "archived", "starts_at", "date", "score"),
-        *("replaced_by", "since", "via", "next"),
+        *("replaced_by", "since", "via", "link", "direction", "next"),
     ),
     ("key", "reason"),
 )

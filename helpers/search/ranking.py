@@ -13,8 +13,9 @@ fan-out, and falls with each step.
 import heapq
 import math
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
-from typing import Any, Literal, NamedTuple, cast, overload
+from dataclasses import dataclass, field, replace
+from itertools import product
+from typing import Any, Literal, NamedTuple, Protocol, cast, overload
 
 HIGHEST_WEIGHT = 63
 """The limit of a word's weight in a memory, as the word occurs more often."""
@@ -208,6 +209,89 @@ class Entries(Sequence[RankedEntry]):
         return hash(tuple(self.columns))
 
 
+class WordShare(NamedTuple):
+    """A term of a question and its word as it was asked: what it gives to the score of a memory.
+
+    Its weight in the memory is 0 if the memory lacks it.
+    """
+
+    term: str
+    word: str
+    weight: int
+    idf: int
+
+    @property
+    def points(self) -> int:
+        """The points that the word gives."""
+        return self.weight * self.idf
+
+
+class WayLink(NamedTuple):
+    """A link on the way to the memory ``key``; ``is_incoming`` if it leads from there."""
+
+    key: str
+    weight: float
+    kind: str
+    is_incoming: bool
+
+
+class Gift(NamedTuple):
+    """The points that a seed gives to a memory along the links of its best way there."""
+
+    giver: str
+    points: int
+    way: tuple[WayLink, ...]
+
+
+class Explanation(NamedTuple):
+    """How a score by words and links came about.
+
+    ``by_words`` is the score of the words, and ``own`` the same, or 0 if the memory is not among
+    the best by words. Links give ``received``, and lift the score to ``lifted``, up to ``most`` if
+    it was lower. If ``is_named``, `NAMED_TENTHS` multiply that. ``by_meaning`` is added last.
+    """
+
+    words: tuple[WordShare, ...]
+    by_words: int
+    own: int
+    received: int
+    most: int
+    lifted: int
+    is_named: bool
+    by_meaning: int
+
+    @property
+    def is_lifted(self) -> bool:
+        """Whether links raise the score."""
+        return self.lifted > self.own
+
+
+class Explainer(Protocol):
+    """Explains the places in the ranking of one question."""
+
+    @property
+    def failing(self) -> Sequence[str]:
+        """The names of the filters that keep the explained memory of the request out."""
+        ...
+
+    @property
+    def uncut(self) -> "Entries":
+        """The ranking with the entries that score too low to be shown."""
+        ...
+
+    def explain(self, name: str, *, is_note: bool = False) -> Explanation:
+        """Explain the score of an entry, or of the explained memory of the request."""
+        ...
+
+    def find_gift(self, key: str) -> Gift | None:
+        """Return the most that a seed gives to a memory; None if none does."""
+        ...
+
+    def list_gifts(self, key: str) -> list[Gift]:
+        """Return what each seed gives to a memory, most first."""
+        ...
+
+
 @dataclass(frozen=True, slots=True)
 class Ranking:
     """The answers to a question, by falling score and then by name.
@@ -222,6 +306,7 @@ class Ranking:
     also: tuple[str, ...] = ()
     confidence: Confidence = "none"
     archived_words: tuple[str, ...] = ()
+    explainer: Explainer | None = field(default=None, compare=False, repr=False)
 
 
 def keep_once(rankings: Sequence[Ranking]) -> tuple[Ranking, ...]:
@@ -278,14 +363,18 @@ neighbors of a good answer would come before the next good answer.
 _WEIGHT_ONE = 1_000_000
 
 
+BestLink = tuple[float, str]
+"""Weight and kind of the best link to a memory, or from it. Named tuples would take longer."""
+
+
 class Links(NamedTuple):
-    """The links of a memory that can be followed: the best weight by the other memory's key.
+    """The links of a memory that can be followed: the best one by the other memory's key.
 
     ``incoming`` is empty if more than 64 links lead to the memory.
     """
 
-    outgoing: Mapping[str, float] = {}
-    incoming: Mapping[str, float] = {}
+    outgoing: Mapping[str, BestLink] = {}
+    incoming: Mapping[str, BestLink] = {}
 
 
 class Gifts(NamedTuple):
@@ -296,10 +385,15 @@ class Gifts(NamedTuple):
 
 
 class Steps(NamedTuple):
-    """The steps from a memory along its links one way: weights by key, and the best weight."""
+    """The steps from a memory along its links one way: weights by key, and the best weight.
+
+    ``links`` are the links themselves.
+    """
 
     weights: Mapping[str, int]
     best: int
+    links: Mapping[str, BestLink]
+    is_incoming: bool
 
 
 Ways = Mapping[str, Sequence[Steps]]
@@ -309,23 +403,24 @@ Seeds = Sequence[tuple[str, int]]
 """Keys of hits with their scores, best first."""
 
 
-def keep_best(links: dict[str, float], key: str, weight: float) -> None:
-    """Add a link; of several links to the same memory, the best counts."""
-    if weight > links.get(key, -1.0):
-        links[key] = weight
+def keep_best(links: dict[str, BestLink], key: str, weight: float, kind: str) -> None:
+    """Add a link; of several links to the same memory, the best counts, then the first by kind."""
+    known = links.get(key)
+    if known is None or weight > known[0] or (weight == known[0] and kind < known[1]):
+        links[key] = weight, kind
 
 
 def find_steps(key: str, links: Links) -> list[Steps]:
     """Return the steps from a memory to others."""
     steps: list[Steps] = []
 
-    for side in links:
-        weights = {other: int(weight * _WEIGHT_ONE + 0.5) for other, weight in side.items()}
+    for side, is_incoming in ((links.outgoing, False), (links.incoming, True)):
+        weights = {other: int(weight * _WEIGHT_ONE + 0.5) for other, (weight, _) in side.items()}
         weights.pop(key, None)
 
         best = max(weights.values(), default=0)
         if best:
-            steps.append(Steps(weights, best))
+            steps.append(Steps(weights, best, side, is_incoming))
 
     return steps
 
@@ -360,7 +455,7 @@ def spread(seeds: Seeds, ways: Ways, relays: Collection[str]) -> Gifts:
         steps = ways.get(seed, ())
 
         _give_along(shares, steps, near, 10)
-        for weights, best in steps:
+        for weights, best, _, _ in steps:
             for key, weight in weights.items():
                 if key in relays:
                     _give_along(shares, ways.get(key, ()), far * weight, 10 * best)
@@ -375,6 +470,56 @@ def spread(seeds: Seeds, ways: Ways, relays: Collection[str]) -> Gifts:
     return Gifts(sums, givers)
 
 
+def find_gift(seed: tuple[str, int], key: str, ways: Ways, relays: Collection[str]) -> Gift | None:
+    """Return what a seed gives to a memory, by the best way to it; None if no way leads there.
+
+    Of equal ways, it is the shortest, then the first by the key of the memory between, and then
+    the one along outgoing links.
+    """
+    best: Gift | None = None
+    most_by_two = seed[1] * TENTHS[1] // 10
+
+    for way in _list_ways(seed[0], key, ways, relays):
+        if best is not None and len(way) == 2 and best.points >= most_by_two:
+            break
+
+        narrow: dict[str, Sequence[Steps]] = {}
+        for name, end, steps in way:
+            narrow[name] = [steps._replace(weights={end: steps.weights[end]})]
+
+        points = spread([seed], narrow, [name for name, _, _ in way[1:]]).scores.get(key, 0)
+        if points > (best.points if best else 0):
+            links = [WayLink(end, *steps.links[end], steps.is_incoming) for _, end, steps in way]
+            best = Gift(seed[0], points, tuple(links))
+
+    return best
+
+
+Step = tuple[str, str, Steps]
+"""A step from a memory to another one, among its steps one way."""
+
+
+def _list_ways(
+    seed: str, key: str, ways: Ways, relays: Collection[str]
+) -> Iterator[tuple[Step, ...]]:
+    """Yield the ways of one link, and then those of two links, from a seed to a memory."""
+    first = ways.get(seed, ())
+    for steps in first:
+        if key in steps.weights:
+            yield ((seed, key, steps),)
+
+    between = {relay for near in first for relay in near.weights if relay in relays}
+    for relay in sorted(between):
+        for near, far in product(first, ways.get(relay, ())):
+            if relay in near.weights and key in far.weights:
+                yield (seed, relay, near), (relay, key, far)
+
+
+def limit_lifted(score: int) -> int:
+    """Return the limit for what links lift, given the own score of the best giver."""
+    return score * LIFTED_TENTHS // 10
+
+
 def lift(own: Mapping[str, int], gifts: Gifts) -> dict[str, int]:
     """Return the new scores of the memories that got a gift; ``own`` are the scores by words.
 
@@ -383,7 +528,7 @@ def lift(own: Mapping[str, int], gifts: Gifts) -> dict[str, int]:
     lifted: dict[str, int] = {}
     for key, given in gifts.scores.items():
         score = own.get(key, 0)
-        most = own[gifts.givers[key]] * LIFTED_TENTHS // 10
+        most = limit_lifted(own[gifts.givers[key]])
         lifted[key] = max(score, min(score + given, most))
 
     return lifted
@@ -391,7 +536,7 @@ def lift(own: Mapping[str, int], gifts: Gifts) -> dict[str, int]:
 
 def _give_along(given: dict[str, int], ways: Iterable[Steps], share: int, whole: int) -> None:
     """Give a share, as a fraction of the whole, along the steps from a memory."""
-    for weights, best in ways:
+    for weights, best, _, _ in ways:
         divisor = whole * best
         for key, weight in weights.items():
             amount = share * weight // divisor

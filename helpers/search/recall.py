@@ -8,7 +8,8 @@ import heapq
 from array import array
 from collections import Counter, defaultdict
 from collections.abc import Collection, Generator, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields, replace
+from functools import cached_property
 from operator import itemgetter
 from typing import Any, NamedTuple, TypeVar
 
@@ -19,19 +20,24 @@ from abilities.helpers.search.ranking import (
     SEEDS,
     Confidence,
     Entries,
+    Explanation,
+    Gift,
     Gifts,
     Links,
     RankedEntry,
     Ranking,
     Steps,
+    WordShare,
     choose_relays,
     compute_idf,
     compute_score,
     count_above,
+    find_gift,
     find_steps,
     judge,
     keep_once,
     lift,
+    limit_lifted,
     round_score,
     spread,
 )
@@ -114,8 +120,8 @@ class QuestionIndex:
         lists = self._names.get(block_of(doc), ())
         return any(look_up(decode(docs), doc) for docs in lists)
 
-    def find_places(self, doc: int) -> list[int]:
-        """Return the places of the terms that a memory contains."""
+    def find_weights(self, doc: int) -> dict[int, int]:
+        """Return the weights of the terms that a memory contains, by their places."""
         block = block_of(doc)
         decoded = self._decoded.get(block)
         if decoded is None:
@@ -124,26 +130,42 @@ class QuestionIndex:
                 for place, docs in side.get(block, {}).items():
                     decoded.append((place, decode(docs)))
 
-        return [place for place, values in decoded if look_up(values, doc)]
+        weights: dict[int, int] = {}
+        for place, values in decoded:
+            weight = look_up(values, doc)
+            if weight:
+                weights[place] = weight
 
-    def find_places_in(self, terms: Mapping[str, int]) -> list[int]:
-        """Return the places of the terms that a text contains, given the terms' weights."""
-        return [place for place, word in enumerate(self._question) if word.term in terms]
+        return weights
 
-    def score_text(self, terms: Mapping[str, int]) -> int:
-        """Return the score of a text from its terms' weights; 0 without a word of the question."""
-        places = self.find_places_in(terms)
-        if not places:
+    def find_weights_in(self, terms: Mapping[str, int]) -> dict[int, int]:
+        """Return the weights of the terms that a text contains by their places, given all terms."""
+        return {
+            place: terms[word.term]
+            for place, word in enumerate(self._question)
+            if word.term in terms
+        }
+
+    def explain(self, weights: Mapping[int, int]) -> tuple[WordShare, ...]:
+        """Return what each term gives to a score, given the weights by the terms' places."""
+        return tuple(
+            WordShare(*word, weights.get(place, 0), self.idfs[place])
+            for place, word in enumerate(self._question)
+        )
+
+    def score(self, weights: Mapping[int, int]) -> int:
+        """Return the score of weights by the terms' places; 0 without any."""
+        if not weights:
             return 0
 
-        total = sum(terms[self._question[place].term] * self.idfs[place] for place in places)
-        return compute_score(total, len(places), len(self._question))
+        total = sum(weight * self.idfs[place] for place, weight in weights.items())
+        return compute_score(total, len(weights), len(self._question))
 
     def list_unknown(self, texts: Iterable[Mapping[str, int]]) -> list[QuestionWord]:
         """Return the terms of words without any term in a memory or in one of these texts."""
         held = {place for _, docs in self.blocks for place in docs}
         for terms in texts:
-            held.update(self.find_places_in(terms))
+            held.update(self.find_weights_in(terms))
 
         known = set(self.list_words(held))
         return [word for word in self._question if word.word not in known]
@@ -214,7 +236,8 @@ class RecallRequest:
     Entries below ``at_least`` thousandths of the best score are left out. If it is None, none is;
     but a question whose best answer deserves no confidence has no answer at all.
 
-    ``similarities``, one per question, let the questions be answered by meaning too.
+    ``similarities``, one per question, let the questions be answered by meaning too. ``explained``
+    is the key of a memory that the rankings can explain, even if it is not in them.
 
     If ``alike`` is set, the questions are contents, and all else but these is ignored: the answers
     are the few memories that share the most rare words with each, to be compared with it.
@@ -226,6 +249,7 @@ class RecallRequest:
     notes: tuple[NoteTerms, ...] = ()
     at_least: int | None = None
     similarities: tuple[Similarity, ...] = ()
+    explained: str | None = None
     alike: bool = False
 
 
@@ -244,6 +268,12 @@ class FetchBlocks(NamedTuple):
 
     terms: tuple[str, ...]
     archived: bool
+
+
+class FetchDoc(NamedTuple):
+    """A request for the number of a memory; answered with a list of it, empty without one."""
+
+    key: str
 
 
 class FetchMatching(NamedTuple):
@@ -301,7 +331,16 @@ class FetchLinks(NamedTuple):
     keys: tuple[str, ...]
 
 
-Fetch = FetchRare | FetchBlocks | FetchMatching | FetchPassing | FetchKeys | FetchTimes | FetchLinks
+Fetch = (
+    FetchRare
+    | FetchBlocks
+    | FetchDoc
+    | FetchMatching
+    | FetchPassing
+    | FetchKeys
+    | FetchTimes
+    | FetchLinks
+)
 
 
 class IndexBlocks(NamedTuple):
@@ -364,16 +403,23 @@ def rank(request: RecallRequest) -> Conversation[tuple[Ranking, ...]]:
         best = heapq.nsmallest(MOST_SELECTED, present)  # of equal scores, the first by key
         entries: list[RankedEntry] = []
         for fall, key, doc in best:
-            words = search.list_words(search.find_places(doc))
+            words = search.list_words(search.find_weights(doc))
             entries.append(RankedEntry(key, False, -fall, -fall, None, words))
         own.append(entries)
 
-    gifts = yield from _spread_all(own, request)
+    spreadings = yield from _spread_all(own, request)
     times = dict(found.values())
     near: list[Near] = []
     for similarity in request.similarities:
         memories = yield from _select_similar(similarity, filters, times)
         near.append(Near(memories, similarity))
+
+    numbers = {one.key: doc for doc, one in found.items()}
+    failing: tuple[str, ...] = ()
+    if request.explained is not None:
+        for doc in (yield FetchDoc(request.explained)):
+            numbers[request.explained] = doc
+            failing = yield from _find_failing(filters, doc)
 
     unknown = [search.list_unknown(note.terms for note in request.notes) for search in searches]
     in_archive: Postings = {}
@@ -383,18 +429,18 @@ def rank(request: RecallRequest) -> Conversation[tuple[Ranking, ...]]:
         in_archive = hidden.archived_blocks
 
     rankings: list[Ranking] = []
-    for number, (search, hit, given) in enumerate(zip(searches, own, gifts, strict=True)):
-        ranked, confidence = _rank_by_words(search, hit, given, found, request.notes)
+    for number, (search, hit, spreading) in enumerate(zip(searches, own, spreadings, strict=True)):
+        explainer = _Explainer(search, hit, spreading, numbers, request.notes, failing)
+        confidence = explainer.judge()
         if near:
-            ranked = _sort(near[number].add_to(ranked, confidence))
-            if confidence == "none" and near[number].is_about:
-                confidence = "weak"
+            confidence = explainer.add_similar(near[number], confidence)
 
-        shown = Entries(_put_newer_first(_cut(ranked, confidence, request.at_least), times))
+        ranked = _cut(list(explainer.uncut.columns), confidence, request.at_least)
+        shown = Entries(_put_newer_first(ranked, times))
         missing = unknown[number]
         archived = _name_words(word for word in missing if in_archive.get(word.term))
         unknown_words = _name_words(word for word in missing if word.word not in archived)
-        rankings.append(Ranking(shown, unknown_words, (), confidence, archived))
+        rankings.append(Ranking(shown, unknown_words, (), confidence, archived, explainer))
 
     return keep_once(rankings)
 
@@ -457,28 +503,136 @@ def _score_shared(terms: Sequence[str], rare: RareBlocks) -> list[tuple[int, int
     return heapq.nsmallest(MOST_ALIKE, [(-score, doc) for doc, score in scores.items()])
 
 
-def _rank_by_words(
-    search: QuestionIndex,
-    hits: Sequence[RankedEntry],
-    gifts: Gifts,
-    found: Mapping[int, KeyAndTime],
-    notes: Sequence[NoteTerms],
-) -> tuple[list[Columns], Confidence]:
-    """Return the entries that answer a question, in order, and the confidence in the best one."""
-    numbers = {one.key: doc for doc, one in found.items()}
-    named = {entry.name for entry in hits if search.is_named(numbers[entry.name])}
-    ranked = _sort(_merge(hits, gifts, named) + _score_notes(search, notes))
+class _Spreading(NamedTuple):
+    """What the seeds of a question give, and the ways on which they give it."""
 
-    places: list[int] = []
-    if ranked and ranked[0][_IS_NOTE]:
-        by_name = {note.name: note.terms for note in notes}
-        places = search.find_places_in(by_name[ranked[0][_NAME]])
-    elif ranked:
-        places = search.find_places(numbers[ranked[0][_NAME]])
+    seeds: Sequence[tuple[str, int]]
+    ways: Mapping[str, Sequence[Steps]]
+    relays: Collection[str]
+    gifts: Gifts
 
-    is_named = bool(ranked) and not ranked[0][_IS_NOTE] and ranked[0][_NAME] in named
-    scores = [columns[_SCORE] for columns in ranked]
-    return ranked, judge(search.idfs, places, scores, named=is_named)
+
+class _Explainer:
+    """Ranks the memories and notes for one question, and explains their places."""
+
+    def __init__(
+        self,
+        search: QuestionIndex,
+        hits: Sequence[RankedEntry],
+        spreading: _Spreading,
+        numbers: Mapping[str, int],
+        notes: Sequence[NoteTerms],
+        failing: Sequence[str],
+    ) -> None:
+        self._search = search
+        self._spreading = spreading
+        self._numbers = numbers
+        self._notes = {note.name: note.terms for note in notes}
+        self._own = {entry.name: entry.own for entry in hits}
+        self._lifted = lift(self._own, spreading.gifts)
+        self._named = {entry.name for entry in hits if search.is_named(numbers[entry.name])}
+        self._by_words: Sequence[Columns] | None = None
+        self.failing = failing
+
+        merged = _merge(hits, self._lifted, spreading.gifts.givers, self._named)
+        self.uncut = Entries(_sort(merged + _score_notes(search, notes)))
+
+    def judge(self) -> Confidence:
+        """Return the confidence in the best entry by words."""
+        ranked = self.uncut.columns
+        weights: Mapping[int, int] = {}
+        is_named = False
+        if ranked:
+            name, is_note = ranked[0][_NAME], ranked[0][_IS_NOTE]
+            weights = self._find_weights(name, is_note=is_note)
+            is_named = not is_note and name in self._named
+
+        scores = [columns[_SCORE] for columns in ranked]
+        return judge(self._search.idfs, weights.keys(), scores, named=is_named)
+
+    def add_similar(self, near: Near, confidence: Confidence) -> Confidence:
+        """Add what similarity adds to the scores; return the confidence in the best entry."""
+        self._by_words = self.uncut.columns
+        self.uncut = Entries(_sort(near.add_to(self._by_words, confidence)))
+        if confidence == "none" and near.is_about:
+            return "weak"
+
+        return confidence
+
+    def explain(self, name: str, *, is_note: bool = False) -> Explanation:
+        """Explain the score of an entry, or of the explained memory of the request."""
+        weights = self._find_weights(name, is_note=is_note)
+        words, by_words = self._search.explain(weights), self._search.score(weights)
+        by_meaning = self._added.get((name, is_note), 0)
+        if is_note:
+            return Explanation(words, by_words, by_words, 0, 0, by_words, False, by_meaning)
+
+        gifts = self._spreading.gifts
+        own = self._own.get(name, 0)
+        most = 0
+        if name in gifts.givers:
+            most = limit_lifted(self._own[gifts.givers[name]])
+
+        return Explanation(
+            words,
+            by_words,
+            own,
+            gifts.scores.get(name, 0),
+            most,
+            self._lifted.get(name, own),
+            name in self._named,
+            by_meaning,
+        )
+
+    def find_gift(self, key: str) -> Gift | None:
+        """Return the most that a seed gives to a memory; None if none does."""
+        _, ways, relays, gifts = self._spreading
+        if key not in gifts.givers:
+            return None
+
+        giver = gifts.givers[key]
+        return find_gift((giver, self._own[giver]), key, ways, relays)
+
+    def list_gifts(self, key: str) -> list[Gift]:
+        """Return what each seed gives to a memory, most first."""
+        seeds, ways, relays, _ = self._spreading
+        gifts = [find_gift(seed, key, ways, relays) for seed in seeds]
+        return sorted(filter(None, gifts), key=lambda gift: -gift.points)
+
+    @cached_property
+    def _added(self) -> dict[tuple[str, bool], int]:
+        """What similarity adds to the score of each entry."""
+        if self._by_words is None:
+            return {}
+
+        added = {(one[_NAME], one[_IS_NOTE]): one[_SCORE] for one in self.uncut.columns}
+        for one in self._by_words:
+            added[one[_NAME], one[_IS_NOTE]] -= one[_SCORE]
+        return added
+
+    def _find_weights(self, name: str, *, is_note: bool) -> Mapping[int, int]:
+        """Return the weights of an entry's terms; none of a memory that only links led to."""
+        if is_note:
+            return self._search.find_weights_in(self._notes[name])
+        if name not in self._numbers:
+            return {}
+
+        return self._search.find_weights(self._numbers[name])
+
+
+def _find_failing(filters: Filters, doc: int) -> Conversation[tuple[str, ...]]:
+    """Return the names of the filters that a memory does not pass, each tried alone."""
+    no_filter = Filters(archived=True)
+    failing: list[str] = []
+
+    for each in fields(filters):
+        alone = replace(no_filter, **{each.name: getattr(filters, each.name)})
+        if alone != no_filter:
+            passing: Collection[int] = yield FetchPassing(alone, (doc,))
+            if doc not in passing:
+                failing.append(each.name)
+
+    return tuple(failing)
 
 
 def _cut(ranked: list[Columns], confidence: Confidence, at_least: int | None) -> list[Columns]:
@@ -536,9 +690,9 @@ def _score_notes(search: QuestionIndex, notes: Sequence[NoteTerms]) -> list[Colu
     entries: list[Columns] = []
 
     for note in notes:
-        score = search.score_text(note.terms)
-        if score:
-            words = search.list_words(search.find_places_in(note.terms))
+        weights = search.find_weights_in(note.terms)
+        if weights:
+            score, words = search.score(weights), search.list_words(weights)
             entries.append((note.name, True, score, score, None, words))
 
     return _sort(entries)[:MOST_SELECTED]
@@ -546,8 +700,8 @@ def _score_notes(search: QuestionIndex, notes: Sequence[NoteTerms]) -> list[Colu
 
 def _spread_all(
     own: Sequence[Sequence[RankedEntry]], request: RecallRequest
-) -> Conversation[list[Gifts]]:
-    """Return the gifts of each question's seeds to other memories."""
+) -> Conversation[list[_Spreading]]:
+    """Return what each question's seeds give to other memories."""
     ways: dict[str, list[Steps]] = {}
     seeds = [[(entry.name, entry.score) for entry in entries[:SEEDS]] for entries in own]
     relays: list[Collection[str]] = [()] * len(seeds)
@@ -558,7 +712,10 @@ def _spread_all(
         relays = [choose_relays(one, ways) for one in seeds]
         yield from _fetch_ways(ways, request, (name for one in relays for name in sorted(one)))
 
-    return [spread(one, ways, through) for one, through in zip(seeds, relays, strict=True)]
+    return [
+        _Spreading(one, ways, through, spread(one, ways, through))
+        for one, through in zip(seeds, relays, strict=True)
+    ]
 
 
 def _fetch_ways(
@@ -574,14 +731,18 @@ def _fetch_ways(
         ways[key] = find_steps(key, fetched.get(key, Links()))
 
 
-def _merge(entries: Sequence[RankedEntry], gifts: Gifts, named: Collection[str]) -> list[Columns]:
-    """Return the entries with their gifts, and new entries for memories that only got gifts.
+def _merge(
+    entries: Sequence[RankedEntry],
+    lifted: Mapping[str, int],
+    givers: Mapping[str, str],
+    named: Collection[str],
+) -> list[Columns]:
+    """Return the entries with their lifted scores, and new ones for memories that only got gifts.
 
     The scores of the ``named`` ones are raised.
     """
     merged: list[Columns] = []
-    own = {entry.name: entry.own for entry in entries}
-    lifted = lift(own, gifts)
+    own = {entry.name for entry in entries}
 
     for entry in entries:
         score, own_score = lifted.get(entry.name, entry.own), entry.own
@@ -591,7 +752,7 @@ def _merge(entries: Sequence[RankedEntry], gifts: Gifts, named: Collection[str])
 
     for key, score in lifted.items():
         if key not in own:
-            merged.append((key, False, score, 0, gifts.givers[key], ()))
+            merged.append((key, False, score, 0, givers[key], ()))
 
     return merged
 

@@ -13,11 +13,19 @@ from typing import Any, NamedTuple
 
 from abilities.declarations.limits import MAX_CONTENT_CHARS
 from abilities.helpers.search import postings
-from abilities.helpers.search.ranking import MOST_INCOMING, MOST_OUTGOING, Links, Ranking, keep_best
+from abilities.helpers.search.ranking import (
+    MOST_INCOMING,
+    MOST_OUTGOING,
+    BestLink,
+    Links,
+    Ranking,
+    keep_best,
+)
 from abilities.helpers.search.recall import (
     Conversation,
     Fetch,
     FetchBlocks,
+    FetchDoc,
     FetchKeys,
     FetchLinks,
     FetchMatching,
@@ -68,6 +76,10 @@ WHERE namespace = ? AND archived = ANY (?) ORDER BY number
 _KEYS = """
 SELECT doc, key, updated_at FROM shelf INDEXED BY shelf_doc WHERE namespace = ? AND doc = ANY (?)
 """
+_DOC = """
+SELECT s.doc FROM memories AS m CROSS JOIN shelf AS s
+WHERE m.namespace = ? AND m.key = ? AND s.namespace = m.namespace AND s.id = m.id
+"""
 _MATCHING = "SELECT s.doc FROM shelf AS s WHERE s.namespace = ? AND {} LIMIT ?"
 _PASSING = """
 SELECT s.doc FROM shelf AS s INDEXED BY shelf_doc WHERE s.namespace = ? AND s.doc = ANY (?) AND {}
@@ -95,8 +107,8 @@ FIRST_BATCH = 64
 _ALL = 2**62
 """A limit above the number of links of any memory."""
 
-Ends = dict[str, float]
-"""The keys at the other ends of a memory's links, each with the weight of the best link."""
+Ends = dict[str, BestLink]
+"""The keys at the other ends of a memory's links, each with the best link."""
 
 
 def take_turns(rankings: Sequence[Ranking], starts: Sequence[int]) -> Iterator[str]:
@@ -164,6 +176,8 @@ async def _answer(transaction: Transaction, namespace: str, fetch: Fetch) -> obj
             return await _fetch_rare(transaction, namespace, contents)
         case FetchBlocks(terms, archived):
             return await _fetch_blocks(transaction, namespace, terms, [0, 1][: 1 + archived])
+        case FetchDoc(key):
+            return [doc for (doc,) in await transaction.fetch(_DOC, namespace, key)]
         case FetchMatching(filters, limit):
             passing = select_passing(filters)
             statement = _MATCHING.format(passing.condition)
@@ -312,7 +326,7 @@ class _LinkReader:
                 passing = [link for link in links if self._passing.get(link.target, True)]
                 is_complete = len(pages[key]) < limit or len(links) < limit
                 if is_complete or len(passing) >= MOST_OUTGOING:
-                    ends[key] = _collect((each.target, each.weight) for each in passing)
+                    ends[key] = _collect((each.target, each.weight, each.type) for each in passing)
             limit *= 4
 
         return ends
@@ -334,12 +348,13 @@ class _LinkReader:
         await self._look_up(scores)
         ends: dict[str, Ends] = {}
         for key, links in sound.items():
-            ranked: list[tuple[int, float, str]] = []
+            ranked: list[tuple[int, float, str, str]] = []
             for link in links:
                 if link.target in scores and self._passing.get(link.target, True):
                     rank = rank_link(link.weight, scores[link.target])
-                    ranked.append((-rank, -link.weight, link.target))
-            ends[key] = _collect((target, -weight) for _, weight, target in sorted(ranked))
+                    ranked.append((-rank, -link.weight, link.target, link.type))
+            best = sorted(ranked)
+            ends[key] = _collect((target, -weight, kind) for _, weight, target, kind in best)
 
         return ends
 
@@ -361,7 +376,7 @@ class _LinkReader:
         ends: dict[str, Ends] = {key: {} for key in keys}
         for record in records:
             if self._passing.get(record.source, True):
-                keep_best(ends[record.target], record.source, record.weight)
+                keep_best(ends[record.target], record.source, record.weight, record.type)
 
         return ends
 
@@ -374,12 +389,10 @@ class _LinkReader:
             self._passing |= {key: key in found for key in unknown}
 
 
-def _collect(links: Iterable[tuple[str, float]]) -> Ends:
-    """Return the ends of the first `MOST_OUTGOING` links."""
+def _collect(links: Iterable[tuple[str, float, str]]) -> Ends:
+    """Return the ends of the first `MOST_OUTGOING` links, given by key, weight and kind."""
     ends: Ends = {}
-    for place, (key, weight) in enumerate(links):
-        if place == MOST_OUTGOING:
-            break
-        keep_best(ends, key, weight)
+    for link in islice(links, MOST_OUTGOING):
+        keep_best(ends, *link)
 
     return ends

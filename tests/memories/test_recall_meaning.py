@@ -17,6 +17,7 @@ from click.testing import CliRunner
 from abilities import Abilities, AbilityError, Settings
 from abilities.cli.doctor import diagnose
 from abilities.cli.main import main
+from abilities.declarations.recall import RecallInput
 from abilities.embedders import GROUP
 from abilities.helpers.embedder import SCALE, EmbedderFailed, Vectorizer
 from abilities.helpers.memory import meaning
@@ -100,9 +101,17 @@ async def test_similarity_adds_to_the_score_by_words(app: Abilities, roots: Sett
     payload = await recall(app, "the red automobile", detail="full")
 
     first, second = payload["results"][0]["data"]["memories"]
-    assert (first["key"], first["words"]) == ("garage", ["red", "automobile"])
+    assert (first["key"], list(first["words"])) == ("garage", ["red", "automobile"])
     assert second["key"] == "engine" and "words" not in second
     assert 0 < second["score"] == second["own_score"] < first["score"]
+    for place, memory in ((1, first), (2, second)):
+        told = await app.context.memory.explain(
+            memory["key"], RecallInput(queries=["the red automobile"])
+        )
+        parts = told.get("by_words", 0) * told.get("named", 1) + told["by_meaning"]
+        assert (told["place"], told["score"]) == (place, memory["score"])
+        assert parts == pytest.approx(told["score"], abs=0.006)
+
     async with Abilities.open(choose(roots, None)) as plain:
         payload = await recall(plain, "the red automobile", detail="full")
         assert payload["results"][0]["data"]["memories"][0]["score"] < first["score"]

@@ -36,6 +36,7 @@ memories = st.lists(
         updated_at=st.sampled_from(("2026-01-01T00:00:00.000Z", "2026-02-01T00:00:00.000Z")),
         archived=st.sampled_from((False, False, False, True)),
         links=st.lists(st.tuples(st.sampled_from((*KEYS, "gone")), weights), max_size=4),
+        kinds=st.lists(st.sampled_from(("uses", "part of")), max_size=4),
     ),
     max_size=12,
     unique_by=lambda memory: memory.key,

@@ -125,10 +125,12 @@ async def change_randomly(store: ServableStore, chance: random.Random, count: in
             "importance": chance.choice(["low", "high"]),
             "memory_score": chance.randrange(1, 11) / 10,
         }
+        link_type = chance.choice(["association", "uses", "part of"])
         if kind == "store" or not memory_id:
-            await put(store, key, links=links, **fields)
+            await put(store, key, links=links, link_type=link_type, **fields)
         elif kind == "update":
-            await put(store, "", kind="update", id=memory_id, links=links, **fields)
+            update = {"kind": "update", "id": memory_id, **fields}
+            await put(store, "", links=links, link_type=link_type, **update)
         elif kind == "rename":
             with suppress(Refused):  # the key may be in use
                 await put(store, key, kind="update", id=memory_id)
@@ -162,6 +164,7 @@ def make_plain(memory: StoredMemory) -> PlainMemory:
         archived=bool(row.archived),
         updated_at=row.updated_at,
         links=[(link.target, link.weight) for link in memory.links],
+        kinds=[link.type for link in memory.links],
     )
 
 

@@ -5,13 +5,15 @@ splitting of texts into terms.
 """
 
 import math
-from collections.abc import Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import lru_cache
+from typing import NamedTuple
 
 from abilities.helpers.search.passages import split_sections
-from abilities.helpers.search.ranking import Ranking
+from abilities.helpers.search.ranking import Explanation, Gift, RankedEntry, Ranking, WayLink
 from abilities.helpers.search.recall import Filters, RecallRequest
 from abilities.helpers.search.terms import (
     Language,
@@ -21,12 +23,11 @@ from abilities.helpers.search.terms import (
     find_name,
     list_names,
 )
-from tests.support.recall_index import PlainMemory, passes
+from tests.support.recall_index import PlainLink, PlainMemory, passes
 
 
-@dataclass(frozen=True)
-class Expected:
-    """What must stand in a ranking."""
+class Expected(NamedTuple):
+    """What must stand in a ranking, and how it must be explained: points are those of words."""
 
     name: str
     is_note: bool
@@ -34,6 +35,10 @@ class Expected:
     own: int
     via: str | None
     words: tuple[str, ...]
+    points: Mapping[str, int]
+    gifts: tuple[Gift, ...] = ()
+    is_lifted: bool = False
+    is_named: bool = False
 
 
 @dataclass(frozen=True)
@@ -47,10 +52,46 @@ class Answers:
 
 
 def as_answers(ranking: Ranking) -> Answers:
-    """Return a ranking of the package as this module has it."""
-    entries = [Expected(e.name, e.is_note, e.score, e.own, e.via, e.words) for e in ranking.entries]
+    """Return a ranking of the package as this module has it, after its parts were added up."""
+    assert ranking.explainer is not None
+    entries: list[Expected] = []
+    for entry in ranking.entries:
+        gifts = () if entry.is_note else tuple(ranking.explainer.list_gifts(entry.name))
+        told = check_sum(ranking, entry, gifts)
+        points: Counter[str] = Counter()
+        for share in told.words if entry.words else ():
+            points[share.word] += share.points
+        entries.append(Expected(*entry, +points, gifts, told.is_lifted, told.is_named))
+
     unknown, archived = list(ranking.unknown_words), list(ranking.archived_words)
     return Answers(entries, ranking.confidence, unknown, archived)
+
+
+def check_sum(ranking: Ranking, entry: RankedEntry, gifts: Sequence[Gift]) -> Explanation:
+    """Check that the parts of an explanation add up to the score, and return it."""
+    assert ranking.explainer is not None
+    told = ranking.explainer.explain(entry.name, is_note=entry.is_note)
+    held = [share for share in told.words if share.weight]
+    total = Fraction(sum(share.weight * share.idf for share in held))
+    if len(told.words) > 1:
+        total *= 1 + Fraction(1, 2) * Fraction(max(len(held), 1) - 1, len(told.words) - 1)
+    assert told.by_words == math.floor(total)
+    assert told.own in (told.by_words, 0)
+    assert told.received == sum(gift.points for gift in gifts)
+    if not entry.is_note:
+        assert ranking.explainer.find_gift(entry.name) == (gifts[0] if gifts else None)
+
+    lifted = told.own
+    if gifts:
+        lifted = max(told.own, min(told.own + told.received, told.most))
+    assert told.lifted == lifted
+    factor = Fraction(16 if told.is_named else 10, 10)
+    assert told.by_meaning == 0, "nothing here compares meanings"
+    assert (entry.score, entry.own) == (math.floor(lifted * factor), math.floor(told.own * factor))
+    assert entry.via == (None if told.own else gifts[0].giver)
+    if told.own:
+        assert entry.words == tuple(dict.fromkeys(share.word for share in held))
+    return told
 
 
 def rank_exhaustively(
@@ -144,6 +185,12 @@ def rank_one(
                 words.append(word)
         return tuple(words)
 
+    def add_points(terms: Mapping[str, int]) -> Mapping[str, int]:
+        points: Counter[str] = Counter()
+        for term, word in question:
+            points[word] += terms.get(term, 0) * idf[term]
+        return +points
+
     hits = sorted(
         (-score(weights[key]), key)
         for key in allowed
@@ -151,51 +198,51 @@ def rank_one(
     )[:256]
     own = {key: -negative for negative, key in hits}
 
-    received: dict[str, int] = {}
-    best_giver: dict[str, tuple[int, str]] = {}
-    neighbors = {memory.key: list_steps(memories, memory, allowed) for memory in memories}
+    gifts: dict[str, list[Gift]] = {}
+    neighbors = find_neighbors(memories, allowed)
     seeds = {key: -negative for negative, key in hits[:30]}
     relays = find_relays(neighbors, seeds) if request.hops == 2 else set[str]()
-    for negative, seed in hits[:30]:
-        for key, share in give(neighbors, seed, request.hops, relays).items():
-            given = math.floor(-negative * share)
-            if given:
-                received[key] = received.get(key, 0) + given
-                if given > best_giver.get(key, (0, ""))[0]:
-                    best_giver[key] = given, seed
+    for seed, score_of_seed in seeds.items():
+        for key, (points, *_, way) in give(neighbors, seed, score_of_seed, request.hops, relays):
+            gifts.setdefault(key, []).append(Gift(seed, points, way))
+    for given in gifts.values():
+        given.sort(key=lambda gift: -gift.points)
 
     total = dict(own)
-    for key, amount in received.items():
-        most = math.floor(own[best_giver[key][1]] * Fraction(8, 10))
+    for key, given in gifts.items():
+        amount = sum(gift.points for gift in given)
+        most = math.floor(own[given[0].giver] * Fraction(8, 10))
         total[key] = max(own.get(key, 0), min(own.get(key, 0) + amount, most))
 
     names = set(list_names([QuestionWord(*word) for word in question]))
-    named: set[str] = set()
+    named = {m.key for m in memories if m.key in own and find_name(m.content, language) in names}
     for memory in memories:
-        if memory.key in own and find_name(memory.content, language) in names:
-            named.add(memory.key)
+        if memory.key in named:
             total[memory.key] = math.floor(total[memory.key] * Fraction(16, 10))
             own[memory.key] = math.floor(own[memory.key] * Fraction(16, 10))
 
-    entries = [
-        Expected(key, False, amount, own[key], None, list_words(weights[key]))
-        if key in own
-        else Expected(key, False, amount, 0, best_giver[key][1], ())
-        for key, amount in total.items()
-    ]
+    entries: list[Expected] = []
+    for key, amount in total.items():
+        told = tuple(gifts.get(key, ()))
+        if key in own:
+            entry = Expected(
+                *(key, False, amount, own[key], None, list_words(weights[key])),
+                points=add_points(weights[key]),
+                gifts=told,
+                is_lifted=amount > own[key],
+                is_named=key in named,
+            )
+        else:
+            via = told[0].giver
+            entry = Expected(key, False, amount, 0, via, (), {}, told, is_lifted=amount > 0)
+        entries.append(entry)
 
-    notes = [
-        Expected(
-            note.name,
-            True,
-            score(dict(note.terms)),
-            score(dict(note.terms)),
-            None,
-            list_words(dict(note.terms)),
-        )
-        for note in request.notes
-        if any(term in note.terms for term, _ in question)
-    ]
+    notes: list[Expected] = []
+    for note in request.notes:
+        reached = score(note.terms)
+        if reached:
+            told_words, told_points = list_words(note.terms), add_points(note.terms)
+            notes.append(Expected(note.name, True, reached, reached, None, told_words, told_points))
     notes.sort(key=lambda entry: (-entry.score, entry.name))
 
     ranked = sorted(entries + notes[:256], key=lambda e: (-e.score, e.name, e.is_note))
@@ -242,62 +289,100 @@ def put_newer_first(ranked: list[Expected], memories: Sequence[PlainMemory]) -> 
     return [e for value in sorted(groups, reverse=True) for e in groups[value]] + ranked[64:]
 
 
-def list_steps(
-    memories: Sequence[PlainMemory], memory: PlainMemory, allowed: set[str]
-) -> list[tuple[str, Fraction]]:
-    """Return where one link leads from a memory, with its weight over the best weight that way."""
+class Step(NamedTuple):
+    """A link that can be followed, and its weight over the best weight that way."""
+
+    link: WayLink
+    share: Fraction
+
+
+Neighbors = Mapping[str, Sequence[Step]]
+
+
+def find_neighbors(memories: Sequence[PlainMemory], allowed: set[str]) -> Neighbors:
+    """Return where one link leads from each memory."""
     scores = {other.key: other.score for other in memories}
-    out = [(key, weight) for key, weight in memory.links if key in allowed]
-    out.sort(
-        key=lambda link: (-int(link[1] * scores[link[0]] * 1_000_000 + 0.5), -link[1], link[0])
-    )
+    incoming: dict[str, list[PlainLink]] = {}
+    for other in memories:
+        for link in other.all_links:
+            incoming.setdefault(link.key, []).append(link._replace(key=other.key))
 
-    back = [(o.key, weight) for o in memories for key, weight in o.links if key == memory.key]
-    back = [link for link in back if link[0] in allowed] if len(back) <= 64 else []
+    neighbors: dict[str, list[Step]] = {}
+    for memory in memories:
+        out = [link for link in memory.all_links if link.key in allowed]
+        out.sort(
+            key=lambda link: (
+                -int(link.weight * scores[link.key] * 1_000_000 + 0.5),
+                -link.weight,
+                link.key,
+                link.kind,
+            )
+        )
+        back = incoming.get(memory.key, [])
+        back = [link for link in back if link.key in allowed] if len(back) <= 64 else []
+        neighbors[memory.key] = list_steps(memory.key, out[:10], back)
 
-    steps: list[tuple[str, Fraction]] = []
-    for side in (out[:10], back):
+    return neighbors
+
+
+def list_steps(key: str, out: Sequence[PlainLink], back: Sequence[PlainLink]) -> list[Step]:
+    """Return the steps along the best links of a memory, and along the links to it."""
+    steps: list[Step] = []
+    for side, is_incoming in ((out, False), (back, True)):
         others = [
-            (key, Fraction(int(weight * 1_000_000 + 0.5)))
-            for key, weight in side
-            if key != memory.key
+            (link, Fraction(int(link.weight * 1_000_000 + 0.5))) for link in side if link.key != key
         ]
         best = max((weight for _, weight in others), default=Fraction(0))
         if best:
-            steps += [(key, weight / best) for key, weight in others]
+            steps += [Step(WayLink(*link, is_incoming), w / best) for link, w in others]
     return steps
 
 
-def find_relays(
-    neighbors: dict[str, list[tuple[str, Fraction]]], seeds: Mapping[str, int]
-) -> set[str]:
+def find_relays(neighbors: Neighbors, seeds: Mapping[str, int]) -> set[str]:
     """Return the seeds, and the 32 others one link away that get most; ties stand by key."""
     near: dict[str, int] = {}
     for seed, score in seeds.items():
-        for key, share in give(neighbors, seed, 1, set()).items():
-            near[key] = near.get(key, 0) + math.floor(score * share)
+        for key, (points, *_) in give(neighbors, seed, score, 1, set()):
+            near[key] = near.get(key, 0) + points
 
-    others = [key for key in near if key not in seeds and near[key] > 0]
+    others = [key for key in near if key not in seeds]
     others.sort(key=lambda key: (-near[key], key))
     return set(seeds) | set(others[:32])
 
 
-def give(
-    neighbors: dict[str, list[tuple[str, Fraction]]], seed: str, hops: int, relays: set[str]
-) -> dict[str, Fraction]:
-    """Return the share of a seed's score for each memory within so many links, by its best way.
+class Given(NamedTuple):
+    """What a seed gives along a way; of several ways, the first by ``order`` counts."""
 
-    Of two links, the first leads to one of ``relays``.
+    points: int
+    order: tuple[object, ...]
+    way: tuple[WayLink, ...]
+
+
+def give(
+    neighbors: Neighbors, seed: str, score: int, hops: int, relays: set[str]
+) -> Iterable[tuple[str, Given]]:
+    """Return what a seed gives to each memory within so many links, by its best way.
+
+    Of two links, the first leads to one of ``relays``. Of equal ways, it is the shortest, then the
+    first by the memory between, along outgoing links, by heavier links and by kinds.
     """
-    shares: dict[str, Fraction] = {}
+    ways: dict[str, list[Given]] = {}
+
+    def add(share: Fraction, *links: WayLink) -> None:
+        points = math.floor(score * share)
+        order = [len(links), *(link.key for link in links)]
+        sides = [link.is_incoming for link in links]
+        best = [(-link.weight, link.kind) for link in links]
+        if points and links[-1].key != seed:
+            given = Given(points, (-points, order, sides, best), links)
+            ways.setdefault(links[-1].key, []).append(given)
 
     for first, share in neighbors[seed] if hops else ():
-        shares[first] = max(shares.get(first, Fraction(0)), share * 4 / 10)
-        for second, further in neighbors[first] if first in relays else ():
-            shares[second] = max(shares.get(second, Fraction(0)), share * further * 3 / 10)
+        add(share * 4 / 10, first)
+        for second, further in neighbors[first.key] if first.key in relays else ():
+            add(share * further * 3 / 10, first, second)
 
-    shares.pop(seed, None)
-    return shares
+    return [(key, min(given, key=lambda each: each.order)) for key, given in ways.items()]
 
 
 def list_absent(

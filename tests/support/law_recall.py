@@ -5,6 +5,7 @@ ranking, so that a page which does not end it says whether the rest is right too
 """
 
 import json
+from collections.abc import Sequence
 from dataclasses import replace
 from datetime import date, timedelta
 from typing import cast
@@ -21,10 +22,10 @@ from abilities.helpers.memory.recall_answers import (
 )
 from abilities.helpers.memory.recalling import hash_ranking
 from abilities.helpers.reply.envelope import MAX_ITEMS_BYTES
-from abilities.helpers.search.ranking import Confidence, RankedEntry, Ranking
+from abilities.helpers.search.ranking import Confidence, Gift, RankedEntry, Ranking
 from abilities.helpers.search.recall import Filters, RecallRequest
 from abilities.helpers.search.terms import Language, split_question
-from tests.support.exhaustive_recall import rank_exhaustively
+from tests.support.exhaustive_recall import Expected, rank_exhaustively
 from tests.support.law_model import MemoryModel, NamespaceModel
 from tests.support.law_reading import Reading, check_refusal, complete
 from tests.support.recall_index import PlainMemory
@@ -160,17 +161,13 @@ def expect_rankings(namespace: NamespaceModel, arguments: JsonObject, now: str) 
     plain = _list_plain(namespace)
     rankings: list[Ranking] = []
     for number, expected in enumerate(rank_exhaustively(plain, request)):
-        entries = tuple(
-            RankedEntry(one.name, one.is_note, one.score, one.own, one.via, one.words)
-            for one in expected.entries
-        )
-
+        entries = expected.entries
         # What another question shows answers this one too.
         alone = replace(request, questions=(questions[number],))
         (answers,) = rank_exhaustively(plain, alone)
         shown = {entry.name for entry in entries}
         ranking = Ranking(
-            entries,
+            cast(Sequence[RankedEntry], entries),
             tuple(expected.unknown_words),
             tuple(one.name for one in answers.entries if one.name not in shown),
             cast(Confidence, expected.confidence),
@@ -185,8 +182,10 @@ def _list_plain(namespace: NamespaceModel) -> list[PlainMemory]:
     """Return the memories of a namespace as the plain computation takes them."""
     links: dict[str, list[tuple[str, float]]] = {key: [] for key in namespace.memories}
     days: dict[str, list[str]] = {key: [] for key in namespace.memories}
+    kinds: dict[str, list[str]] = {key: [] for key in namespace.memories}
     for name, value in namespace.links.items():
         links[name.source].append((name.target, value.weight))
+        kinds[name.source].append(name.type)
         if name.type == "replaced_by":
             days[name.source].append(value.term)
 
@@ -207,6 +206,7 @@ def _list_plain(namespace: NamespaceModel) -> list[PlainMemory]:
                 updated_at=memory.updated_at,
                 replaced_on=tuple(days[memory.key]),
                 links=links[memory.key],
+                kinds=kinds[memory.key],
             )
         )
 
@@ -263,7 +263,7 @@ def _check_answer(
         start = int(cursors[number].partition(".")[0] or 0)
         end = start + len(data["memories"])
         for record, entry in zip(data["memories"], ranking.entries[start:end], strict=True):
-            _check_record(reading, namespace, record, entry, is_full=is_full)
+            _check_record(reading, namespace, record, cast(Expected, entry), is_full=is_full)
 
         following.append(f"{end}.{hash_ranking(ranking)}")
         has_more = has_more or end < len(ranking.entries)
@@ -278,7 +278,7 @@ def _check_record(
     reading: Reading,
     namespace: NamespaceModel,
     record: JsonObject,
-    entry: RankedEntry,
+    entry: Expected,
     *,
     is_full: bool,
 ) -> None:
@@ -290,8 +290,8 @@ def _check_record(
         "date": memory.updated_at[:10],
         "score": format_score(entry.score),
     }
-    if entry.via is not None:
-        expected["via"] = entry.via
+    if entry.via is not None or (is_full and entry.is_lifted):
+        expected |= _describe_way(entry.gifts[0])
     if memory.archived:
         expected["archived"] = True
     expected |= namespace.describe_replacement(memory.key)
@@ -333,11 +333,24 @@ def _check_places(content: str, shown: str, places: int | list[int]) -> None:
     assert not text
 
 
-def _describe(memory: MemoryModel, entry: RankedEntry) -> JsonObject:
+def _describe_way(gift: Gift) -> JsonObject:
+    """Return the giver, and the kind of the link if there is only one on the way."""
+    described: JsonObject = {"via": gift.giver}
+    if len(gift.way) == 1 and gift.way[0].kind != "association":
+        described["link"] = gift.way[0].kind
+        if gift.way[0].is_incoming:
+            described["direction"] = "in"
+
+    return described
+
+
+def _describe(memory: MemoryModel, entry: Expected) -> JsonObject:
     """Return what a full record says beside a concise one."""
     described: JsonObject = {"own_score": format_score(entry.own), "type": memory.type}
     if entry.words:
-        described["words"] = list(entry.words)
+        described["words"] = {word: format_score(n) for word, n in entry.points.items()}
+    if entry.is_named:
+        described["named"] = True
 
     described["importance"] = memory.importance
     for name in ("summary", "category", "tags", "about"):

@@ -1,15 +1,17 @@
 """An index of memories in main memory, which answers the conversation of `recall` as stores do."""
 
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, TypeVar
+from itertools import chain, repeat
+from typing import Any, NamedTuple, TypeVar
 
 from abilities.helpers.search import postings
 from abilities.helpers.search.ranking import MOST_INCOMING, MOST_OUTGOING, Links, Ranking
 from abilities.helpers.search.recall import (
     Conversation,
     FetchBlocks,
+    FetchDoc,
     FetchKeys,
     FetchLinks,
     FetchMatching,
@@ -27,9 +29,20 @@ from abilities.helpers.walk import compute_rank
 T = TypeVar("T")
 
 
+class PlainLink(NamedTuple):
+    """A link to a memory, or from one."""
+
+    key: str
+    weight: float
+    kind: str
+
+
 @dataclass
 class PlainMemory:
-    """A memory as far as ranking knows it; ``links`` are keys with weights, one per link."""
+    """A memory as far as ranking knows it; ``links`` are keys with weights, one per link.
+
+    ``kinds`` are the kinds of the first links; the others are associations.
+    """
 
     key: str
     content: str
@@ -44,6 +57,13 @@ class PlainMemory:
     updated_at: str = "2026-01-01T00:00:00.000Z"
     replaced_on: tuple[str, ...] = ()
     links: list[tuple[str, float]] = field(default_factory=list)
+    kinds: Sequence[str] = ()
+
+    @property
+    def all_links(self) -> list[PlainLink]:
+        """The links with their kinds."""
+        kinds = chain(self.kinds, repeat("association"))
+        return [PlainLink(*link, kind) for link, kind in zip(self.links, kinds, strict=False)]
 
 
 def passes(memory: PlainMemory, filters: Filters) -> bool:
@@ -63,9 +83,10 @@ def passes(memory: PlainMemory, filters: Filters) -> bool:
     return all(want in (None, value) for want, value in zip(wanted, values, strict=True))
 
 
-def find_best(links: Iterable[tuple[str, float]]) -> dict[str, float]:
-    """Return the weight of the best link to each key."""
-    return {key: weight for weight, key in sorted((weight, key) for key, weight in links)}
+def find_best(links: Iterable[PlainLink]) -> dict[str, tuple[float, str]]:
+    """Return weight and kind of the best link to each key; of equal ones, the first by kind."""
+    ranked = sorted(links, key=lambda link: (-link.weight, link.kind), reverse=True)
+    return {link.key: (link.weight, link.kind) for link in ranked}
 
 
 def unpack(docs: bytes, block: int) -> list[tuple[int, int]]:
@@ -82,7 +103,7 @@ class RecallIndex:
         self.memories: dict[str, PlainMemory] = {}
         self._keys: list[str] = []
         self._blocks: tuple[dict[str, dict[int, bytes]], ...] = ({}, {})
-        self._incoming: dict[str, list[tuple[str, float]]] = defaultdict(list)
+        self._incoming: dict[str, list[PlainLink]] = defaultdict(list)
 
         parts: tuple[dict[str, dict[int, list[bytes]]], ...] = ({}, {})
         for doc, memory in enumerate(memories):
@@ -104,8 +125,8 @@ class RecallIndex:
             by_block = lists.setdefault(term, {})
             by_block.setdefault(block, []).append(postings.pack(doc, weight))
 
-        for target, link_weight in memory.links:
-            self._incoming[target].append((memory.key, link_weight))
+        for link in memory.all_links:
+            self._incoming[link.key].append(link._replace(key=memory.key))
 
     def rank(self, request: RecallRequest) -> tuple[Ranking, ...]:
         """Return the rankings of a request."""
@@ -132,17 +153,19 @@ class RecallIndex:
                     self._find_blocks(terms, 0),
                     self._find_blocks(terms, 1) if archived else {},
                 )
+            case FetchDoc(key):
+                return [number for number, known in enumerate(self._keys) if known == key]
             case FetchMatching(filters, limit):
-                docs = self._find_passing(filters, range(len(self._keys)))
-                return docs if len(docs) <= limit else None
+                matching = self._find_passing(filters, range(len(self._keys)))
+                return matching if len(matching) <= limit else None
             case FetchPassing(filters, docs):
                 return self._find_passing(filters, docs)
             case FetchKeys(docs):
                 memories = {doc: self.memories[self._keys[doc]] for doc in docs}
                 return {doc: KeyAndTime(m.key, m.updated_at) for doc, m in memories.items()}
             case FetchTimes(filters, keys):
-                docs = [doc for doc, key in enumerate(self._keys) if key in keys]
-                passing = [self._keys[doc] for doc in self._find_passing(filters, docs)]
+                named = [doc for doc, key in enumerate(self._keys) if key in keys]
+                passing = [self._keys[doc] for doc in self._find_passing(filters, named)]
                 return {key: self.memories[key].updated_at for key in passing}
             case FetchLinks(filters, keys):
                 return {key: self._find_links(key, filters) for key in keys}
@@ -156,13 +179,14 @@ class RecallIndex:
         return frozenset(doc for doc in docs if passes(self.memories[self._keys[doc]], filters))
 
     def _find_links(self, key: str, filters: Filters) -> Links:
-        outgoing = self._keep_passing(self.memories[key].links, filters)
+        outgoing = self._keep_passing(self.memories[key].all_links, filters)
         ranked = sorted(
             outgoing,
             key=lambda link: (
-                -compute_rank(link[1], self.memories[link[0]].score),
-                -link[1],
-                link[0],
+                -compute_rank(link.weight, self.memories[link.key].score),
+                -link.weight,
+                link.key,
+                link.kind,
             ),
         )
 
@@ -174,8 +198,6 @@ class RecallIndex:
             find_best(ranked[:MOST_OUTGOING]), find_best(self._keep_passing(incoming, filters))
         )
 
-    def _keep_passing(
-        self, links: Collection[tuple[str, float]], filters: Filters
-    ) -> list[tuple[str, float]]:
+    def _keep_passing(self, links: Collection[PlainLink], filters: Filters) -> list[PlainLink]:
         known: Mapping[str, PlainMemory] = self.memories
-        return [link for link in links if link[0] in known and passes(known[link[0]], filters)]
+        return [link for link in links if link.key in known and passes(known[link.key], filters)]

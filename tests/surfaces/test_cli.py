@@ -1,5 +1,6 @@
 """The command line as a user types it; a few tests start a process of their own for it."""
 
+import asyncio
 import json
 import os
 import re
@@ -15,8 +16,10 @@ import pytest
 from click.testing import CliRunner, Result
 
 from abilities import Settings, parse_text, plugins
+from abilities.application import open_store
 from abilities.cli.main import main
 from abilities.helpers.store.sqlite.store import SqliteStore
+from tests.stores.behaviours import NAMESPACE, put
 from tests.support.catalog import BUILT_IN, list_commands
 from tests.support.surfaces import environment
 
@@ -192,6 +195,141 @@ def test_recall_asks_questions_without_json(roots: Settings) -> None:
     assert "1 of 1 match shown" in tables[0] and '"results"' not in tables[0]
 
 
+@pytest.fixture
+def compilers(roots: Settings) -> Settings:
+    """Settings of a store in which words lead to Ada, links to the parser, and nothing to tea."""
+    memories = (
+        {"key": "ada", "content": "Ada: I write compilers.", "links": ["parser", "wrote"]},
+        {"key": "parser", "content": "A PEG parser.", "links": ["grammar", "needs"]},
+        {"key": "grammar", "content": "It is in one file."},
+        {"key": "tea", "content": "A drink.", "tags": ["drink"]},
+        {"key": "old", "content": "Compilers of old."},
+        {"key": "gone", "content": "Compilers and more."},
+    )
+    operations: list[dict[str, Any]] = []
+    for memory in memories:
+        links = [dict(zip(("key", "type"), memory.pop("links", ()), strict=False))]
+        operations.append(
+            {"op": "store", "type": "core", **memory, "links": links if links[0] else []}
+        )
+    operations += [
+        {"op": "archive", "key": "old"},
+        {"op": "delete", "key": "gone", "permanent": True},
+    ]
+    done = run(roots, "call", "remember", json.dumps({"operations": operations}))
+    assert json.loads(done.stdout)["summary"]["failed"] == 0, done.stdout
+    return roots
+
+
+def test_why_explains_the_place_of_a_memory(compilers: Settings) -> None:
+    question = "What does Ada write?"
+    recalled = run(compilers, "call", "recall", json.dumps({"queries": question, "detail": "full"}))
+    found = json.loads(recalled.stdout)["results"][0]["data"]["memories"]
+
+    assert [memory["key"] for memory in found] == ["ada", "parser", "grammar"]
+    for place, memory in enumerate(found, 1):
+        told = json.loads(run(compilers, "why", memory["key"], question).stdout)
+        assert (told["place"], told["of"]) == (place, 3)
+        assert told["score"] == memory["score"]
+
+        score = sum(word["points"] for word in told["words"]) * told.get("factor", 1)
+        if "links" in told:
+            links = told["links"]
+            assert sum(gift["points"] for gift in links["from"]) == pytest.approx(
+                links["given"], 1e-3
+            )
+            score = max(score, min(score + links["given"], links["most"]))
+        assert score * told.get("named", 1) == pytest.approx(told["score"], abs=0.006)
+
+    told = json.loads(run(compilers, "why", "grammar", question).stdout)
+    ways = [(step["key"], step["type"]) for step in told["links"]["from"][0]["way"]]
+    assert ways == [("parser", "wrote"), ("grammar", "needs")]
+    printed = run(compilers, "why", "grammar", question, "--pretty", COLUMNS="120").stdout
+    assert "grammar is number 3 of 3, with the score" in printed
+    assert "ada -> parser (wrote 0.50) -> grammar (needs 0.50)" in printed
+    printed = run(compilers, "why", "ada", question, "--pretty").stdout
+    assert "2 of 2 in it: times 1.50" in printed and "begins with a name" in printed
+
+
+@pytest.mark.parametrize(
+    ("arguments", "reason", "sentence"),
+    [
+        (["tea", "Ada"], "no_match", "no word of the question"),
+        (["grammar", "Ada", "--hops", "1"], "no_match", "no link leads to it"),
+        (["parser", "Ada", "--tags", "drink", "--type", "core"], "filters", "not pass: tags."),
+        (["tea", "drink", "--type", "task"], "filters", "not pass: type."),
+        (["old", "compilers"], "archived", "--archived"),
+        (["gone", "compilers"], "deleted", "memory_restore"),
+        (["ada", "zebra lion compilers tiger"], "confidence", "lacks zebra, lion, tiger"),
+        (["parser", "Ada", "--at-least", "0.9"], "at_least", "at_least needs"),
+    ],
+    ids=lambda value: value if isinstance(value, str) else None,
+)
+def test_why_says_what_keeps_a_memory_out(
+    arguments: list[str], reason: str, sentence: str, compilers: Settings
+) -> None:
+    told = json.loads(run(compilers, "why", *arguments).stdout)
+    printed = run(compilers, "why", *arguments, "--pretty", COLUMNS="120").stdout
+
+    assert told["reason"] == reason and "place" not in told
+    assert " is left out. " in printed and sentence in printed
+
+
+def test_why_tells_archived_memories_from_expired_ones(compilers: Settings) -> None:
+    async def put_expired() -> None:
+        store = open_store(compilers)
+        await put(store, "late", content="Ada", expires_at="2020-01-01T00:00:00.000Z")
+        await store.close()
+
+    asyncio.run(put_expired())
+    late = run(compilers, "why", "late", "Ada", "--namespace", NAMESPACE)
+    old = run(compilers, "why", "old", "compilers", "--archived")
+
+    assert json.loads(late.stdout)["reason"] == "expired"
+    assert json.loads(old.stdout)["place"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "words"),
+    [
+        (["Ada", "x"], 1, "Did you mean 'ada'?"),
+        (["a\x01\x1b[31m", "x"], 1, "No memory with this key."),
+        (["\udcff", "x"], 1, "Error: "),
+        (["k" * 5_000, "x"], 1, "No memory with this key."),
+        (["", "x"], 1, "No memory with this key."),
+        (["ada", ""], 2, "QUESTION needs at least 1 character."),
+        (["ada", "x" * 1_001], 2, "QUESTION takes at most 1000 characters."),
+        (["ada", "a\0b"], 2, "QUESTION"),
+        (["ada", "x", "--hops", "9"], 2, "hops must be 0 to 2."),
+        (["ada", "x", "--tags", "t" * 1_000], 2, "tags[0]"),
+        (["ada", "x", "--namespace", "a/b"], 2, "1 to 128 letters"),
+        (["ada", "x", "--namespace", "other"], 1, "No memory with this key."),
+    ],
+    ids=range(12),
+)
+def test_why_refuses_hostile_input_in_a_sentence(
+    arguments: list[str], code: int, words: str, compilers: Settings
+) -> None:
+    done = run(compilers, "why", *arguments)
+
+    assert (done.exit_code, done.stdout) == (code, "")
+    assert words in done.stderr and "\x1b" not in done.stderr
+
+
+def test_why_shows_hostile_names_on_one_line_each(roots: Settings) -> None:
+    links = [{"key": "b (c 0.50)", "type": "is\n\x1b[31m"}]
+    operations = [
+        {"op": "store", "type": "core", "key": "a -> b", "content": "zebra", "links": links},
+        {"op": "store", "type": "core", "key": "b (c 0.50)", "content": "x"},
+    ]
+    run(roots, "call", "remember", json.dumps({"operations": operations}))
+
+    printed = run(roots, "why", "b (c 0.50)", "zebra", "--pretty", COLUMNS="120").stdout
+
+    assert "\x1b" not in printed
+    assert "a -> b -> b (c 0.50) (is\\n\\u001b[31m 0.50)" in printed
+
+
 @pytest.mark.parametrize(
     ("command", "expected"),
     [
@@ -203,6 +341,7 @@ def test_recall_asks_questions_without_json(roots: Settings) -> None:
         (["doctor"], {"settings": 1, "stores": 1, "registries": 1}),
         (["token", "list"], {"settings": 1, "stores": 1}),
         (["graph", "note"], {"settings": 1, "stores": 1, "registries": 1}),
+        (["why", "note", "x"], {"settings": 1, "stores": 1, "registries": 1}),
         (["call", "get_memory_stats"], {"settings": 1, "stores": 1, "registries": 1}),
     ],
     ids=lambda value: value[0] if isinstance(value, list) else "",

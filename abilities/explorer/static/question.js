@@ -97,8 +97,11 @@ function Unknown({ words }) {
 }
 
 function Item({ memory }) {
-  const { content = "", score, words = [], via, date, error } = memory;
+  const { content = "", score, words = {}, via, link = "", direction, date, error } = memory;
+  const held = Object.keys(words);
   const giver = via && html`<a href=${linkTo("memory", via)}><${Name} of=${via} /></a>`;
+  const kind = link && html` (<${Name} of=${link} />)`;
+  const way = direction === "in" ? "to" : "from";
 
   return html`
     <li>
@@ -107,8 +110,8 @@ function Item({ memory }) {
       <p class="snippet">${shorten(content, SNIPPET_CHARACTERS)}</p>
       <p class="faint">
         ${date}
-        ${words.length > 0 && html` · holds <${Name} of=${words.join(", ")} />`}
-        ${via && html` · by a link from ${giver}`}
+        ${held.length > 0 && html` · holds <${Name} of=${held.join(", ")} />`}
+        ${via && html` · by a link${kind} ${way} ${giver}`}
       </p>
     </li>
   `;
