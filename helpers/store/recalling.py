@@ -133,7 +133,7 @@ async def recall(
     """Rank the memories that answer questions, and load them as long as there is room."""
     filters = request.filters
     if filters.about is not None:
-        ids = await list_ids(transaction, namespace, filters.about, archived=filters.archived)
+        ids = await list_ids(transaction, namespace, filters.about, archived=filters.reach_archived)
         request = replace(request, filters=replace(filters, ids=tuple(ids)))
 
     conversation = rank(request)

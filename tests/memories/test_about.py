@@ -195,6 +195,20 @@ async def test_paths_are_kept_like_other_properties(app: Any, call: Call) -> Non
     assert await find_reason(call, "update_memory", key="k", about=["x"] * 11) == "too_many"
 
 
+async def test_what_was_replaced_later_is_about_the_same_file(files: Settings) -> None:
+    operation = {"op": "supersede", "key": "old", "new_key": "new", "content": "The port is 81."}
+    question: Payload = {"queries": ["port"], "about": "src/app.py", "detail": "full"}
+
+    async with open_calls(files) as call:
+        await store(call, "old", "The port is 80.", about=["src/app.py"])
+        await call("remember", operations=[operation])
+        tamper(files, "UPDATE shelf SET created_at = '2020-01-01T00:00:00.000Z' WHERE key = 'old'")
+
+        for as_of, expected in ((None, "new"), ("2021-01-01", "old")):
+            (record,) = (await call("recall", **question, as_of=as_of))["results"]
+            assert [memory["key"] for memory in record["data"]["memories"]] == [expected]
+
+
 async def test_an_export_brings_the_paths_with_the_memory(files: Settings, tmp_path: Path) -> None:
     await remember_some(files)
     place, other = FilePlace(store_file(files)), FilePlace(tmp_path / "other.db")
