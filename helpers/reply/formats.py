@@ -422,8 +422,9 @@ def _parse_records(text: str) -> Iterator[JsonObject]:
     for part in text[len(start) : -1].split("\n" + start):
         header, line_end, content = part.partition("\n")
         record: Any = orjson.loads(header)
-        if isinstance(record, list) and len(record) == len(names):
-            record = dict(zip(names, record, strict=True))
+        if isinstance(record, list):
+            values = cast(list[object], record)
+            record = dict(zip(names, values, strict=True)) if len(values) == len(names) else None
         if not line_end or not isinstance(record, dict):
             raise ValueError(_NOT_TEXT)
 

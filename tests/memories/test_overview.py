@@ -67,7 +67,13 @@ async def test_whoever_names_something_or_filters_gets_what_is_found(call: Call)
         data = await ask(call, question)
         assert "overview" not in data and not data["memories"] and data["unknown_words"]
 
-    for filters in ({"type": "task"}, {"tags": ["a"]}, {"importance": "high"}, {"within_days": 3}):
+    every: list[JsonObject] = [
+        {"type": "task"},
+        {"tags": ["a"]},
+        {"importance": "high"},
+        {"within_days": 3},
+    ]
+    for filters in every:
         assert "overview" not in await ask(call, **filters)
 
     for word in ("memory", "notes", "remember"):
