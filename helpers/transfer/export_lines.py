@@ -392,7 +392,7 @@ def _is_possible(entry: Entry) -> bool:
     if columns is None:
         return entry.action in ("created", "imported", "restored")
     if entry.action == "deleted":
-        return _ALL_COLUMNS == {*columns, "about"} and columns["id"] == entry.id
+        return set(_ALL_COLUMNS) == {*columns, "about"} and columns["id"] == entry.id
 
     return "id" not in columns and (entry.action != "relinked" or not columns)
 

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from abilities import Abilities, Settings, parse_text, render
-from abilities.declarations.values import json_size
+from abilities.declarations.values import JsonObject, json_size
 from abilities.helpers.memory.overview import OVERVIEW_BYTES
 from abilities.helpers.reply.formats import Format
 from abilities.helpers.search.terms import Language, split_question
