@@ -50,7 +50,6 @@ class SqliteEngine(Engine):
         self.file = StoreFile(path, language)
         self.reader = StoreReader(self.file)
         self.writer = StoreWriter(self.file)
-        self._looking: asyncio.Task[bool] | None = None
 
     @property
     @override
@@ -139,16 +138,7 @@ class SqliteEngine(Engine):
 
     @override
     async def exists(self) -> bool:
-        if self.reader.is_open:
-            return True
-
-        # One look at a time, because callers that are cancelled leave theirs behind.
-        loop = asyncio.get_running_loop()
-        looking = self._looking
-        if looking is None or looking.done() or looking.get_loop() is not loop:
-            looking = loop.create_task(asyncio.to_thread(self.file.path.exists))
-            self._looking = looking
-        return await asyncio.shield(looking)
+        return self.reader.is_open or await self.reader.exists()
 
     @override
     async def ping(self) -> None:

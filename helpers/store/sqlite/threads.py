@@ -6,6 +6,7 @@ The writer commits all waiting changes together.
 
 import asyncio
 import math
+import os
 import sqlite3
 import threading
 import time
@@ -287,6 +288,10 @@ class StoreReader:
         self._first = ReadingThread("abilities-store-reader", file, makes_way=True)
         self._second = ReadingThread("abilities-store-reader-2", file)
         self._pinged = ReadingThread("abilities-store-ping", file, is_watched=False)
+        self._file = file
+        self._looks: ServingThreads[Call[None, bool]] = ServingThreads(
+            "abilities-store-look", self._look
+        )
 
     @property
     def queue_size(self) -> int:
@@ -297,6 +302,15 @@ class StoreReader:
     def is_open(self) -> bool:
         """Whether the store is open for reading."""
         return self._second.connection is not None
+
+    async def exists(self) -> bool:
+        """Return whether the file is there, without opening the store, which would create it."""
+        call: Call[None, bool] = Call(None)
+        self._looks.put("", call)
+        return await call.wait()
+
+    def _look(self, call: Call[None, bool]) -> None:
+        call.settle(os.path.exists(self._file.path))  # a disk that hangs holds up this thread only
 
     async def prepare(self) -> None:
         """Open the store, however long that takes. Raises Refused."""
@@ -355,6 +369,7 @@ class StoreReader:
 
     async def close(self) -> None:
         """Finish the queued reads, then end the threads."""
+        self._looks.end()
         for thread in (self._pinged, self._first, self._second):
             await thread.close()
 
