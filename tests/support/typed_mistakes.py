@@ -84,7 +84,7 @@ MISTAKES = [
     Mistake("serve --port", "'--port' requires an argument", "--port INTEGER RANGE"),
     Mistake("recall", "Missing argument 'QUESTION...'", 'abilities recall "When'),
     Mistake("graph", "Missing argument 'KEY'", "abilities graph goals"),
-    Mistake("import", "Missing argument 'FILE'", "abilities import memory.jsonl"),
+    Mistake("import", "Missing argument 'SOURCE'", "abilities import memory.jsonl"),
     Mistake("backup", "Missing argument 'FILE|DIR'", "abilities backup memories.db"),
     Mistake("call", "Missing argument 'NAME'", "abilities call file_read_bulk"),
     Mistake("list extra", "unexpected extra argument", "leave it out"),
@@ -111,7 +111,7 @@ MISTAKES = [
     Mistake("describe setup", "no ability named 'setup'", "abilities setup --help"),
     # Places where nothing is, or something else.
     Mistake("import missing.jsonl", "'missing.jsonl' does not exist", "Paths begin in"),
-    Mistake("import .", "is a directory", "Name a file in it"),
+    Mistake("import .", "The folder has no sessions", "~/.claude/projects", 1),
     Mistake("restore missing.db", "'missing.db' does not exist", "Paths begin in"),
     Mistake("export --resume", "--resume", "name the file"),
     Mistake("purge nokey --yes", "No memory with this key", "memory_list", 1),
