@@ -45,6 +45,7 @@ THREADS_OF_A_SERVER = Counter(
         "abilities-store-reader-watcher": 1,
         "abilities-store-reader-2": 1,
         "abilities-store-reader-2-watcher": 1,
+        "abilities-store-look": 1,  # asks whether there is a store
         "abilities-store-ping": 1,
         "abilities-worker": THREADS,  # they read files
         "asyncio_0": 1,  # the executor of the loop: asks whether there ever were tokens,
