@@ -70,8 +70,10 @@ def passes(memory: PlainMemory, filters: Filters) -> bool:
     """Return whether a memory passes the filters."""
     if filters.as_of is not None and memory.created_at[:10] > filters.as_of:
         return False
-    last = filters.as_of or "9999"
-    if memory.archived and not filters.archived and max(memory.replaced_on, default="") <= last:
+    was_present = filters.as_of is not None and any(
+        day > filters.as_of for day in memory.replaced_on
+    )
+    if memory.archived and not filters.archived and not was_present:
         return False
     if not set(filters.tags) <= set(memory.tags):
         return False
