@@ -261,6 +261,7 @@ class Resources:
                 settings.zone,
                 self.meaning,
                 caller,
+                settings.other_namespaces,
             ),
             max_response_bytes=settings.max_response_bytes,
             read_only=read_only,
@@ -417,17 +418,20 @@ class Abilities:
         read_only: bool = False,
         may_purge: bool | None = None,
         tools: Sequence[str] = (),
+        reads: Sequence[str] | None = None,
     ) -> Self:
         """Return a view for a surface, or for the holder of a token, whose name is ``caller``.
 
         The history records the caller as the author of its changes. ``may_purge`` lets it delete
         memories with their history; None leaves this as it is. ``tools`` names profiles and
-        abilities, to which the abilities of this view are reduced. Raises ValueError as
-        `for_namespace` does.
+        abilities, to which the abilities of this view are reduced. ``reads`` replaces the setting
+        ``read_namespaces``. Raises ValueError as `for_namespace` does.
         """
         settings = self.settings
         if namespace is not None:
             settings = settings.for_namespace(namespace)
+        if reads is not None:
+            settings = settings.model_copy(update={"read_namespaces": tuple(reads)})
         if may_purge is None:
             may_purge = self.context.may_purge
 

@@ -16,7 +16,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_valida
 from pydantic_core import InitErrorDetails, PydanticCustomError
 
 from abilities.declarations.fields import Detail, OutputFormat, TimeZone
-from abilities.declarations.memory import Namespace, parse_namespace
+from abilities.declarations.memory import Namespace, OtherNamespaces, parse_namespace
 from abilities.declarations.refusals import AbilitiesError
 from abilities.declarations.suggestions import suggest_value
 from abilities.declarations.values import as_object
@@ -81,6 +81,7 @@ _MESSAGES = {
     "greater_than_equal": "must be at least {ge}",
     "less_than_equal": "must be at most {le}",
     "literal_error": "must be one of {expected}",
+    "too_long": "must be at most {max_length} names",
 }
 """Our messages for pydantic's errors, by their type."""
 
@@ -352,6 +353,10 @@ class Settings(ExplainedSettings):
         default="default",
         description="Whose files and memories these are; replaces {namespace} in both directories.",
     )
+    read_namespaces: OtherNamespaces = Field(
+        default=(),
+        description="Up to 3 further namespaces whose memories callers without a token may read.",
+    )
     timezone: TimeZone | None = Field(
         default=None,
         description="Time zone of 'today', such as 'Europe/Berlin' (default: the system's).",
@@ -456,7 +461,9 @@ class Settings(ExplainedSettings):
         return value
 
     @field_validator(
-        "deny", "skip", "tools", "disabled", "allowed_hosts", "authorization_servers", mode="before"
+        *("deny", "skip", "tools", "disabled", "allowed_hosts", "authorization_servers"),
+        "read_namespaces",
+        mode="before",
     )
     @classmethod
     def _split_names(cls, value: object) -> object:
@@ -516,6 +523,11 @@ class Settings(ExplainedSettings):
             raise ValueError(
                 "is in the current directory, which does not exist any more; go to another: cd ~"
             ) from None
+
+    @property
+    def other_namespaces(self) -> tuple[str, ...]:
+        """The namespaces that are read besides the own one, in the order in which they are."""
+        return tuple(name for name in dict.fromkeys(self.read_namespaces) if name != self.namespace)
 
     @property
     def store_path(self) -> Path | None:

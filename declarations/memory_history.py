@@ -6,6 +6,7 @@ from pydantic import Field
 
 from abilities.declarations.fields import (
     PAGE_SIZE,
+    UNOFFERED,
     Arguments,
     IfVersion,
     Integer,
@@ -22,7 +23,7 @@ from abilities.declarations.limits import (
     MAX_ENTRIES,
 )
 from abilities.declarations.memories import WriteAnswer
-from abilities.declarations.memory import Action, Id, Key, Memory
+from abilities.declarations.memory import Action, Id, Key, Memory, Namespace, Origin
 from abilities.declarations.records import Truncation
 from abilities.declarations.values import Model
 
@@ -66,6 +67,7 @@ class MemoryHistoryAnswer(Model):
     key: str | None = Field(
         default=None, description="The memory's key, or the last one of a deleted memory."
     )
+    origin: Origin = None
     version: int | None = Field(
         default=None, description="The memory's version now; left out if it was deleted."
     )
@@ -114,6 +116,11 @@ class MemoryChangesInput(Arguments):
     since: Annotated[Version, Unsaid("default", "description")] = Field(
         default=0, description="The version to continue from: 'next' of the last answer."
     )
+    since_others: Annotated[dict[Namespace, Version] | None, Unsaid("description")] = Field(
+        default=None,
+        description="The same of other namespaces: 'next_others' of the last answer.",
+        json_schema_extra={UNOFFERED: True},
+    )
     limit: Annotated[int, Field(ge=1, le=MAX_CHANGES), PAGE_SIZE, Integer] = Field(
         default=DEFAULT_CHANGES, description="Most changes to return."
     )
@@ -128,6 +135,7 @@ class ChangeEntry(Model):
     key: str | None = Field(
         default=None, description="The memory's current or last key; unknown if purged."
     )
+    origin: Origin = None
     action: Action | Literal["purged"] = Field(description="What happened to the memory.")
     at: str = Field(description="RFC 3339 UTC.")
     by: str = Field(description="Who made it: a token's label, or a surface such as mcp.")
@@ -137,9 +145,13 @@ class MemoryChangesAnswer(Model):
     """Answer of `memory_changes`."""
 
     changes: list[ChangeEntry] = Field(
-        description="By rising version; only the last change of each memory on this page."
+        description="By namespace, your own first, and rising version; only the last change of "
+        "each memory on this page."
     )
     next: int = Field(description="The 'since' of the next call, now or later.")
+    next_others: dict[str, int] | None = Field(
+        default=None, description="The 'since_others' of the next call, if you read others."
+    )
     complete: bool = Field(
         default=True,
         description="False if older changes since then were dropped: list all memories again; "

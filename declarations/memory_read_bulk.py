@@ -18,7 +18,7 @@ from abilities.declarations.fields import (
     items_schema,
 )
 from abilities.declarations.limits import DEFAULT_READ_CHARS, MAX_ITEMS
-from abilities.declarations.memory import TARGET_SCHEMA, IsArchived, ReplacedBy
+from abilities.declarations.memory import TARGET_SCHEMA, IsArchived, Origin, ReplacedBy
 from abilities.declarations.records import Record, ReplyOf
 from abilities.declarations.values import Model
 
@@ -54,6 +54,7 @@ class MemoryData(Model):
         default=None, description="short_term: the day that was read, YYYY-MM-DD."
     )
     key: str | None = Field(default=None, description="stored: the memory's key.")
+    origin: Origin = None
     filename: str | None = Field(
         default=None, description="long_term, short_term: file name in the agent directory."
     )
@@ -80,6 +81,7 @@ class ConciseItem(Model):
         default=None, description="short_term: the day that was read, YYYY-MM-DD."
     )
     key: str | None = Field(default=None, description="stored: the memory's key.")
+    origin: Origin = None
     input: str | None = Field(default=None, description="The item as requested, on failure.")
     success: bool = Field(description="Whether content is present; if not, reason says why.")
     content: str | None = Field(

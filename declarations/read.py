@@ -37,6 +37,7 @@ from abilities.declarations.memory import (
     Depth,
     IsArchived,
     Key,
+    Origin,
     Remembered,
     ReplacedBy,
     ShowsMemories,
@@ -209,6 +210,7 @@ class ItemContent(Model):
     items: list[dict[str, Any]] | None = Field(
         default=None, description="The parts, each with its content, in order."
     )
+    origin: Origin = None
     archived: IsArchived = False
     replaced_by: ReplacedBy = None
     date: str | None = Field(default=None, description="The day of a note, YYYY-MM-DD.")

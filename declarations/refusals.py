@@ -310,7 +310,10 @@ _MINIMUM = {
     "min_length": "needs at least {} character{s}",
     "min_items": "needs at least {} item{s}",
 }
+_ONLY_READ = {"only_read_from": "names a memory that is only read, from namespace {}"}
 _PHRASES: dict[str, dict[str, str]] = {
+    "memory_not_found": _ONLY_READ,
+    "id_not_found": _ONLY_READ,
     "out_of_range": {
         "minimum": "must be at least {}",
         "maximum": "must be at most {}",

@@ -19,7 +19,7 @@ from typing import Annotated, Literal, NamedTuple
 
 from pydantic import ConfigDict, Field, TypeAdapter
 
-from abilities.declarations.memory import Namespace
+from abilities.declarations.memory import Namespace, OtherNamespaces
 from abilities.declarations.values import Model, has_control_character, has_surrogate, utc_now
 from abilities.helpers.durable import AtomicFile
 
@@ -48,6 +48,7 @@ class Token(Model):
     created_at: str
     label: Annotated[str, Field(max_length=100, description="Who has it.")] = ""
     tools: Annotated[tuple[str, ...], Field(description="Tools it is offered; () is all.")] = ()
+    reads: Annotated[OtherNamespaces, Field(description="Further namespaces that it reads.")] = ()
     sha256: Annotated[str, Field(pattern="^[0-9a-f]{64}$")]
 
     @property
@@ -171,7 +172,12 @@ class TokenFile:
         return TokenSet(self._read()).find(text)
 
     def add(
-        self, namespace: str, scope: Scope, label: str = "", tools: tuple[str, ...] = ()
+        self,
+        namespace: str,
+        scope: Scope,
+        label: str = "",
+        tools: tuple[str, ...] = (),
+        reads: tuple[str, ...] = (),
     ) -> tuple[Token, str]:
         """Add a token, and return it with its text, which is known only now."""
         secret = secrets.token_urlsafe(32)
@@ -189,6 +195,7 @@ class TokenFile:
                 created_at=utc_now(),
                 label=label,
                 tools=tools,
+                reads=reads,
                 sha256=_hash_secret(secret),
             )
             self._write([*tokens.values(), token])

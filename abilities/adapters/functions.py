@@ -65,11 +65,18 @@ class Host:
     ``caller`` is the framework's name in the history, logs and metrics. If the application was not
     open, it is opened at the first call, and stays open on a background loop until the process
     ends. With ``required`` each call must name a namespace. The phrase says how, and is part of
-    the error for a call without one. Raises ValueError if a root in the settings must not be
-    shared or does not exist.
+    the error for a call without one. ``reads`` are the other namespaces to read; None are those of
+    the settings. Raises ValueError if a root in the settings must not be shared or does not exist.
     """
 
-    def __init__(self, source: Source, caller: str, *, required: str | None = None) -> None:
+    def __init__(
+        self,
+        source: Source,
+        caller: str,
+        *,
+        required: str | None = None,
+        reads: Sequence[str] | None = None,
+    ) -> None:
         if source is None or isinstance(source, Settings):
             source = Abilities.open(source)
         elif isinstance(source, Sequence):
@@ -81,6 +88,7 @@ class Host:
         self._source: Abilities | Opening = source
         self._caller = caller
         self._required = required
+        self._reads = reads
         self._lock = threading.Lock()
         self._opening: Future[Abilities] | None = None
         self._view: Abilities | None = None
@@ -123,7 +131,7 @@ class Host:
         abilities = self._view
         if abilities is None:
             opened = await self._open()
-            abilities = self._view = opened.for_caller(self._caller)
+            abilities = self._view = opened.for_caller(self._caller, reads=self._reads)
 
         if namespace is not None:
             abilities = abilities.for_namespace(parse_namespace(namespace))

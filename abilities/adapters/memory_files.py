@@ -69,7 +69,7 @@ class MemoryFolder:
         root: str = "/memories",
         namespace: str | int | None = None,
     ) -> None:
-        self.host = Host(source, caller)
+        self.host = Host(source, caller, reads=())  # a file is written where it was read
         self._namespace = None if namespace is None else parse_namespace(namespace)
         self._root = root.rstrip("/") + "/"
 

@@ -86,9 +86,11 @@ Send the answer's next as since in the next call."""
 
 
 async def list_changes(context: Context, arguments: MemoryChangesInput) -> JsonObject:
-    """List the changes in the namespace after a version."""
-    page = await context.memory.versions.read_changes(arguments.since, arguments.limit)
-    return build_changes_answer(page, arguments.explicit_arguments(), context.bound)
+    """List the changes after a version, also those in the other namespaces that are read."""
+    pages = await context.memory.versions.read_changes(
+        arguments.since, arguments.since_others or {}, arguments.limit
+    )
+    return build_changes_answer(pages, arguments.explicit_arguments(), context.bound)
 
 
 memory_changes: Ability = Ability(

@@ -213,20 +213,24 @@ def _describe_way(memory: JsonObject) -> list[str]:
     return way
 
 
+def _show_state(memory: JsonObject) -> JsonObject:
+    """Return a memory whose key also says what became of it, and where it is from."""
+    state = format_state(memory)
+    return {**memory, "key": f"{memory['key']} ({state})"} if state else memory
+
+
 def print_memories(answer: AnsweredCall, page: Page) -> None:
     """Print a page of found memories, or a list of keys."""
     payload = answer.payload
     memories: list[JsonObject] = payload["memories"]
 
     if "total" not in payload:
-        page.print_table(LISTED, memories)
+        page.print_table(LISTED, list(map(_show_state, memories)))
         words = format_count(len(memories), "memory", "memories")
     else:
         rows: list[JsonObject] = []
         for memory in memories:
-            state = format_state(memory)
-            shown = f" ({state})" if state else ""
-            rows.append({**memory, "key": f"{memory['key']}{shown}"})
+            rows.append(_show_state(memory))
         page.print_table(FOUND, rows)
 
         offset, total = payload["offset"], payload["total"]

@@ -394,8 +394,9 @@ def format_truncation(truncation: JsonObject) -> str:
 
 
 def format_state(record: JsonObject) -> str:
-    """Return what became of a memory, such as "archived, replaced by tea"; "" if nothing did."""
+    """Return where a memory is from and what became of it, such as "archived, replaced by tea"."""
     parts = [
+        f"from {record['from']}" if "from" in record else "",
         "archived" if record.get("archived") else "",
         f"replaced by {record['replaced_by']}" if "replaced_by" in record else "",
         f"since {record['since']}" if "since" in record else "",

@@ -22,6 +22,7 @@ from abilities.cli.options import take_namespace
 from abilities.cli.session import Session, pass_session
 from abilities.cli.store_checks import has_token_mark
 from abilities.cli.terminal import divert_stdout, echo, echo_line, escape_text, format_count
+from abilities.declarations.memory import MAX_OTHERS, parse_namespace
 from abilities.declarations.refusals import Refused
 from abilities.helpers.tokens import Scope, TokenFile, TokenSet
 from abilities.settings import Settings, split_names
@@ -34,11 +35,12 @@ WAY_OUT = (
 
 MAX_LABEL_CHARS = 100
 
-_HEADINGS = ("ID", "scope", "made", "namespace", "label", "tools")
+_HEADINGS = ("ID", "scope", "made", "namespace", "label", "tools", "reads")
 
 _ADD_EXAMPLES = """\b
 Examples:
   abilities token add --namespace team --scope read --label 'laptop of Ada'
+  abilities token add --namespace ada --scope write --reads project,team
   abilities token add --scope metrics --label prometheus > metrics.token
 """
 
@@ -185,8 +187,14 @@ def token() -> None:
     help="The abilities that it opens: lean, files, memory, or names separated by commas "
     "(default: all).",
 )
+@click.option(
+    "--reads",
+    metavar="NAMES",
+    default="",
+    help="Further namespaces whose memories it only reads, at most 3, separated by commas.",
+)
 @pass_session
-def add(session: Session, scope: Scope, label: str, tools: str) -> None:
+def add(session: Session, scope: Scope, label: str, tools: str, reads: str) -> None:
     """Make a token and print it on stdout.
 
     It is printed only this once: the tokens file keeps nothing but its hash.
@@ -199,6 +207,7 @@ def add(session: Session, scope: Scope, label: str, tools: str) -> None:
         raise click.UsageError("a token for metrics opens no namespace; leave out --namespace")
     names = split_names(tools)
     _check_tools(session, names, scope)
+    others = _parse_reads(reads, scope)
 
     settings = session.settings
     file = TokenFile(settings.tokens_file)
@@ -210,7 +219,7 @@ def add(session: Session, scope: Scope, label: str, tools: str) -> None:
             namespaces.add(settings.namespace)
         settings.check_namespaces(namespaces)
 
-        created, text = file.add(settings.namespace, scope, label, names)
+        created, text = file.add(settings.namespace, scope, label, names, others)
 
     # Only the token goes to stdout, so it can be piped into a file or a secret store.
     if scope == "metrics":
@@ -218,6 +227,8 @@ def add(session: Session, scope: Scope, label: str, tools: str) -> None:
     else:
         rights = "write and purge" if scope == "purge" else scope
         rights += f" in namespace {created.namespace}"
+        if created.reads:
+            rights += f", read the memories of {', '.join(created.reads)}"
         if created.tools:
             rights += f" with the tools {', '.join(created.tools)}"
     echo(f"Token {created.id} may {rights}. Save it now, it is not shown again:", err=True)
@@ -240,7 +251,7 @@ def add(session: Session, scope: Scope, label: str, tools: str) -> None:
 def list_(session: Session, as_json: bool) -> None:
     """List the tokens by ID. Their secrets are not stored.
 
-    The last column names the abilities that a token opens, if not all.
+    The last columns name the abilities that a token opens, if not all, and what else it reads.
     """
     file = TokenFile(session.settings.tokens_file)
     with _explain_failure(file):
@@ -258,7 +269,7 @@ def list_(session: Session, as_json: bool) -> None:
     for token in tokens:
         namespace = "(all)" if token.scope == "metrics" else token.namespace
         beginning = (token.id, token.scope, token.created_at, namespace)
-        rows.append((*beginning, token.plain_label, ",".join(token.tools)))
+        rows.append((*beginning, token.plain_label, ",".join(token.tools), ",".join(token.reads)))
 
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     for row in rows:
@@ -321,6 +332,20 @@ def _check_tools(session: Session, tools: tuple[str, ...], scope: Scope) -> None
     mistake = explain_unknown_tools(tools, registry.names)
     if mistake is not None:
         raise click.BadParameter(mistake, param_hint="--tools")
+
+
+def _parse_reads(text: str, scope: Scope) -> tuple[str, ...]:
+    """Return the namespaces in a text. Raises click.BadParameter if a token cannot read them."""
+    names = split_names(text)
+    if names and scope == "metrics":
+        raise click.BadParameter("a token for metrics reads no namespace", param_hint="--reads")
+    if len(names) > MAX_OTHERS:
+        raise click.BadParameter(f"at most {MAX_OTHERS} names", param_hint="--reads")
+
+    try:
+        return tuple(map(parse_namespace, names))
+    except ValueError as error:
+        raise click.BadParameter(str(error), param_hint="--reads") from None
 
 
 def _set_token_mark(settings: Settings) -> None:

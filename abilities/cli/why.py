@@ -63,14 +63,16 @@ def why(
     """Explain the place of KEY in the answer of recall to QUESTION.
 
     Shows the place and the score of the memory, or what keeps it out, and the points that each word
-    of the question and each link gives. The options are those of recall.
+    of the question and each link gives. The options are those of recall. Only the own namespace is
+    ranked.
     """
     stdout = session.stdout
     arguments = _read_arguments(question, {**options, "tags": list(tags) or None})
 
     async def explain() -> JsonObject:
         async with session.open_application() as abilities:
-            return await abilities.context.memory.explain(key, arguments)
+            own = abilities.for_caller("cli", reads=())
+            return await own.context.memory.explain(key, arguments)
 
     with explain_errors():
         record = asyncio.run(explain())

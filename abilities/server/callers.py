@@ -45,7 +45,7 @@ it.
 RETRY_SECONDS = 5.0
 """Pause before the store is asked again to remember tokens, after it failed to."""
 
-_EXPLORER = "explorer"
+EXPLORER = "explorer"
 
 _log = logging.getLogger("abilities")
 
@@ -98,8 +98,8 @@ def name_surface(path: str, headers: Headers) -> str:
     """Return the surface that a request is sent to: "mcp", "explorer" or "http"."""
     if path == "/mcp":
         return "mcp"
-    if headers.get(SURFACE_HEADER) == [_EXPLORER] or path.startswith("/api/explorer/"):
-        return _EXPLORER
+    if headers.get(SURFACE_HEADER) == [EXPLORER] or path.startswith("/api/explorer/"):
+        return EXPLORER
 
     return "http"
 
@@ -173,9 +173,13 @@ class Callers:
         Callers without a token share one object per surface. Raises RefusedRequest(403) for a token
         that does not open the address.
         """
+        # The explorer's page shows one namespace.
+        is_page = caller.surface == EXPLORER
         if caller.token is None:
             if caller.surface not in self._views:
-                self._views[caller.surface] = self._abilities.for_caller(caller.surface)
+                self._views[caller.surface] = self._abilities.for_caller(
+                    caller.surface, reads=() if is_page else None
+                )
 
             return self._views[caller.surface]
 
@@ -190,6 +194,7 @@ class Callers:
             read_only=caller.token.scope == "read",
             may_purge=caller.token.scope == "purge",
             tools=caller.token.tools,
+            reads=() if is_page else caller.token.reads,
         )
 
     def _load(self) -> TokenSet:

@@ -32,6 +32,9 @@ _HIGHEST_SCORE = 100
 
 async def call_ability(abilities: Abilities, name: str, arguments: JsonObject) -> Response:
     """Call `memory_get` or `bulk_read_memory`, and answer as the previous system did."""
+    # The previous system knew nothing of other namespaces, and its links lead to its own.
+    abilities = abilities.for_caller(abilities.context.caller, reads=())
+
     # Only full answers have all fields to translate, whatever the settings say.
     arguments = {**arguments, "detail": "full"}
 

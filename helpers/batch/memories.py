@@ -119,7 +119,7 @@ async def gather_memories(asked: Sequence[AskedItem], sources: BatchSources) -> 
             continue
 
         offer = item.begin_offer(outcome.version)
-        position = str(outcome.target.day or "")
+        position = str(outcome.target.day or outcome.target.origin)
         offer.leaves.append(_build_content_leaf(item, outcome, position))
         offers.append(offer)
 
@@ -130,7 +130,11 @@ def _name_targets(item: AskedItem, today: date) -> _Wanted:
     """Return the targets that an item names. Raises Refused."""
     fields = item.fields
     if isinstance(fields, MemoryItem):
-        return _Wanted([_resume({"type": "stored", "key": fields.memory}, item)])
+        target: JsonObject = {"type": "stored", "key": fields.memory}
+        # The cursor names the namespace, because another one may have such a key later.
+        if item.cursor.position:
+            target["from"] = item.cursor.position
+        return _Wanted([_resume(target, item)])
 
     assert isinstance(fields, NoteItem)
     if fields.note == "long_term":
@@ -166,7 +170,7 @@ def _suggest_note(text: str) -> str | None:
 def _resume(target: JsonObject, item: AskedItem) -> JsonObject:
     """Return a target from the place where its item continues."""
     # The day is part of the cursor, because "today" changes at midnight.
-    if item.cursor.position:
+    if item.cursor.position and target["type"] != "stored":
         target["date"] = item.cursor.position
     if item.cursor.resume:
         target["resume"] = item.cursor.resume
@@ -259,7 +263,7 @@ def name_item(target: JsonObject, today: date) -> JsonObject:
         item = {"note": parsed.day.isoformat()}
 
     # With a resume point, the item reads one memory, even if its key looks like a pattern.
-    return {**item, "after": Cursor("", parsed.resume or "byte=0").format()}
+    return {**item, "after": Cursor(parsed.origin, parsed.resume or "byte=0").format()}
 
 
 def _build_content_leaf(item: AskedItem, memory: MemoryText, position: str) -> Leaf:

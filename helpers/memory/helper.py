@@ -23,12 +23,19 @@ from abilities.declarations.values import JsonObject, utc_now
 from abilities.helpers.files.confinement import Policy
 from abilities.helpers.files.reader import FileReader, ReadingSession
 from abilities.helpers.files.roots import Root
+from abilities.helpers.memory.namespaces import (
+    NOT_THERE,
+    NamespaceReader,
+    find_namespace,
+    open_reader,
+)
 from abilities.helpers.memory.notes import read_note_file
 from abilities.helpers.memory.recalling import Meaning, Recalling, RecallResult
 from abilities.helpers.memory.records import describe_replacement, shape_remembered
 from abilities.helpers.memory.targets import MemoryFiles, Target, parse_target
 from abilities.helpers.memory.versions import SHOWN_LINKS, Versions
 from abilities.helpers.store.changes import Change, Kind
+from abilities.helpers.store.history import MemoryName
 from abilities.helpers.store.model import StoredMemory
 from abilities.helpers.store.protocol import (
     AboutStore,
@@ -95,12 +102,18 @@ class Write(NamedTuple):
 
 
 class Writer:
-    """Changes the memories of one namespace; the history names ``caller`` as their author."""
+    """Changes the memories of one namespace; the history names ``caller`` as their author.
 
-    def __init__(self, namespace: str, store: MemoryStore, caller: str) -> None:
+    A refusal says if the memory is in one of the ``others``, which the caller only reads.
+    """
+
+    def __init__(
+        self, namespace: str, store: MemoryStore, caller: str, others: Sequence[str] = ()
+    ) -> None:
         self._namespace = namespace
         self._store = store
         self._caller = caller
+        self._others = others
 
     async def change(self, kind: Kind, arguments: JsonObject) -> WriteResult:
         """Store, update, archive, delete, restore or purge a memory. Raises Refused.
@@ -111,7 +124,10 @@ class Writer:
         have, and the others are values.
         """
         change = _build_change(kind, arguments, self._caller)
-        return await self._store.change(self._namespace, change)
+        try:
+            return await self._store.change(self._namespace, change)
+        except Refused as error:
+            raise await self._explain(error, change) from None
 
     async def remember(
         self, operations: Sequence[Write | Refused], *, atomic: bool
@@ -130,9 +146,28 @@ class Writer:
         is_undone = atomic and len(changes) < len(operations)
         made: Iterator[Outcome] = repeat(Refused("rolled_back"))
         if not is_undone:
-            made = iter(await self._store.change_many(self._namespace, changes, atomic=atomic))
+            outcomes: list[Outcome] = []
+            results = await self._store.change_many(self._namespace, changes, atomic=atomic)
+            for change, result in zip(changes, results, strict=True):
+                if isinstance(result, Refused):
+                    result = await self._explain(result, change)
+                outcomes.append(result)
+            made = iter(outcomes)
 
         return [next(made) if isinstance(one, Write) else one for one in operations]
+
+    async def _explain(self, refusal: Refused, change: Change) -> Refused:
+        """Return a refusal that names the other namespace that has the memory, if one has."""
+        if refusal.reason not in NOT_THERE:
+            return refusal
+
+        name = MemoryName(id=change.id) if change.id else MemoryName(key=change.key)
+        namespace = await find_namespace(self._store, self._others, name)
+        if namespace is None:
+            return refusal
+
+        field = "id" if change.id else "key"
+        return Refused(refusal.reason, field, expected={"only_read_from": namespace})
 
 
 def _build_change(kind: Kind, arguments: JsonObject, caller: str) -> Change:
@@ -202,8 +237,9 @@ class MemoryHelper:
 
     The specifications call it ``Memory_Helper``.
 
-    A helper is bound to one namespace. None of its methods takes another, so an ability can only
-    reach the memories of its caller. The history names ``caller`` as the author of its changes.
+    A helper is bound to one namespace, and may read ``others`` too. None of its methods takes
+    another, so an ability can only reach the memories of its caller. The history names ``caller``
+    as the author of its changes.
     """
 
     def __init__(
@@ -217,16 +253,18 @@ class MemoryHelper:
         zone: tzinfo | None,
         meaning: Meaning | None = None,
         caller: str = "python",
+        others: Sequence[str] = (),
     ) -> None:
         self._namespace = namespace
         self._store = store
+        self._memories = open_reader(store, namespace, others)
         self._reader = FileReader([agent], policy, workers, absent="memory_file_not_found")
         self._files = files
         self._zone = zone
-        self._recalling = Recalling(namespace, store, self._reader, files, meaning)
+        self._recalling = Recalling(namespace, store, self._memories, self._reader, files, meaning)
 
-        self.versions = Versions(namespace, store)
-        self.writer = Writer(namespace, store, caller)
+        self.versions = Versions(namespace, store, self._memories, others)
+        self.writer = Writer(namespace, store, caller, others)
 
         # `MemoryStore.read_stats` and `MemoryStore.read` need only the namespace.
         self.read_stats: Callable[[], Awaitable[Stats]] = partial(store.read_stats, namespace)
@@ -314,7 +352,7 @@ class MemoryHelper:
     async def walk(self, key: str, limits: WalkLimits, direction: Direction = "out") -> WalkResult:
         """Walk from a memory along its links, as `MemoryStore.walk` does. Raises Refused."""
         try:
-            result = await self._store.walk(self._namespace, key, limits, direction)
+            result = await self._memories.walk(self._namespace, key, limits, direction)
         except Refused as error:
             raise await self._suggest_key(key, error) from None
 
@@ -328,22 +366,24 @@ class MemoryHelper:
     ) -> tuple[StoredMemory, Backlinks | None]:
         """Return one memory with a page of its links, of its backlinks, or of both.
 
-        This counts as an access. Raises Refused.
+        This counts as an access in the own namespace. Raises Refused.
         """
         limit = SHOWN_LINKS
         if direction == "in":
             limit = 0
 
         try:
-            stored = await self._store.read_linked(self._namespace, key, links_offset, limit)
+            stored = await self._memories.read_linked(self._namespace, key, links_offset, limit)
         except Refused as error:
             raise await self._suggest_key(key, error) from None
 
         backlinks: Backlinks | None = None
         if direction != "out":
-            backlinks = await self._read_backlinks(key, links_offset)
+            namespace = stored.row.namespace
+            backlinks = await self._store.read_backlinks(namespace, key, links_offset, SHOWN_LINKS)
 
-        self._store.count_access(self._namespace, key, utc_now())
+        if not stored.origin:
+            self._store.count_access(self._namespace, key, utc_now())
         return stored, backlinks
 
     async def read_links(self, keys: Iterable[str]) -> dict[str, list[JsonObject]]:
@@ -384,7 +424,9 @@ class MemoryHelper:
         This does not count as an access. Raises Refused.
         """
         stored = await self._store.read_linked(self._namespace, key, links_offset, SHOWN_LINKS)
-        backlinks = await self._read_backlinks(key, backlinks_offset)
+        backlinks = await self._store.read_backlinks(
+            self._namespace, key, backlinks_offset, SHOWN_LINKS
+        )
         return stored, backlinks
 
     async def query(self, query: Query) -> MemoryPage:
@@ -393,7 +435,7 @@ class MemoryHelper:
         Tags may repeat.
         """
         tags = tuple(dict.fromkeys(query.tags))
-        return await self._store.query(self._namespace, replace(query, tags=tags))
+        return await self._memories.query(self._namespace, replace(query, tags=tags))
 
     async def recall(
         self, arguments: "RecallInput", starts: Sequence[int], room: int
@@ -445,18 +487,14 @@ class MemoryHelper:
         """Change a memory, as `Writer.change` does. Raises Refused."""
         return await self.writer.change(kind, arguments)
 
-    async def _read_backlinks(self, key: str, offset: int) -> Backlinks:
-        return await self._store.read_backlinks(self._namespace, key, offset, SHOWN_LINKS)
-
     async def _read_stored(
         self, targets: Sequence[Target], max_chars: int
     ) -> list[MemoryText | Exception]:
         if not targets:
             return []
 
-        keys = [target.key or "" for target in targets]
         try:
-            memories = await self._store.read(self._namespace, keys)
+            memories = await self._read_targets(targets)
         except Refused as error:
             # The store cannot answer, but the notes of the call may be readable.
             return [error] * len(targets)
@@ -477,11 +515,30 @@ class MemoryHelper:
                 outcomes.append(error)
                 continue
 
+            target = replace(target, origin=memory.origin)
             size, replacement = len(row.content.encode()), describe_replacement(memory)
             text = MemoryText(target, piece, row.updated_at, size, row.version, replacement)
             outcomes.append(text)
 
         return outcomes
+
+    async def _read_targets(self, targets: Sequence[Target]) -> list[StoredMemory | Exception]:
+        """Return the memory of each target; of those with an origin, from this namespace alone."""
+        by_origin: dict[str, dict[int, str]] = {}
+        for place, target in enumerate(targets):
+            by_origin.setdefault(target.origin, {})[place] = target.key or ""
+
+        memories: dict[int, StoredMemory | Exception] = {}
+        for origin, keys in by_origin.items():
+            if origin and isinstance(self._memories, NamespaceReader):
+                found = await self._memories.read_from(origin, list(keys.values()))
+            elif origin in ("", self._namespace):
+                found = await self._memories.read(self._namespace, list(keys.values()))
+            else:
+                found = [Refused("memory_not_found") for _ in keys]
+            memories.update(zip(keys, found, strict=True))
+
+        return [memories[place] for place in range(len(targets))]
 
     async def _suggest_key(self, key: str, refusal: Refused) -> Refused:
         """Return a refusal that suggests a similar key, if there is one.
@@ -497,7 +554,7 @@ class MemoryHelper:
         longest = max(_WORD.findall(key.casefold()), key=len)
         query = Query(search=(longest,), archived=True, limit=_MAX_ALIKE)
         try:
-            page = await self._store.query(self._namespace, query)
+            page = await self._memories.query(self._namespace, query)
         except Refused:
             return refusal
 

@@ -19,6 +19,7 @@ from abilities.declarations.values import JsonObject, json_size
 from abilities.helpers.memory.helper import MemoryHelper
 from abilities.helpers.memory.recall_answers import format_target
 from abilities.helpers.memory.recalling import RecallResult, has_filters
+from abilities.helpers.memory.records import name_target
 from abilities.helpers.reply.budget import MIN_SHARE, Bound, find_level
 from abilities.helpers.reply.formats import format_text
 from abilities.helpers.store.model import StoredMemory
@@ -170,7 +171,7 @@ async def _add_memories(memory: MemoryHelper, findings: Findings) -> None:
     important = Query(importance="high", limit=MAX_IMPORTANT, sort_by="updated_at")
     latest = Query(limit=MAX_LATEST, sort_by="updated_at")
 
-    found: dict[str, StoredMemory] = {}
+    found: dict[tuple[str, str], StoredMemory] = {}
     for query in (important, latest):
         try:
             page = await memory.query(query)
@@ -180,13 +181,14 @@ async def _add_memories(memory: MemoryHelper, findings: Findings) -> None:
 
         for outcome in page.memories:
             if isinstance(outcome, StoredMemory):
-                found[outcome.row.key] = outcome
+                found[outcome.row.namespace, outcome.row.key] = outcome
 
-    rows = [stored.row for stored in found.values()]
-    rows.sort(key=lambda row: (row.updated_at, row.version), reverse=True)
-    rows.sort(key=lambda row: row.importance != "high" and row.score < HIGH_SCORE)
-    for row in rows:
-        label: JsonObject = {"type": "stored", "key": row.key, "date": row.updated_at[:10]}
+    chosen = sorted(found.values(), key=lambda one: (one.row.updated_at, one.row.version))
+    chosen.reverse()
+    chosen.sort(key=lambda one: one.row.importance != "high" and one.row.score < HIGH_SCORE)
+    for stored in chosen:
+        row = stored.row
+        label: JsonObject = {**name_target(stored), "date": row.updated_at[:10]}
         if row.importance != "medium":
             label["importance"] = row.importance
         finding = Finding(label, Piece(row.content), row.content, MAX_MEMORY_BYTES)
@@ -301,13 +303,15 @@ async def build_overview(
 
 def _build_line(shown: Shown, is_full: bool) -> JsonObject:
     label = shown.finding.label
-    record: JsonObject = {name: label[name] for name in ("key", "filename") if name in label}
+    names = ("key", "from", "filename")
+    record: JsonObject = {name: label[name] for name in names if name in label}
     record["content"] = shown.content
     if "date" in label:
         record["date"] = label["date"]
 
     if shown.is_cut:
-        target: JsonObject = {name: label[name] for name in ("type", "key") if name in label}
+        names = ("type", "key", "from")
+        target: JsonObject = {name: label[name] for name in names if name in label}
         if label["type"] == "short_term":
             target["date"] = label["date"]
         target["resume"] = shown.finding.piece.resume(shown.chars)

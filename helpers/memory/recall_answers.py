@@ -16,7 +16,7 @@ from abilities.declarations.refusals import Fault, Refused
 from abilities.declarations.values import JsonObject, json_bytes, json_size, text_size
 from abilities.helpers.memory.notes import NotePart
 from abilities.helpers.memory.recalling import RecallResult, format_cursor, hash_ranking
-from abilities.helpers.memory.records import describe_replacement, to_memory_data
+from abilities.helpers.memory.records import describe_replacement, name_target, to_memory_data
 from abilities.helpers.reply.budget import MIN_SHARE
 from abilities.helpers.reply.formats import Format, render
 from abilities.helpers.search.passages import (
@@ -141,7 +141,7 @@ def find_source(entry: RankedEntry, result: RecallResult) -> Source | None:
     if entry.is_note:
         return result.parts[entry.name]
 
-    memory = result.memories.get(entry.name)
+    memory = result.find_memory(entry)
     if isinstance(memory, StoredMemory):
         return choose_passage(memory, entry, result.language)
 
@@ -321,6 +321,8 @@ class _Draft:
             described: JsonObject = {"key": entry.name}
             if entry.is_note:
                 described = {"filename": self._result.parts[entry.name].target.filename}
+            if entry.origin:
+                described["from"] = entry.origin
             described["score"] = format_score(entry.score)
 
             room -= json_size(described) + 1
@@ -444,7 +446,7 @@ def _build_record(
     # After a whole passage, mere space is not worth a request; after a part of one, it is.
     end = offset + shown.end
     if shown.end < len(text) or row.content[end:].strip():
-        following: JsonObject = {"type": "stored", "key": row.key}
+        following = name_target(memory)
         if end:
             following["resume"] = Piece(row.content).resume(end)
         record["next"] = format_target(following, is_full)
@@ -512,7 +514,7 @@ def describe_ranking(ranking: Ranking) -> JsonObject:
 
 
 def explain_entry(ranking: Ranking, entry: RankedEntry, is_full: bool) -> JsonObject:
-    """Return the reasons for an entry's place in a ranking.
+    """Return the reasons for an entry's place in a ranking, and its namespace.
 
     ``link`` and ``direction`` are of a single link between ``via`` and the memory, as in a walk.
     """
@@ -521,7 +523,9 @@ def explain_entry(ranking: Ranking, entry: RankedEntry, is_full: bool) -> JsonOb
         reasons["own_score"] = format_score(entry.own)
     if entry.via is not None:
         reasons["via"] = entry.via
-    explainer = ranking.explainer
+    if entry.origin:
+        reasons["from"] = entry.origin
+    explainer = ranking.find_explainer(entry)
     if explainer is None:
         return reasons
 

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import date, timedelta
 from hashlib import blake2b
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 import orjson
 
@@ -16,13 +16,14 @@ from abilities.declarations.limits import MAX_WITHIN_DAYS
 from abilities.declarations.refusals import Refused
 from abilities.declarations.values import JsonObject
 from abilities.helpers.files.reader import FileReader
+from abilities.helpers.memory.namespaces import NamespaceReader
 from abilities.helpers.memory.notes import NotePart, read_note_parts
 from abilities.helpers.memory.targets import MemoryFiles
 from abilities.helpers.search.meaning import Similarity
 from abilities.helpers.search.passages import Span, split_sentences
 from abilities.helpers.search.ranking import (
     LEAST_LIKENESS,
-    Entries,
+    RankedEntry,
     Ranking,
     compute_likeness,
 )
@@ -65,10 +66,11 @@ _TIME = re.compile(
 class RecallResult(NamedTuple):
     """The answers to the questions of a call: one ranking for each.
 
-    ``memories`` are the loaded ones by their keys, or the errors of unreadable ones; ``parts`` are
-    the parts of notes by their names, and ``language`` is that of the words. ``names_something`` is
-    whether any question has a word to search for; if none has, ``overview`` is its answer.
-    ``within_days`` are the days that the questions name but the call did not limit.
+    ``memories`` are the loaded ones by their keys, or the errors of unreadable ones, and ``others``
+    those of other namespaces; ``parts`` are the parts of notes by their names, and ``language`` is
+    that of the words. ``names_something`` is whether any question has a word to search for; if none
+    has, ``overview`` is its answer. ``within_days`` are the days that the questions name but the
+    call did not limit.
     """
 
     rankings: Sequence[Ranking]
@@ -78,6 +80,12 @@ class RecallResult(NamedTuple):
     names_something: bool = True
     overview: Sequence[JsonObject] = ()
     within_days: Sequence[int | None] = ()
+    others: Mapping[str, Mapping[str, StoredMemory | Exception]] = {}
+
+    def find_memory(self, entry: RankedEntry) -> StoredMemory | Exception | None:
+        """Return the memory of an entry; None if it was not loaded."""
+        memories = self.others[entry.origin] if entry.origin else self.memories
+        return memories.get(entry.name)
 
 
 class Meaning(Protocol):
@@ -99,18 +107,20 @@ class Meaning(Protocol):
 
 
 class Recalling:
-    """Asks the store of one namespace, and its agent's notes."""
+    """Asks the store of one namespace, or of several, and its agent's notes."""
 
     def __init__(
         self,
         namespace: str,
         store: MemoryStore,
+        memories: MemoryStore | NamespaceReader,
         reader: FileReader,
         files: MemoryFiles,
         meaning: Meaning | None,
     ) -> None:
         self._namespace = namespace
         self._store = store
+        self._memories = memories
         self._reader = reader
         self._files = files
         self._meaning = meaning
@@ -141,13 +151,23 @@ class Recalling:
 
         request = build_request(arguments, since, parts, language)
         request = replace(request, explained=explained)
-        if self._meaning is not None:
-            found = await self._meaning.compare(
-                self._store, self._namespace, arguments.queries, parts
-            )
-            request = replace(request, similarities=found)
+        requests = {self._namespace: request}
+        if isinstance(self._memories, NamespaceReader):
+            requests = self._memories.split_request(request)
 
-        recalled = await self._store.recall(self._namespace, request, room, starts)
+        if self._meaning is not None:
+            for namespace, own in requests.items():
+                compared = parts if namespace == self._namespace else []
+                found = await self._meaning.compare(
+                    self._store, namespace, arguments.queries, compared
+                )
+                requests[namespace] = replace(own, similarities=found)
+
+        if isinstance(self._memories, NamespaceReader):
+            recalled = await self._memories.recall(requests, room, starts)
+        else:
+            (request,) = requests.values()
+            recalled = await self._store.recall(self._namespace, request, room, starts)
 
         by_name = {part.name: part for part in parts}
         days: list[int | None] = []
@@ -155,7 +175,8 @@ class Recalling:
             days = [find_within_days(query, today) for query in arguments.queries]
 
         is_search = any(request.questions)
-        return RecallResult(*recalled, by_name, language, is_search, (), days)
+        rankings, memories, others = recalled
+        return RecallResult(rankings, memories, by_name, language, is_search, (), days, others)
 
     async def find_similar(self, results: Sequence[WriteResult]) -> dict[str, list[JsonObject]]:
         """Return the memories that say nearly the same as new contents, by the keys of these.
@@ -331,14 +352,11 @@ def check_cursors(arguments: "RecallInput", rankings: Sequence[Ranking]) -> None
 
 
 def hash_ranking(ranking: Ranking) -> str:
-    """Return a hash of the names and scores in a ranking (BLAKE2b, 48 bits)."""
-    entries: Sequence[tuple[Any, ...]] = ranking.entries
-    if isinstance(ranking.entries, Entries):
-        entries = ranking.entries.columns  # creating thousands of entries takes a while
-
+    """Return a hash of the names, scores and namespaces in a ranking (BLAKE2b, 48 bits)."""
     listed: list[object] = []  # flat, because a tuple per entry takes longer
-    for entry in entries:
-        listed += entry[:3]
+    for columns in ranking.columns:
+        listed += columns[:3]
+        listed += columns[6:]  # the namespace
 
     digest = blake2b(orjson.dumps(listed), digest_size=_DIGEST_BYTES)
     return urlsafe_b64encode(digest.digest()).decode()

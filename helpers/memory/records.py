@@ -64,6 +64,8 @@ def to_memory_data(
 
     if key:
         data["key"] = row.key
+    if stored.origin:
+        data["from"] = stored.origin
 
     data["type"] = row.type
     data["content"] = row.content
@@ -158,6 +160,15 @@ def shorten_text(text: str, room: int) -> str:
     return cut[: max(cut.rfind(" "), len(cut) // 2)] + "…"
 
 
+def name_target(stored: StoredMemory) -> JsonObject:
+    """Return the target of `memory_read_bulk` that names a memory."""
+    target: JsonObject = {"type": "stored", "key": stored.row.key}
+    if stored.origin:
+        target["from"] = stored.origin
+
+    return target
+
+
 class RequestedPart(NamedTuple):
     """The part of a content to show, and the arguments that requested it."""
 
@@ -179,7 +190,7 @@ def draft_memory_record(
     It continues as a stored target, or as a ``request`` does.
     """
     key = stored.row.key
-    item: JsonObject = request or {"type": "stored", "key": key}
+    item: JsonObject = request or name_target(stored)
 
     def continue_at(point: str) -> Item:
         return {**item, "resume": point}
@@ -290,6 +301,8 @@ def _draft_with_links(
 class PageCursor(NamedTuple):
     """The start of a page: the number of memories before it, and the position of the last one.
 
+    The place of a namespace is only sent if it is not the first.
+
     >>> PageCursor(20, Position("2025-12-24T08:00:00.000Z", "7f3a")).format()
     '20/2025-12-24T08:00:00.000Z/7f3a'
     """
@@ -299,7 +312,9 @@ class PageCursor(NamedTuple):
 
     def format(self) -> str:
         """Return the cursor as it is sent."""
-        return f"{self.passed}/{self.position.value}/{self.position.id}"
+        value, memory_id, place = self.position
+        cursor = f"{self.passed}/{value}/{memory_id}"
+        return f"{cursor}/{place}" if place else cursor
 
 
 def parse_page_cursor(text: str, sort_by: str) -> PageCursor:
@@ -307,7 +322,7 @@ def parse_page_cursor(text: str, sort_by: str) -> PageCursor:
 
     Raises Refused("invalid_format") if it is from a page of another order.
     """
-    passed, value, memory_id = text.split("/")
+    passed, value, memory_id, *place = text.split("/")
 
     # Any other order is by a time, which is longer.
     is_number = len(value) <= _NUMBER_DIGITS
@@ -315,7 +330,8 @@ def parse_page_cursor(text: str, sort_by: str) -> PageCursor:
         rule = {"format": "as next_request has it"}
         raise Refused("invalid_format", "after", expected=rule)
 
-    return PageCursor(int(passed), Position(int(value) if is_number else value, memory_id))
+    position = Position(int(value) if is_number else value, memory_id, *map(int, place))
+    return PageCursor(int(passed), position)
 
 
 class FittedPage(NamedTuple):
@@ -353,7 +369,7 @@ def fit_page(
         piece = slice_text(content, WHOLE, MAX_CONTENT_CHARS)
         if piece.rest:
             chars = len(piece.text)
-            target = {"type": "stored", "key": memory.row.key, "resume": piece.resume(chars)}
+            target = {**name_target(memory), "resume": piece.resume(chars)}
             data["content"] = piece.text
             data["truncation"] = {
                 "reason": "max_chars",

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from datetime import date, timedelta
 from typing import Literal, get_args
 
-from abilities.declarations.memory import KEY_RULE, TARGET_SCHEMA, is_key
+from abilities.declarations.memory import KEY_RULE, TARGET_SCHEMA, is_key, parse_namespace
 from abilities.declarations.refusals import MAX_MISTAKES, Mistake, Refused, explain_unknown
 from abilities.declarations.suggestions import suggest_argument, suggest_value
 from abilities.declarations.values import JsonObject, as_object, unwrap_json
@@ -21,7 +21,7 @@ _FIELDS: JsonObject = TARGET_SCHEMA["properties"]
 _OWN_FIELDS: dict[TargetType, tuple[str, ...]] = {
     "long_term": (),
     "short_term": ("date",),
-    "stored": ("key",),
+    "stored": ("key", "from"),
 }
 """The fields of each type besides ``resume``, which every type has."""
 
@@ -70,7 +70,8 @@ class Target:
     """A requested note or memory.
 
     A note has a ``filename``, and a short-term one also a ``day``; a stored memory has a ``key``
-    instead. ``range`` is the part to read, and ``resume`` the same as it was sent.
+    instead, and an ``origin`` if it is in another namespace. ``range`` is the part to read, and
+    ``resume`` the same as it was sent.
     """
 
     type: TargetType
@@ -79,6 +80,7 @@ class Target:
     day: date | None = None
     key: str | None = None
     resume: str | None = None
+    origin: str = ""
 
     def to_target(self, resume: str | None = None) -> JsonObject:
         """Return the target that requests the same memory, from a resume point if one is given."""
@@ -88,6 +90,8 @@ class Target:
             target["date"] = self.day.isoformat()
         if self.key is not None:
             target["key"] = self.key
+        if self.origin:
+            target["from"] = self.origin
         if resume is not None:
             target["resume"] = resume
 
@@ -133,6 +137,11 @@ def parse_target(target: object, files: MemoryFiles, today: date) -> Target:
     else:
         key = fields["key"]
 
+    origin = ""
+    if kind == "stored" and "from" in fields:
+        with _collect(mistakes):
+            origin = _parse_origin(fields["from"])
+
     resume = fields.get("resume")
     part = WHOLE
     if resume is not None:
@@ -150,7 +159,7 @@ def parse_target(target: object, files: MemoryFiles, today: date) -> Target:
     if mistakes:
         raise Refused.from_mistakes(mistakes[:MAX_MISTAKES])
 
-    return Target(kind, part, filename, day, key, resume)
+    return Target(kind, part, filename, day, key, resume, origin)
 
 
 @contextmanager
@@ -185,6 +194,14 @@ def _list_unknown(kind: TargetType, fields: JsonObject) -> list[Mistake]:
         mistakes.append(explain_unknown(str(name), allowed, suggestion))
 
     return mistakes
+
+
+def _parse_origin(origin: object) -> str:
+    try:
+        return parse_namespace(origin)
+    except ValueError:
+        rule = {"format": "a namespace, as 'from' names it"}
+        raise Refused("invalid_format", "from", expected=rule) from None
 
 
 def _parse_day(day: object, today: date) -> date:

@@ -1,11 +1,12 @@
 """The past of memories: their histories, their versions, and the changes of a namespace."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from abilities.declarations.memory import Direction
 from abilities.declarations.refusals import Refused
 from abilities.declarations.values import JsonObject, json_size
+from abilities.helpers.memory.namespaces import NamespaceReader, find_namespace
 from abilities.helpers.memory.records import to_memory_data
 from abilities.helpers.reply.budget import Bound
 from abilities.helpers.store.history import (
@@ -72,14 +73,22 @@ class VersionPair(NamedTuple):
 
 
 class Versions:
-    """The histories and versions of the memories of a namespace.
+    """The histories and versions of the memories of a namespace, and of others that are only read.
 
     If the store keeps no history, the methods that need one raise Refused("version_not_found").
     """
 
-    def __init__(self, namespace: str, store: MemoryStore) -> None:
+    def __init__(
+        self,
+        namespace: str,
+        store: MemoryStore,
+        memories: MemoryStore | NamespaceReader,
+        others: Sequence[str],
+    ) -> None:
         self._namespace = namespace
         self._store = store
+        self._memories = memories
+        self._others = others
 
     @property
     def _past(self) -> HistoryStore:
@@ -90,7 +99,21 @@ class Versions:
 
     async def read(self, name: MemoryName, before: int | None, limit: int) -> MemoryHistory:
         """Return a page of a memory's history. Raises Refused: memory_not_found, id_not_found."""
-        return await self._past.read_history(self._namespace, name, before, limit)
+        origin = await self._find_origin(name)
+        page = await self._past.read_history(origin or self._namespace, name, before, limit)
+        return page._replace(origin=origin)
+
+    async def _find_origin(self, name: MemoryName) -> str:
+        """Return the other namespace that has a memory, or "" for the own.
+
+        A deleted memory of another one is not found: only those who could restore it may see it.
+        """
+        if not self._others:
+            return ""
+
+        readable = (self._namespace, *self._others)
+        found = await find_namespace(self._store, readable, name)
+        return "" if found in (None, self._namespace) else found
 
     async def is_deleted(self, key: str) -> bool:
         """Return whether a key names a memory that was deleted. Raises Refused."""
@@ -99,19 +122,37 @@ class Versions:
 
     async def read_at(self, key: str, time: str) -> StoredMemory:
         """Return a memory with all its links as it was at a time. Raises Refused."""
-        return await self._past.read_version(self._namespace, MemoryName(key=key), time)
+        name = MemoryName(key=key)
+        origin = await self._find_origin(name)
+        stored = await self._past.read_version(origin or self._namespace, name, time)
+        return stored._replace(origin=origin)
 
     async def list_memories(
         self, prefix: str, after: str, limit: int, *, archived: bool
     ) -> list[MemoryLine | DamagedMemory]:
         """Return memories in the order of their keys, as the store does. Raises Refused."""
-        return await self._store.list_memories(
+        return await self._memories.list_memories(
             self._namespace, prefix, after, limit, archived=archived
         )
 
-    async def read_changes(self, since: int, limit: int) -> ChangePage:
-        """Return the changes after a version. Raises Refused."""
-        return await self._past.read_changes(self._namespace, since, limit)
+    async def read_changes(
+        self, since: int, others: Mapping[str, int], limit: int
+    ) -> list[ChangePage]:
+        """Return the changes after a version, and those of each other namespace after its own.
+
+        The pages have up to ``limit`` changes together. Raises Refused.
+        """
+        pages = [await self._past.read_changes(self._namespace, since, limit)]
+
+        for other in self._others:
+            limit -= len(pages[-1].changes)
+            begin = others.get(other, 0)
+            page = ChangePage((), begin, has_more=True, is_complete=True)
+            if limit:
+                page = await self._past.read_changes(other, begin, limit)
+            pages.append(page._replace(origin=other))
+
+        return pages
 
     async def read_timeline(
         self, before: int | None, limit: int, chosen: TimelineFilter
@@ -189,6 +230,8 @@ def build_history_answer(page: MemoryHistory, given: JsonObject, bound: Bound) -
         if newest is not None:
             answer.update(id=newest.id, key=newest.key)
         answer["deleted"] = True
+    if page.origin:
+        answer["from"] = page.origin
     if page.earliest:
         answer["earliest"] = page.earliest
 
@@ -217,28 +260,71 @@ def build_history_answer(page: MemoryHistory, given: JsonObject, bound: Bound) -
     return answer
 
 
-def build_changes_answer(page: ChangePage, given: JsonObject, bound: Bound) -> JsonObject:
-    """Return `memory_changes`'s answer; its next request repeats the ``given`` arguments."""
-    changes = [describe_change(change) for change in page.changes]
-    answer: JsonObject = {"changes": [], "next": page.next}
-    if not page.is_complete:
+def build_changes_answer(
+    pages: Sequence[ChangePage], given: JsonObject, bound: Bound
+) -> JsonObject:
+    """Return `memory_changes`'s answer; its next request repeats the ``given`` arguments.
+
+    The first page is that of the own namespace.
+    """
+    changes = [describe_change(change, page.origin) for page in pages for change in page.changes]
+    answer: JsonObject = {"changes": [], **_name_next(pages)}
+    if not all(page.is_complete for page in pages):
         answer["complete"] = False
 
-    count = _count_fitting(changes, answer, {**given, "since": page.next}, bound)
+    count = _count_fitting(changes, answer, _name_request(given, answer), bound)
     answer["changes"] = changes[:count]
-    if count < len(changes):
-        answer["next"] = page.changes[count - 1].version
-    if count < len(changes) or page.has_more:
-        answer["next_request"] = {**given, "since": answer["next"]}
+
+    left = count
+    shown: list[ChangePage] = []
+    for page in pages:
+        if left < len(page.changes):
+            page = _cut_changes(page, left, given)
+        shown.append(page)
+        left -= len(page.changes)
+
+    answer |= _name_next(shown)
+    if any(page.has_more for page in shown):
+        answer["next_request"] = _name_request(given, answer)
 
     return answer
 
 
-def describe_change(change: MemoryChange) -> JsonObject:
+def _name_request(given: JsonObject, answer: JsonObject) -> JsonObject:
+    """Return the request for what follows an answer."""
+    request = {**given, "since": answer["next"]}
+    if "next_others" in answer:
+        request["since_others"] = answer["next_others"]
+
+    return request
+
+
+def _cut_changes(page: ChangePage, count: int, given: JsonObject) -> ChangePage:
+    """Return the first changes of a page."""
+    following = given.get("since_others", {}).get(page.origin, 0)
+    if count:
+        following = page.changes[count - 1].version
+
+    return page._replace(changes=page.changes[:count], next=following, has_more=True)
+
+
+def _name_next(pages: Sequence[ChangePage]) -> JsonObject:
+    """Return the versions after which the next changes follow."""
+    own, *others = pages
+    named: JsonObject = {"next": own.next}
+    if others:
+        named["next_others"] = {page.origin: page.next for page in others}
+
+    return named
+
+
+def describe_change(change: MemoryChange, origin: str = "") -> JsonObject:
     """Return the fields of a change."""
     data: JsonObject = {"version": change.version, "id": change.id}
     if change.key:
         data["key"] = change.key
+    if origin:
+        data["from"] = origin
 
     data.update(action=change.action, at=change.made_at, by=change.caller)
     return data
@@ -275,15 +361,13 @@ def build_list_answer(
 
 def describe_line(line: MemoryLine | DamagedMemory) -> JsonObject:
     """Return the fields of a memory in a list."""
+    data: JsonObject = {"key": line.key}
+    if line.origin:
+        data["from"] = line.origin
     if isinstance(line, DamagedMemory):
-        return {"key": line.key, "reason": line.reason}
+        return {**data, "reason": line.reason}
 
-    data: JsonObject = {
-        "key": line.key,
-        "type": line.type,
-        "size": line.size,
-        "version": line.version,
-    }
+    data.update(type=line.type, size=line.size, version=line.version)
     if line.summary:
         data["summary"] = line.summary
     if line.archived:

@@ -31,7 +31,7 @@ FILE = RecordShape(
 """A record of `file_read_bulk`."""
 
 TARGET = RecordShape(
-    ("type", "date", "key", "success", "content", "archived", "replaced_by", "next"),
+    (*("type", "date", "key", "from", "success", "content", "archived", "replaced_by", "next"),),
     ("input", "success", "reason", "message", "did_you_mean"),
 )
 """A record of `memory_read_bulk`."""
@@ -39,6 +39,7 @@ TARGET = RecordShape(
 MEMORY = RecordShape(
     (
         "key",
+        "from",
         "content",
         "archived",
         "replaced_by",
@@ -56,7 +57,8 @@ MEMORY = RecordShape(
 
 ITEM = RecordShape(
     (
-        *("input", "success", "content", "items", "archived", "replaced_by", "date", "source"),
+        *("input", "success", "from", "content", "items", "archived", "replaced_by", "date"),
+        "source",
         *(
             "matched",
             "confidence",
@@ -87,19 +89,19 @@ HIT = RecordShape(("path", "content", "source", "next"), ("path", "reason"))
 DAY = RecordShape(("date", "content", "version", "next"), ("date", "reason"))
 """The notes of a day."""
 
-LISTED_MEMORY = RecordShape(("key", "type", "size", "summary"), ("key", "reason"))
+LISTED_MEMORY = RecordShape(("key", "from", "type", "size", "summary"), ("key", "reason"))
 """A memory in a list, without its content."""
 
 RECALLED = RecordShape(
     (
         *("key", "filename", "heading", "content", "archived", "starts_at", "date", "score"),
-        *("replaced_by", "since", "via", "link", "direction", "next"),
+        *("replaced_by", "since", "via", "link", "direction", "from", "next"),
     ),
-    ("key", "reason"),
+    ("key", "reason", "from"),
 )
 """A memory, or a part of a note, that answers a question."""
 
-_FOUND = ("key", "content", "archived", "replaced_by", "date", "score", "next")
+_FOUND = ("key", "from", "content", "archived", "replaced_by", "date", "score", "next")
 _WRITTEN = (
     *("id", "key", "action", "archived", "version", "created", "replaced", "similar", "mended"),
 )

@@ -14,7 +14,7 @@ import heapq
 import math
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from itertools import product
+from itertools import product, starmap
 from typing import Any, Literal, NamedTuple, Protocol, cast, overload
 
 HIGHEST_WEIGHT = 63
@@ -165,7 +165,8 @@ class RankedEntry(NamedTuple):
     """A memory in a ranking, or a chunk of a note; ``name`` is its key or the chunk's name.
 
     ``own`` is the part of ``score`` from its own words. ``words`` are its words of the question, as
-    they were asked. ``via`` is the key of the hit whose links led here, if no word did.
+    they were asked. ``via`` is the key of the hit whose links led here, if no word did. ``origin``
+    is the namespace that it is from, or empty for the caller's own.
     """
 
     name: str
@@ -174,6 +175,7 @@ class RankedEntry(NamedTuple):
     own: int
     via: str | None = None
     words: tuple[str, ...] = ()
+    origin: str = ""
 
 
 class Entries(Sequence[RankedEntry]):
@@ -197,10 +199,10 @@ class Entries(Sequence[RankedEntry]):
         if isinstance(place, slice):
             return Entries(self.columns[place])
 
-        return RankedEntry._make(self.columns[place])
+        return RankedEntry(*self.columns[place])
 
     def __iter__(self) -> Iterator[RankedEntry]:
-        return map(RankedEntry._make, self.columns)
+        return starmap(RankedEntry, self.columns)
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Sequence) and list(self) == list(cast(Sequence[object], other))
@@ -298,7 +300,8 @@ class Ranking:
 
     ``unknown_words`` are the words of the question that no memory and no note contains, and
     ``archived_words`` those that only archived memories contain. ``also`` has the names of further
-    answers, which are in the ranking of another question.
+    answers, which are in the ranking of another question. ``others`` explain the entries of other
+    namespaces.
     """
 
     entries: Sequence[RankedEntry]
@@ -307,6 +310,18 @@ class Ranking:
     confidence: Confidence = "none"
     archived_words: tuple[str, ...] = ()
     explainer: Explainer | None = field(default=None, compare=False, repr=False)
+    others: Mapping[str, Explainer | None] = field(
+        default_factory=dict[str, Explainer | None], compare=False, repr=False
+    )
+
+    def find_explainer(self, entry: RankedEntry) -> Explainer | None:
+        """Return what explains an entry, in the ranking of its namespace."""
+        return self.others.get(entry.origin) if entry.origin else self.explainer
+
+    @property
+    def columns(self) -> Sequence[tuple[Any, ...]]:
+        """The entries as tuples, because creating thousands of entries takes a while."""
+        return self.entries.columns if isinstance(self.entries, Entries) else self.entries
 
 
 def keep_once(rankings: Sequence[Ranking]) -> tuple[Ranking, ...]:

@@ -234,7 +234,8 @@ class RecallRequest:
     """The questions, the filters, and the distance to linked memories in links (0, 1 or 2).
 
     Entries below ``at_least`` thousandths of the best score are left out. If it is None, none is;
-    but a question whose best answer deserves no confidence has no answer at all.
+    but a question whose best answer deserves no confidence has no answer at all. ``most`` memories
+    of the best, and those that they lead to, answer a question.
 
     ``similarities``, one per question, let the questions be answered by meaning too. ``explained``
     is the key of a memory that the rankings can explain, even if it is not in them.
@@ -248,6 +249,7 @@ class RecallRequest:
     hops: int = 2
     notes: tuple[NoteTerms, ...] = ()
     at_least: int | None = None
+    most: int = MOST_SELECTED
     similarities: tuple[Similarity, ...] = ()
     explained: str | None = None
     alike: bool = False
@@ -390,7 +392,7 @@ def rank(request: RecallRequest) -> Conversation[tuple[Ranking, ...]]:
     for question in request.questions:
         search = QuestionIndex(question, index.size, (index.blocks, index.archived_blocks))
         searches.append(search)
-        hits.append((yield from _select(search, filters, allowed)))
+        hits.append((yield from _select(search, request, allowed)))
 
     docs = {doc: None for selected in hits for doc, _ in selected}
     found: Mapping[int, KeyAndTime] = {}
@@ -400,7 +402,7 @@ def rank(request: RecallRequest) -> Conversation[tuple[Ranking, ...]]:
     own: list[list[RankedEntry]] = []
     for search, selected in zip(searches, hits, strict=True):
         present = [(-score, found[doc].key, doc) for doc, score in selected if doc in found]
-        best = heapq.nsmallest(MOST_SELECTED, present)  # of equal scores, the first by key
+        best = heapq.nsmallest(request.most, present)  # of equal scores, the first by key
         entries: list[RankedEntry] = []
         for fall, key, doc in best:
             words = search.list_words(search.find_weights(doc))
@@ -666,20 +668,21 @@ def _select_similar(
 
 
 def _select(
-    search: QuestionIndex, filters: Filters, allowed: Collection[int] | None
+    search: QuestionIndex, request: RecallRequest, allowed: Collection[int] | None
 ) -> Conversation[list[Selected]]:
     """Return the best memories that pass the filters, and others that tie with the last of them."""
+    filters = request.filters
     if allowed is not None or filters.pass_all:
-        return select_best(search.blocks, search.idfs, allowed=allowed)
+        return select_best(search.blocks, search.idfs, request.most, allowed)
 
-    most = 4 * MOST_SELECTED
+    most = 4 * request.most
     while True:
         selected = select_best(search.blocks, search.idfs, most)
         docs = tuple(doc for doc, _ in selected)
         passing: Collection[int] = yield FetchPassing(filters, docs)
 
         hits = [(doc, score) for doc, score in selected if doc in passing]
-        if len(hits) >= MOST_SELECTED or len(selected) < most:
+        if len(hits) >= request.most or len(selected) < most:
             return hits
 
         most *= 4

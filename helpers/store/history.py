@@ -288,13 +288,15 @@ class MemoryHistory(NamedTuple):
     """A page of a memory's history, newest first.
 
     ``row`` is the present memory, or None if it was deleted. ``has_more`` is True if older entries
-    follow. ``earliest`` is the oldest version that can be restored.
+    follow. ``earliest`` is the oldest version that can be restored. ``origin`` is the memory's
+    namespace if it is not the caller's own.
     """
 
     row: Row | None
     entries: tuple[Entry, ...]
     has_more: bool
     earliest: int
+    origin: str = ""
 
 
 class MemoryChange(NamedTuple):
@@ -316,13 +318,15 @@ class ChangePage(NamedTuple):
     """Changes of a namespace in the order of their versions.
 
     ``next`` is the version to continue after. ``is_complete`` is False if some of the changes
-    after the requested version are no longer known.
+    after the requested version are no longer known. ``origin`` is the namespace if it is not the
+    caller's own.
     """
 
     changes: tuple[MemoryChange, ...]
     next: int
     has_more: bool
     is_complete: bool
+    origin: str = ""
 
 
 class HistoryLimits(NamedTuple):

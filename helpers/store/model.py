@@ -111,7 +111,8 @@ class StoredMemory(NamedTuple):
 
     ``links_total`` counts all links of the memory, and ``backlinks_total`` all links to it. Of an
     archived memory, ``replaced_by`` is the key of the one that replaced it. ``since`` is the day on
-    which the memory last replaced another one; only `recall` reads it.
+    which the memory last replaced another one; only `recall` reads it. ``origin`` is its namespace
+    if it is not the caller's own.
     """
 
     row: Row
@@ -122,6 +123,7 @@ class StoredMemory(NamedTuple):
     backlinks_total: int = 0
     replaced_by: str = ""
     since: str = ""
+    origin: str = ""
 
 
 class AccessCounters(NamedTuple):
@@ -149,6 +151,7 @@ class DamagedMemory(NamedTuple):
     namespace: str
     key: str
     reason: str
+    origin: str = ""
 
 
 def dump_sorted_json(value: object) -> str:

@@ -5,7 +5,7 @@ versions, `AboutStore` the memories about files, `CheckableStore` an integrity c
 `MarkableStore` marks.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Literal, NamedTuple, Protocol, runtime_checkable
 
 from abilities.declarations.memory import Direction
@@ -62,10 +62,12 @@ class Recalled(NamedTuple):
     """One ranking per question, and the loaded memories by key.
 
     A memory that cannot be read is an exception. Memories for which there was no room are missing.
+    ``others`` has those of other namespaces, by namespace and key, if several were asked.
     """
 
     rankings: tuple[Ranking, ...]
-    memories: dict[str, StoredMemory | Exception]
+    memories: Mapping[str, StoredMemory | Exception]
+    others: Mapping[str, Mapping[str, StoredMemory | Exception]] = {}
 
 
 class IntegrityFinding(NamedTuple):
@@ -162,9 +164,12 @@ class MemoryStore(Protocol):
         """
         ...
 
-    async def read(self, namespace: str, keys: Sequence[str]) -> list[StoredMemory | Exception]:
+    async def read(
+        self, namespace: str, keys: Sequence[str], *, dated: bool = False
+    ) -> list[StoredMemory | Exception]:
         """Return one item per key, in order; Refused("memory_not_found") for a missing memory.
 
+        If ``dated`` is set, each memory has its ``since``, as `recall` reads it.
         Each memory has its ``links_total``. Its links, backlinks and access counters may be
         omitted.
         """

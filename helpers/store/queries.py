@@ -3,6 +3,7 @@
 from collections import Counter
 from collections.abc import Iterable
 from dataclasses import replace
+from itertools import starmap
 from typing import NamedTuple
 
 from abilities.helpers.search.recall import Filters
@@ -139,7 +140,7 @@ async def run_query(transaction: Transaction, namespace: str, query: Query) -> M
         page = _select_page(query, met.column, met.name)
         text = f"{met.positions} AND {page.condition}"
         rows = await transaction.fetch(text, *met.values, *page.values)
-        positions = list(map(Position._make, rows))
+        positions = list(starmap(Position, rows))
 
     # One more than the limit was fetched, to see whether others follow.
     has_more = len(positions) > query.limit
@@ -225,7 +226,7 @@ def _select_page(query: Query, column: str, name: str) -> Matches:
     if query.after is not None:
         comparison = "<" if query.descending else ">"
         text = f"({column}, {name}) {comparison} (?, ?)"
-        values += query.after
+        values += query.after[:2]
 
     text = f"{text} ORDER BY {_order(query, column, name)} LIMIT ? OFFSET ?"
     return Matches(text, (*values, query.limit + 1, query.offset))

@@ -13,10 +13,14 @@ from abilities.helpers.store.model import IMPORTANCES, Row, StoredMemory, is_tag
 
 
 class Position(NamedTuple):
-    """The position of a memory in an order: its value in the sort column, and its id."""
+    """The position of a memory in an order: its value in the sort column, and its id.
+
+    ``place`` is that of its namespace among those that are read, if there are several.
+    """
 
     value: str | int
     id: str
+    place: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,6 +144,7 @@ class MemoryLine(NamedTuple):
     version: int
     updated_at: str
     archived: bool
+    origin: str = ""
 
 
 SEARCHED_COLUMNS = ("key", "summary", "content", "category", "tags")

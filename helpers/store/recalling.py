@@ -18,6 +18,7 @@ from abilities.helpers.search.ranking import (
     MOST_OUTGOING,
     BestLink,
     Links,
+    RankedEntry,
     Ranking,
     keep_best,
 )
@@ -111,8 +112,8 @@ Ends = dict[str, BestLink]
 """The keys at the other ends of a memory's links, each with the best link."""
 
 
-def take_turns(rankings: Sequence[Ranking], starts: Sequence[int]) -> Iterator[str]:
-    """Yield the keys of memories: the first of each ranking, then the second of each, and so on.
+def take_turns(rankings: Sequence[Ranking], starts: Sequence[int]) -> Iterator[RankedEntry]:
+    """Yield memories: the first of each ranking, then the second of each, and so on.
 
     Each ranking begins at its offset in ``starts``. Notes are skipped.
     """
@@ -120,7 +121,7 @@ def take_turns(rankings: Sequence[Ranking], starts: Sequence[int]) -> Iterator[s
     for place in range(max(map(len, lists), default=0)):
         for entries in lists:
             if place < len(entries) and not entries[place].is_note:
-                yield entries[place].name
+                yield entries[place]
 
 
 async def recall(
@@ -147,7 +148,7 @@ async def recall(
             fetch = _advance(conversation, answer)
 
     memories: dict[str, StoredMemory | Exception] = {}
-    keys = take_turns(fetch.rankings, starts)
+    keys = (entry.name for entry in take_turns(fetch.rankings, starts))
     size = FIRST_BATCH
     while room >= 0 and (batch := list(islice(keys, size))):
         found = await read_dated(transaction, namespace, batch)

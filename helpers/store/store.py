@@ -221,9 +221,12 @@ class SqlStore(ServableStore):
         return await self._read(namespace, work, namespace, prefix, after, limit)
 
     @override
-    async def read(self, namespace: str, keys: Sequence[str]) -> list[StoredMemory | Exception]:
+    async def read(
+        self, namespace: str, keys: Sequence[str], *, dated: bool = False
+    ) -> list[StoredMemory | Exception]:
         check_names(namespace, *keys)
-        return await self._read(namespace, reads.read, namespace, keys)
+        work = reads.read_dated if dated else reads.read
+        return await self._read(namespace, work, namespace, keys)
 
     @override
     async def read_linked(self, namespace: str, key: str, offset: int, limit: int) -> StoredMemory:

@@ -86,7 +86,7 @@ class AbilitiesStore(BaseStore):
         if require_namespace:
             check_namespace(namespace, "pass namespace=… to AbilitiesStore()")
         self.ttl_config = ttl
-        self._host = Host(source, "langgraph")
+        self._host = Host(source, "langgraph", reads=())  # an item is put where it was got
         self._namespace = namespace
         self._max_scanned = max_scanned
         self._turns = asyncio.Semaphore(_BATCHES_AT_ONCE)  # of the background loop
