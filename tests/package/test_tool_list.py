@@ -26,7 +26,10 @@ MOST_BYTES: dict[tuple[str, ...], int] = {
 }
 """What a list may take by the setting `tools`, as JSON."""
 
-UNOFFERED = {"output_format", "detail", "memories", "bulkRead", "depth", "breadth", "totalLimit"}
+UNOFFERED = {
+    *("output_format", "detail", "memories", "bulkRead", "depth", "breadth", "totalLimit"),
+    "since_others",
+}
 """Arguments that are for settings and programs, and that most abilities do not offer to models."""
 
 UNTOLD = {

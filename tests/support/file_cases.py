@@ -306,7 +306,7 @@ MEMORY_ROWS = [
                               ("", "k" * 201, " a", "a ", "a\n", "a\u202e", "\ufffd", 5)]),
             ({"type": "stored"}, NO_KEY),
             ({"type": "stored", "key": "a", "date": "today"},
-             Wrong("unknown_argument", "date", {"one_of": ["type", "key", "resume"]})),
+             Wrong("unknown_argument", "date", {"one_of": ["type", "key", "from", "resume"]})),
             ({**LASTING, "key": "a"},
              Wrong("unknown_argument", "key", {"one_of": ["type", "resume"]}))),
     refused("M-none", "too_few", "targets", "memory_read_bulk", expected=AMOUNT, targets=[]),

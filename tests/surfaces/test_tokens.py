@@ -261,7 +261,7 @@ def test_the_commands_make_list_and_revoke(apart: Settings) -> None:
     entry = file.find(added.stdout.strip())
     assert entry and (entry.namespace, entry.scope) == ("bob", "read")
     heading, line = run("list").stdout.splitlines()
-    assert heading.split("  ")[0] == "ID" and heading.endswith("namespace  label  tools")
+    assert heading.split("  ")[0] == "ID" and heading.endswith("label  tools  reads")
     assert line.split() == [entry.id, "read", entry.created_at, "bob"]
     assert heading.index("namespace") == line.index("bob")
     assert json.loads(run("list", "--json").stdout) == [
