@@ -175,6 +175,27 @@ async def test_a_memory_that_moved_to_another_namespace_is_a_change(app: Abiliti
     assert await find_reason(ada, "recall", **request) == "changed"
 
 
+async def test_every_page_of_a_recall_says_since_when_a_fact_holds(app: Abilities) -> None:
+    team, ada = open_own(app, "team"), calls_of(app)
+    for number in range(6):
+        await store(team, f"old {number}", "parsers " * 20)
+        new = {"new_key": f"new {number}", "content": "parsers " * 40}
+        await team("remember", operations=[{"op": "supersede", "key": f"old {number}", **new}])
+        await store(ada, f"own {number}", "parsers " * 40)
+
+    found: list[Any] = []
+    request: dict[str, Any] = {"queries": ["parsers"], "max_tokens": 400}
+    pages = 0
+    while request:
+        answer = await ada("recall", **request)
+        found += answer["results"][0]["memories"]
+        request = answer.get("next_request", {})
+        pages += 1
+
+    assert pages > 2 and len(found) == 12
+    assert all(("since" in one) == (one.get("from") == "team") for one in found)
+
+
 async def test_reading_in_another_namespace_leaves_no_trace_there(app: Abilities) -> None:
     team, ada = open_own(app, "team"), calls_of(app)
     created = await store(team, "plan", "x", links=[{"key": "rules"}])
