@@ -356,7 +356,7 @@ def hash_ranking(ranking: Ranking) -> str:
     listed: list[object] = []  # flat, because a tuple per entry takes longer
     for columns in ranking.columns:
         listed += columns[:3]
-        listed += columns[6:]  # the namespace
+        listed += filter(None, columns[6:7])  # another namespace
 
     digest = blake2b(orjson.dumps(listed), digest_size=_DIGEST_BYTES)
     return urlsafe_b64encode(digest.digest()).decode()

@@ -35,6 +35,7 @@ class Expected(NamedTuple):
     own: int
     via: str | None
     words: tuple[str, ...]
+    origin: str
     points: Mapping[str, int]
     gifts: tuple[Gift, ...] = ()
     is_lifted: bool = False
@@ -226,7 +227,7 @@ def rank_one(
         told = tuple(gifts.get(key, ()))
         if key in own:
             entry = Expected(
-                *(key, False, amount, own[key], None, list_words(weights[key])),
+                *(key, False, amount, own[key], None, list_words(weights[key]), ""),
                 points=add_points(weights[key]),
                 gifts=told,
                 is_lifted=amount > own[key],
@@ -234,7 +235,7 @@ def rank_one(
             )
         else:
             via = told[0].giver
-            entry = Expected(key, False, amount, 0, via, (), {}, told, is_lifted=amount > 0)
+            entry = Expected(key, False, amount, 0, via, (), "", {}, told, is_lifted=amount > 0)
         entries.append(entry)
 
     notes: list[Expected] = []
@@ -242,7 +243,9 @@ def rank_one(
         reached = score(note.terms)
         if reached:
             told_words, told_points = list_words(note.terms), add_points(note.terms)
-            notes.append(Expected(note.name, True, reached, reached, None, told_words, told_points))
+            notes.append(
+                Expected(note.name, True, reached, reached, None, told_words, "", told_points)
+            )
     notes.sort(key=lambda entry: (-entry.score, entry.name))
 
     ranked = sorted(entries + notes[:256], key=lambda e: (-e.score, e.name, e.is_note))
