@@ -121,11 +121,11 @@ class NamespaceReader:
         )
 
     def split_request(self, request: RecallRequest) -> dict[str, RecallRequest]:
-        """Return the request to each namespace, for an equal number of its best memories.
+        """Return the request to each namespace, for an equal part of the work.
 
         Notes are ranked with the own one.
         """
-        request = replace(request, most=request.most // len(self._namespaces))
+        request = replace(request, namespaces=len(self._namespaces))
         requests = dict.fromkeys(self._namespaces, replace(request, notes=()))
         requests[self._own] = request
         return requests

@@ -440,16 +440,16 @@ def find_steps(key: str, links: Links) -> list[Steps]:
     return steps
 
 
-def choose_relays(seeds: Seeds, ways: Ways) -> frozenset[str]:
+def choose_relays(seeds: Seeds, ways: Ways, most: int = MOST_RELAYS) -> frozenset[str]:
     """Return the memories through which ways of two links may lead.
 
-    They are the seeds, and the `MOST_RELAYS` other memories one link away that get most; of equal
-    ones, the first by key.
+    They are the seeds, and the ``most`` other memories one link away that get most; of equal ones,
+    the first by key.
     """
     names = {seed for seed, _ in seeds}
     near = spread(seeds, ways, ())
     others = [(-given, key) for key, given in near.scores.items() if key not in names]
-    best = heapq.nsmallest(MOST_RELAYS, others)
+    best = heapq.nsmallest(most, others)
 
     return frozenset(names.union(key for _, key in best))
 

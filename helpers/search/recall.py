@@ -16,6 +16,7 @@ from typing import Any, NamedTuple, TypeVar
 from abilities.helpers.search.meaning import Near, Similarity
 from abilities.helpers.search.postings import BLOCK_DOCS, POSTING_BYTES, block_of, decode, look_up
 from abilities.helpers.search.ranking import (
+    MOST_RELAYS,
     NAMED_TENTHS,
     SEEDS,
     Confidence,
@@ -234,8 +235,9 @@ class RecallRequest:
     """The questions, the filters, and the distance to linked memories in links (0, 1 or 2).
 
     Entries below ``at_least`` thousandths of the best score are left out. If it is None, none is;
-    but a question whose best answer deserves no confidence has no answer at all. ``most`` memories
-    of the best, and those that they lead to, answer a question.
+    but a question whose best answer deserves no confidence has no answer at all. If the answers
+    of several ``namespaces`` become one, each ranks its part of the most memories, and follows the
+    links of its part.
 
     ``similarities``, one per question, let the questions be answered by meaning too. ``explained``
     is the key of a memory that the rankings can explain, even if it is not in them.
@@ -249,10 +251,15 @@ class RecallRequest:
     hops: int = 2
     notes: tuple[NoteTerms, ...] = ()
     at_least: int | None = None
-    most: int = MOST_SELECTED
+    namespaces: int = 1
     similarities: tuple[Similarity, ...] = ()
     explained: str | None = None
     alike: bool = False
+
+    @property
+    def most(self) -> int:
+        """The most memories that words find."""
+        return MOST_SELECTED // self.namespaces
 
 
 class FetchRare(NamedTuple):
@@ -706,13 +713,15 @@ def _spread_all(
 ) -> Conversation[list[_Spreading]]:
     """Return what each question's seeds give to other memories."""
     ways: dict[str, list[Steps]] = {}
-    seeds = [[(entry.name, entry.score) for entry in entries[:SEEDS]] for entries in own]
+    most = SEEDS // request.namespaces
+    seeds = [[(entry.name, entry.score) for entry in entries[:most]] for entries in own]
     relays: list[Collection[str]] = [()] * len(seeds)
 
     if request.hops >= 1:
         yield from _fetch_ways(ways, request, (name for one in seeds for name, _ in one))
     if request.hops == 2:
-        relays = [choose_relays(one, ways) for one in seeds]
+        most = MOST_RELAYS // request.namespaces
+        relays = [choose_relays(one, ways, most) for one in seeds]
         yield from _fetch_ways(ways, request, (name for one in relays for name in sorted(one)))
 
     return [
