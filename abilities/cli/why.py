@@ -159,7 +159,8 @@ def _describe_reason(record: JsonObject) -> str:
     if reason == "confidence":
         best = record["best"]
         name, lacks = best.get("key", best.get("filename")), ", ".join(best["lacks"])
-        sentence = f"{score}, but nothing is shown: the best, {name}, lacks {lacks}."
+        lacking = f"lacks {lacks}" if lacks else "has the words in different passages"
+        sentence = f"{score}, but nothing is shown: the best, {name}, {lacking}."
         return f"{sentence} With --at-least 0 any match is shown."
 
     return _SENTENCES[reason]

@@ -316,7 +316,9 @@ def build_request(
     if arguments.at_least is not None:
         at_least = round(arguments.at_least * 1_000)
 
-    return RecallRequest(tuple(questions), filters, arguments.hops, tuple(notes), at_least)
+    return RecallRequest(
+        tuple(questions), filters, arguments.hops, tuple(notes), at_least, language=language
+    )
 
 
 def parse_positions(arguments: "RecallInput") -> list[int]:

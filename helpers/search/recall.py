@@ -9,13 +9,14 @@ from array import array
 from collections import Counter, defaultdict
 from collections.abc import Collection, Generator, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
-from functools import cached_property
+from functools import cached_property, partial
 from operator import itemgetter
 from typing import Any, NamedTuple, TypeVar
 
 from abilities.helpers.search.meaning import Near, Similarity
 from abilities.helpers.search.postings import BLOCK_DOCS, POSTING_BYTES, block_of, decode, look_up
 from abilities.helpers.search.ranking import (
+    MOST_JUDGED,
     MOST_RELAYS,
     NAMED_TENTHS,
     SEEDS,
@@ -25,6 +26,7 @@ from abilities.helpers.search.ranking import (
     Gift,
     Gifts,
     Links,
+    Match,
     RankedEntry,
     Ranking,
     Steps,
@@ -41,9 +43,16 @@ from abilities.helpers.search.ranking import (
     limit_lifted,
     round_score,
     spread,
+    sum_worths,
 )
 from abilities.helpers.search.selection import MOST_SELECTED, BlockPostings, Selected, select_best
-from abilities.helpers.search.terms import QuestionWord, list_names
+from abilities.helpers.search.terms import (
+    Language,
+    MemoryTexts,
+    QuestionWord,
+    list_names,
+    weigh_passages,
+)
 
 Postings = Mapping[str, Mapping[int, bytes]]
 """The postings of terms, by their blocks."""
@@ -242,6 +251,8 @@ class RecallRequest:
     ``similarities``, one per question, let the questions be answered by meaning too. ``explained``
     is the key of a memory that the rankings can explain, even if it is not in them.
 
+    ``language`` is that of the questions and of the index.
+
     If ``alike`` is set, the questions are contents, and all else but these is ignored: the answers
     are the few memories that share the most rare words with each, to be compared with it.
     """
@@ -255,6 +266,7 @@ class RecallRequest:
     similarities: tuple[Similarity, ...] = ()
     explained: str | None = None
     alike: bool = False
+    language: Language = field(default_factory=Language)
 
     @property
     def most(self) -> int:
@@ -340,6 +352,15 @@ class FetchLinks(NamedTuple):
     keys: tuple[str, ...]
 
 
+class FetchTexts(NamedTuple):
+    """A request for the texts of those of these memories whose contents have several passages.
+
+    It is answered with a mapping from key to `MemoryTexts`.
+    """
+
+    keys: tuple[str, ...]
+
+
 Fetch = (
     FetchRare
     | FetchBlocks
@@ -349,6 +370,7 @@ Fetch = (
     | FetchKeys
     | FetchTimes
     | FetchLinks
+    | FetchTexts
 )
 
 
@@ -437,10 +459,18 @@ def rank(request: RecallRequest) -> Conversation[tuple[Ranking, ...]]:
         hidden: IndexBlocks = yield FetchBlocks(tuple(absent), archived=True)
         in_archive = hidden.archived_blocks
 
+    explainers: list[_Explainer] = []
+    for search, hit, spreading in zip(searches, own, spreadings, strict=True):
+        explainers.append(_Explainer(search, hit, spreading, numbers, request.notes, failing))
+
+    judged = [one[_NAME] for each in explainers for one in each.best if not one[_IS_NOTE]]
+    texts: Mapping[str, MemoryTexts] = {}
+    if judged:
+        texts = yield FetchTexts(tuple(dict.fromkeys(judged)))
+
     rankings: list[Ranking] = []
-    for number, (search, hit, spreading) in enumerate(zip(searches, own, spreadings, strict=True)):
-        explainer = _Explainer(search, hit, spreading, numbers, request.notes, failing)
-        confidence = explainer.judge()
+    for number, explainer in enumerate(explainers):
+        confidence = explainer.judge(texts, request.language)
         if near:
             confidence = explainer.add_similar(near[number], confidence)
 
@@ -546,18 +576,30 @@ class _Explainer:
         merged = _merge(hits, self._lifted, spreading.gifts.givers, self._named)
         self.uncut = Entries(_sort(merged + _score_notes(search, notes)))
 
-    def judge(self) -> Confidence:
-        """Return the confidence in the best entry by words."""
-        ranked = self.uncut.columns
-        weights: Mapping[int, int] = {}
-        is_named = False
-        if ranked:
-            name, is_note = ranked[0][_NAME], ranked[0][_IS_NOTE]
-            weights = self._find_weights(name, is_note=is_note)
-            is_named = not is_note and name in self._named
+    @property
+    def best(self) -> Sequence[Columns]:
+        """The entries that are judged."""
+        return self.uncut.columns[:MOST_JUDGED]
 
-        scores = [columns[_SCORE] for columns in ranked]
-        return judge(self._search.idfs, weights.keys(), scores, named=is_named)
+    def judge(self, texts: Mapping[str, MemoryTexts], language: Language) -> Confidence:
+        """Return the confidence in the best entries by words, given the texts of long memories.
+
+        Of a long memory, the words of one passage count, because all together have most words.
+        """
+        idfs = self._search.idfs
+        best = Match((), named=False)
+        for columns in self.best:
+            name, is_note = columns[_NAME], columns[_IS_NOTE]
+            found = [self._find_weights(name, is_note=is_note)]
+            if not is_note and name in texts:
+                passages = weigh_passages(texts[name], language)
+                found = list(map(self._search.find_weights_in, passages))
+
+            named = not is_note and name in self._named
+            matches = [best, *(Match(weights, named) for weights in found)]
+            best = max(matches, key=partial(sum_worths, idfs))
+
+        return judge(idfs, best, [columns[_SCORE] for columns in self.uncut.columns[:MOST_JUDGED]])
 
     def add_similar(self, near: Near, confidence: Confidence) -> Confidence:
         """Add what similarity adds to the scores; return the confidence in the best entry."""

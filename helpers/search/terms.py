@@ -253,22 +253,27 @@ def weigh_terms(texts: MemoryTexts, language: Language) -> dict[str, int]:
     Words of the key and the summary count three times. In a long content, a term has the weight of
     its best passage, because a question is about a single passage.
     """
-    content = texts.content
     weights: dict[str, int] = {}
 
-    if len(content) <= LONGEST_PASSAGE:
+    if len(texts.content) <= LONGEST_PASSAGE:
         weights = _weigh_short(texts, language)
     else:
-        for section in split_sections(content):
-            passage = texts._replace(content=content[section.start : section.end])
-            for term, weight in _weigh_short(passage, language).items():
+        for passage in weigh_passages(texts, language):
+            for term, weight in passage.items():
                 weights[term] = max(weight, weights.get(term, 0))
 
-    name = find_name(content, language)
+    name = find_name(texts.content, language)
     if name is not None:
         weights[name] = 1
 
     return weights
+
+
+def weigh_passages(texts: MemoryTexts, language: Language) -> Iterator[dict[str, int]]:
+    """Yield the terms of a memory, with each of its passages in turn as its content."""
+    for section in split_sections(texts.content):
+        content = texts.content[section.start : section.end]
+        yield _weigh_short(texts._replace(content=content), language)
 
 
 def _weigh_short(texts: MemoryTexts, language: Language) -> dict[str, int]:

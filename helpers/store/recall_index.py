@@ -170,7 +170,8 @@ def _weigh(row: Row | None, language: Language) -> tuple[Weights, Weights]:
     if row is None:
         return {}, {}
 
-    weights = _weigh_texts((row.key, row.summary, row.content, row.tags, row.category), language)
+    texts = read_texts((row.key, row.summary, row.content, row.tags, row.category))
+    weights = weigh_terms(texts, language)
     if row.archived:
         return {}, weights
 
@@ -349,7 +350,7 @@ async def find_wrong_namespaces(
     memories = transaction.stream(_MEMORIES + where.format("s"), *values)
     async for name, doc, archived, *texts in memories:
         side = _Side(to_name(name), archived)
-        weights = _weigh_texts(texts, language)
+        weights = weigh_terms(read_texts(texts), language)
         sums[side.namespace] -= side.add_up(doc, weights.items())
 
     async for name, *columns in transaction.stream(_RECENT + where.format("r"), *values):
@@ -393,18 +394,19 @@ async def rebuild_index(transaction: Transaction, namespace: str) -> None:
         if postings.block_of(doc) != block:
             await save_changes(transaction, namespace, changes)
             changes, block = {}, postings.block_of(doc)
-        weights = _weigh_texts(texts, language)
+        weights = weigh_terms(read_texts(texts), language)
         collect(changes, archived, doc, weights.items())
 
     await save_changes(transaction, namespace, changes)
 
 
-def _weigh_texts(texts: Sequence[str | bytes], language: Language) -> Weights:
+def read_texts(texts: Sequence[str | bytes]) -> MemoryTexts:
+    """Return the texts of the RAW columns key, summary, content, tags and category."""
     key, summary, content, tags, category = map(_read_text, texts)
     with suppress(ValueError, TypeError):  # damaged tags are indexed as they are
         tags = " ".join(orjson.loads(tags))
 
-    return weigh_terms(MemoryTexts(key, summary, content, f"{tags} {category}"), language)
+    return MemoryTexts(key, summary, content, f"{tags} {category}")
 
 
 def _read_text(text: str | bytes) -> str:

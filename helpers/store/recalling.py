@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 
 from abilities.declarations.limits import MAX_CONTENT_CHARS
 from abilities.helpers.search import postings
+from abilities.helpers.search.passages import MAX_PART_CHARS
 from abilities.helpers.search.ranking import (
     MOST_INCOMING,
     MOST_OUTGOING,
@@ -32,6 +33,7 @@ from abilities.helpers.search.recall import (
     FetchMatching,
     FetchPassing,
     FetchRare,
+    FetchTexts,
     FetchTimes,
     Filters,
     IndexBlocks,
@@ -48,7 +50,13 @@ from abilities.helpers.store.protocol import Recalled
 from abilities.helpers.store.queries import select_passing
 from abilities.helpers.store.ranking import LINK_COLUMNS, BestLinks, Pages, Wanted
 from abilities.helpers.store.reads import read_dated
-from abilities.helpers.store.recall_index import Changes, RecentChange, collect, merge
+from abilities.helpers.store.recall_index import (
+    Changes,
+    RecentChange,
+    collect,
+    merge,
+    read_texts,
+)
 from abilities.helpers.store.transaction import Columns, ForEach, Statement, Transaction
 
 _SIZE = """
@@ -96,6 +104,10 @@ _PASSING_KEYS = """
 SELECT m.key, m.updated_at FROM memories AS m CROSS JOIN shelf AS s
 WHERE m.namespace = ? AND m.key = ANY (?) AND m.score BETWEEN 0 AND 1
     AND s.namespace = m.namespace AND s.id = m.id AND {}
+"""
+_TEXTS = f"""
+SELECT RAW(key), RAW(summary), RAW(content), RAW(tags), RAW(category) FROM memories
+WHERE namespace = ? AND key = ANY (?) AND length(content) > {MAX_PART_CHARS}
 """
 _SCORES = """
 SELECT key, score FROM memories
@@ -203,6 +215,9 @@ async def _answer(transaction: Transaction, namespace: str, fetch: Fetch) -> obj
             for key, time in await transaction.fetch(selected, namespace, list(keys), *asked):
                 times[key] = time
             return times
+        case FetchTexts(keys):
+            found = await transaction.fetch(_TEXTS, namespace, list(keys))
+            return {texts.key: texts for texts in map(read_texts, found)}
         case FetchLinks(filters, keys):
             return await _LinkReader(transaction, namespace, filters).read(keys)
 

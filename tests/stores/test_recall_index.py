@@ -350,7 +350,7 @@ async def test_the_language_is_that_of_the_index(place: StorePlace) -> None:
     assert [entry.name for entry in recalled.rankings[0].entries] == ["a", "b"]
 
 
-async def test_a_question_with_two_hops_takes_five_trips(
+async def test_a_question_with_two_hops_takes_six_trips(
     database_place: DatabasePlace, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async with database_place.open() as store:
@@ -361,7 +361,7 @@ async def test_a_question_with_two_hops_takes_five_trips(
         trips = count_trips(monkeypatch)
         recalled = await store.recall(NAMESPACE, RecallRequest((ask("river"),)), 8_000, (0,))
 
-    assert len(trips) == 5
+    assert len(trips) == 6
     assert len(recalled.memories) == 64
 
 

@@ -95,15 +95,11 @@ def check_sum(ranking: Ranking, entry: RankedEntry, gifts: Sequence[Gift]) -> Ex
     return told
 
 
-def rank_exhaustively(
-    memories: Sequence[PlainMemory], request: RecallRequest, language: Language | None = None
-) -> list[Answers]:
+def rank_exhaustively(memories: Sequence[PlainMemory], request: RecallRequest) -> list[Answers]:
     """Return the answers to each question, best first."""
-    language = language or Language()
-    weights = {m.key: weigh(m, language) for m in memories}
+    weights = {m.key: weigh(m, request.language) for m in memories}
     rankings = [
-        (rank_one(memories, weights, request, question, language), question)
-        for question in request.questions
+        (rank_one(memories, weights, request, question), question) for question in request.questions
     ]
 
     first: dict[tuple[str, bool], tuple[int, int]] = {}
@@ -125,8 +121,7 @@ def rank_exhaustively(
 
 def weigh(memory: PlainMemory, language: Language) -> Mapping[str, int]:
     """max(1, round(63·tf / (tf + k1·(1 - b + b·min(length, 1000)/60)))), k1 1.2, b 0.75."""
-    labels = " ".join([*memory.tags, memory.category or ""])
-    return _weigh_texts(MemoryTexts(memory.key, memory.summary, memory.content, labels), language)
+    return _weigh_texts(memory.texts, language)
 
 
 @lru_cache(maxsize=4_096)
@@ -159,7 +154,6 @@ def rank_one(
     weights: Mapping[str, Mapping[str, int]],
     request: RecallRequest,
     question: Sequence[tuple[str, str]],
-    language: Language,
 ) -> tuple[list[Expected], str]:
     """Return the ranked answers to one question, and the confidence in the best one."""
     present = [memory for memory in memories if not memory.archived]
@@ -216,7 +210,9 @@ def rank_one(
         total[key] = max(own.get(key, 0), min(own.get(key, 0) + amount, most))
 
     names = set(list_names([QuestionWord(*word) for word in question]))
-    named = {m.key for m in memories if m.key in own and find_name(m.content, language) in names}
+    named = {
+        m.key for m in memories if m.key in own and find_name(m.content, request.language) in names
+    }
     for memory in memories:
         if memory.key in named:
             total[memory.key] = math.floor(total[memory.key] * Fraction(16, 10))
@@ -252,23 +248,35 @@ def rank_one(
     if not ranked:
         return [], "none"
 
-    best = ranked[0]
-    texts = {note.name: note.terms for note in request.notes} if best.is_note else weights
     worths = {term: 4 * 1024 + value for term, value in idf.items()}
-    held = [term for term in worths if term in texts[best.name]]
-    most = sum(sorted(worths.values())[-10:])
-    met = sum(worths[term] for term in held)
-    if not best.is_note and best.name in named:
-        most, met, held = most + 12 * 1024, met + 12 * 1024, [*held, "its name"]
-    strength = min(Fraction(met, most), Fraction(1)) ** 2 * min(len(held), 4)
-    is_clear = len(ranked) < 4 or Fraction(best.score, ranked[3].score) >= Fraction(3, 2)
+    by_key = {memory.key: memory.texts for memory in memories}
+    by_note = {note.name: note.terms for note in request.notes}
+    matches: list[tuple[int, int, list[str], bool]] = []
+    for place, entry in enumerate(ranked[:4]):
+        texts = [by_note[entry.name]] if entry.is_note else [weights[entry.name]]
+        content = "" if entry.is_note else by_key[entry.name].content
+        if len(content) > 1_000:
+            parts = [content[section.start : section.end] for section in split_sections(content)]
+            passages = [by_key[entry.name]._replace(content=part) for part in parts]
+            texts = [count_terms(passage, request.language)[0] for passage in passages]
+
+        is_named = not entry.is_note and entry.name in named
+        for terms in texts:
+            held = [term for term in worths if term in terms]
+            met = sum(worths[term] for term in held) + is_named * 12 * 1024
+            matches.append((met, -place, held, is_named))
+
+    met, _, held, is_named = max(matches, key=lambda match: match[:2], default=(0, 0, [], False))
+    most = sum(sorted(worths.values())[-10:]) + is_named * 12 * 1024
+    strength = min(Fraction(met, most), Fraction(1)) ** 2 * min(len(held) + is_named, 4)
+    is_clear = len(ranked) < 4 or Fraction(ranked[0].score, ranked[3].score) >= Fraction(3, 2)
 
     confidence = "strong" if strength >= 1 and is_clear else "weak"
-    if strength < Fraction(1, 4) and len(worths) > 2:
+    if not held or (strength < Fraction(1, 4) and len(worths) > 2):
         confidence = "none"
 
     if request.at_least is not None:
-        least = Fraction(request.at_least, 1000) * best.score
+        least = Fraction(request.at_least, 1000) * ranked[0].score
         ranked = [entry for entry in ranked if entry.score >= least]
     elif confidence == "none":
         ranked = []

@@ -16,6 +16,7 @@ from abilities.helpers.search.recall import (
     FetchLinks,
     FetchMatching,
     FetchPassing,
+    FetchTexts,
     FetchTimes,
     Filters,
     IndexBlocks,
@@ -58,6 +59,12 @@ class PlainMemory:
     replaced_on: tuple[str, ...] = ()
     links: list[tuple[str, float]] = field(default_factory=list)
     kinds: Sequence[str] = ()
+
+    @property
+    def texts(self) -> MemoryTexts:
+        """The texts that are indexed."""
+        labels = " ".join([*self.tags, self.category or ""])
+        return MemoryTexts(self.key, self.summary, self.content, labels)
 
     @property
     def all_links(self) -> list[PlainLink]:
@@ -118,9 +125,7 @@ class RecallIndex:
                 blocks[term] = {block: b"".join(docs) for block, docs in by_block.items()}
 
     def _add(self, lists: dict[str, dict[int, list[bytes]]], doc: int, memory: PlainMemory) -> None:
-        labels = " ".join([*memory.tags, memory.category or ""])
-        texts = MemoryTexts(memory.key, memory.summary, memory.content, labels)
-        terms = weigh_terms(texts, self.language)
+        terms = weigh_terms(memory.texts, self.language)
         block = postings.block_of(doc)
 
         for term, weight in terms.items():
@@ -169,6 +174,9 @@ class RecallIndex:
                 named = [doc for doc, key in enumerate(self._keys) if key in keys]
                 passing = [self._keys[doc] for doc in self._find_passing(filters, named)]
                 return {key: self.memories[key].updated_at for key in passing}
+            case FetchTexts(keys):
+                long = [key for key in keys if len(self.memories[key].content) > 1_000]
+                return {key: self.memories[key].texts for key in long}
             case FetchLinks(filters, keys):
                 return {key: self._find_links(key, filters) for key in keys}
 

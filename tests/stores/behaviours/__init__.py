@@ -62,6 +62,7 @@ RECALL_BEHAVIOURS: tuple[Behaviour[MemoryStore], ...] = (
     recall.a_recall_follows_every_change,
     recall.a_recall_follows_links_of_any_weight,
     recall.a_recall_passes_what_its_filters_pass,
+    recall.a_long_memory_answers_with_one_passage,
     recall.a_recall_follows_links,
     recall.a_recall_adds_what_is_similar,
     recall.another_namespace_changes_no_recall,

@@ -118,6 +118,25 @@ async def a_recall_explains_a_memory_that_filters_keep_out(store: MemoryStore) -
         expect(share.weight > 0, weighs, f"the words of {key} are weighed")
 
 
+async def a_long_memory_answers_with_one_passage(store: MemoryStore) -> None:
+    """Words that are far from each other in a long content are no answer, all together are."""
+    question = "tulip rose lily daisy poppy aster"
+    sections = [f"# {word}\n\n{'x ' * 400}" for word in question.split()]
+    await put(store, "long", content="\n".join(sections))
+    ranking = await _recall_one(store, question)
+    expect((ranking.confidence, ranking.entries), ("none", ()), "no passage has enough words")
+
+    await put(store, "labeled", content="\n".join(sections), summary="daisy", tags=["aster"])
+    ranking = await _recall_one(store, question)
+    expect(ranking.confidence, "weak", "the summary and the tags belong to each passage")
+
+    await put(store, "long", content="\n".join([*sections, question]))
+    for number in range(6):
+        await put(store, f"rival {number}", content="tulip tulip rose")
+    ranking = await _recall_one(store, question)
+    expect(ranking.confidence, "strong", "a passage has all the words")
+
+
 async def a_recall_follows_links(store: MemoryStore) -> None:
     """Links lead from a hit to its neighbors in both directions, as many steps as asked."""
     await put(store, "hit", content="tulip", links=[("one", 1.0)])
