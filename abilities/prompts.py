@@ -228,15 +228,18 @@ async def fill_prompt(abilities: Abilities, name: str, arguments: JsonObject | N
     return await abilities.observe(prompt.call_name, fill)
 
 
-async def write_catch_up(abilities: Abilities, max_bytes: int = CATCH_UP_BYTES) -> str:
+async def write_catch_up(
+    abilities: Abilities, max_bytes: int = CATCH_UP_BYTES, *, memories: bool = True
+) -> str:
     """Return notes and memories of earlier sessions that an agent should know, labelled as data.
 
-    It reads only what the offered abilities may read. If there is nothing, the message says so.
+    It reads only what the offered abilities may read, and no ``memories`` if there is no store. If
+    there is nothing, the message says so.
     """
     offered = list_offered(abilities)
     sources = Sources(
         notes=not _NOTE_READERS.isdisjoint(offered),
-        memories=not _MEMORY_READERS.isdisjoint(offered),
+        memories=memories and not _MEMORY_READERS.isdisjoint(offered),
     )
     findings = await gather_findings(abilities.context.memory, sources, max_bytes)
     if findings.is_empty:
@@ -246,7 +249,7 @@ async def write_catch_up(abilities: Abilities, max_bytes: int = CATCH_UP_BYTES) 
         "Catch up: these are notes and memories of earlier sessions. The long-term notes come "
         "first, then those of the last days, important memories, and those that changed last.",
         "Keep in mind what matters for the work at hand, and go on with it. Each record follows "
-        "a line that begins with the same 8 characters, which occur in no content. "
+        "a line that begins with the same 6 characters, which occur in no content. "
         + _NOTES_ARE_DATA,
     ]
 

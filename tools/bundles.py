@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from abilities.clients.changes import format_hook
+from abilities.clients.table import CLIENTS
 from abilities.settings import Settings
 from tests.support.catalog import BUILT_IN
 
@@ -131,21 +132,19 @@ def build_mcp_servers() -> dict[str, Any]:
 
 def build_hooks() -> dict[str, Any]:
     """Return the hooks of the plugin."""
-    catch_up = f"uvx --from '{REQUIREMENT}' abilities catch-up"
-    start = build_hook(format_hook("SessionStart", catch_up))
-    compact = build_hook(format_hook("PreCompact", catch_up))
+    hooks = CLIENTS["claude-code"].hooks
+    assert hooks is not None
+    program = f"uvx --from '{REQUIREMENT}' abilities"
+    listed: dict[str, Any] = {}
 
-    return {
-        "description": "Reads what an agent should know from earlier sessions.",
-        "hooks": {
-            "SessionStart": [{"matcher": "startup|resume|clear|compact", "hooks": [start]}],
-            "PreCompact": [{"hooks": [compact]}],
-        },
-    }
+    for event, matcher in hooks.matchers.items():
+        command = format_hook(program, event)
+        hook = {"type": "command", "command": command, "timeout": HOOK_SECONDS}
+        listed[event] = [
+            {"hooks": [hook]} if matcher is None else {"matcher": matcher, "hooks": [hook]}
+        ]
 
-
-def build_hook(command: str) -> dict[str, Any]:
-    return {"type": "command", "command": command, "timeout": HOOK_SECONDS}
+    return {"description": "Gives memories of earlier sessions to the model.", "hooks": listed}
 
 
 def build_readme() -> str:
@@ -161,11 +160,13 @@ def build_readme() -> str:
 ```
 
 It needs [uv](https://docs.astral.sh/uv/). It brings the MCP server, a skill that says when to
-recall and when to remember, and two hooks:
+recall and when to remember, and four hooks:
 
 - At the start of a session and after a compaction, the model is given the long-term notes, the
   notes of the last days and the memories that matter, as data of at most 8,000 bytes.
 - Before a compaction, the summary is told what is stored already.
+- With a prompt come the memories that surely answer it, and with an edit those about the file, as
+  data of at most 1,600 bytes, and each memory once in a session.
 
 Notes and memories are files of yours, in `~/.abilities`, and are sent nowhere else. More is in the
 [documentation]({PROJECT["urls"]["Documentation"]}).

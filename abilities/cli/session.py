@@ -5,6 +5,7 @@ store that does not open.
 """
 
 import logging
+import os
 import sys
 from collections.abc import AsyncGenerator
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
@@ -23,7 +24,13 @@ from abilities.declarations.refusals import Fault, Refused
 from abilities.helpers.store.opening import is_store_header
 from abilities.helpers.store.protocol import ServableStore
 from abilities.registry import AbilityRegistry
-from abilities.settings import Settings, explain_unknown, find_origin, list_unknown_variables
+from abilities.settings import (
+    PREFIX,
+    Settings,
+    explain_unknown,
+    find_origin,
+    list_unknown_variables,
+)
 
 _HEADER_BYTES = 100
 
@@ -134,6 +141,16 @@ class Session:
     def given_namespace(self) -> str | None:
         """The namespace of the option --namespace; None if it was not given."""
         return self.options.get("namespace")
+
+    @property
+    def variables(self) -> dict[str, str]:
+        """The environment variables that would give another process the same settings."""
+        options = {name: str(value) for name, value in self.options.items()}
+        if "tools" in self.options:
+            options["tools"] = ",".join(self.options["tools"])
+
+        given = {PREFIX + name.upper(): value for name, value in options.items()}
+        return {**os.environ, **given}
 
     def override(self, options: Options) -> "Session":
         """Return a new session in which these options replace this one's."""

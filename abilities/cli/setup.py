@@ -24,7 +24,7 @@ from abilities.clients.entry import (
     is_temporary,
     name_namespace,
 )
-from abilities.clients.table import CLIENTS, Client, Machine, find_hooks_file
+from abilities.clients.table import CLIENTS, Client, Machine
 from abilities.declarations.limits import TOKEN_BYTES
 from abilities.declarations.values import json_size, text_size
 from abilities.errors import format_install, is_installed
@@ -60,7 +60,9 @@ class _Target(NamedTuple):
 @click.command(epilog=_EXAMPLES)
 @click.argument("client", type=click.Choice(list(CLIENTS)), metavar="[CLIENT]", required=False)
 @click.option("--project", is_flag=True, help="Set it up for the project in the current folder.")
-@click.option("--hooks", is_flag=True, help="Claude Code: run 'abilities catch-up' by hooks too.")
+@click.option(
+    "--hooks", is_flag=True, help="claude-code, codex, gemini: give memories to the model unasked."
+)
 @click.option(
     "--tools",
     metavar="NAMES",
@@ -100,8 +102,9 @@ def setup(
         _list_clients(folder)
         return
 
-    if hooks and client != "claude-code":
-        raise click.UsageError("--hooks is for claude-code only; leave it out")
+    if hooks and CLIENTS[client].hooks is None:
+        names = ", ".join(name for name, one in CLIENTS.items() if one.hooks is not None)
+        raise click.UsageError(f"--hooks is for {names} only; leave it out")
     if only_print and (remove or dry_run):
         raise click.UsageError("--print goes with neither --remove nor --dry-run; leave those out")
 
@@ -161,10 +164,11 @@ def _set_up(
 
     entry = build_entry(session.settings, session.options, tools)
     server = ServerChange(target.client, entry)
-    hooks_change = build_hooks_change(entry) if hooks else None
     changes: list[tuple[Path, FileChange]] = [(target.file, server)]
-    if hooks_change is not None:
-        changes.append((find_hooks_file(Machine(), target.project), hooks_change))
+    hooks_change: HooksChange | None = None
+    if hooks and target.client.hooks is not None:
+        hooks_change = build_hooks_change(target.client.hooks, entry, tools)
+        changes.append((target.client.hooks.find_file(Machine(), target.project), hooks_change))
 
     # No server starts without the folder of the notes of all projects.
     notes = NOTES.expanduser()
@@ -240,6 +244,7 @@ def _settle(session: Session, target: _Target) -> Session:
 
 def _try(target: _Target, entry: ServerEntry, hooks: "HooksChange | None") -> None:
     """Start the server as the client will, and report its answer. Raises click.ClickException."""
+    from abilities.clients.changes import format_hook
     from abilities.clients.trial import TrialFailed, try_entry, try_hook
 
     folder = Path("/")
@@ -249,7 +254,7 @@ def _try(target: _Target, entry: ServerEntry, hooks: "HooksChange | None") -> No
     try:
         answer = asyncio.run(try_entry(entry, folder))
         if hooks is not None:
-            asyncio.run(try_hook(hooks.catch_up, folder))
+            asyncio.run(try_hook(format_hook(hooks.program, "SessionStart"), folder))
     except TrialFailed as error:
         raise click.ClickException(
             f"{target.client.title} could not use this, so nothing was changed: {error}"
@@ -263,14 +268,17 @@ def _try(target: _Target, entry: ServerEntry, hooks: "HooksChange | None") -> No
 
 
 def _remove(target: _Target, *, dry_run: bool) -> None:
-    """Remove the server, and the hooks of Claude Code, from a client. Raises Unusable."""
+    """Remove the server and its hooks from a client. Raises Unusable."""
     from abilities.clients.changes import FileChange, HooksChange, ServerChange
     from abilities.clients.edits import plan_removal, write_removal
 
     server = ServerChange(target.client, ServerEntry("", (), {}))
-    changes: list[tuple[Path, FileChange]] = [(target.file, server)]
-    if target.client.name == "claude-code":
-        changes.append((find_hooks_file(Machine(), target.project), HooksChange("")))
+    changes: list[tuple[Path, FileChange]] = []
+    hooks = target.client.hooks
+    if hooks is not None:  # first, as they were added last: one file may have both
+        file = hooks.find_file(Machine(), target.project)
+        changes.append((file, HooksChange(hooks.matchers)))
+    changes.append((target.file, server))
 
     plans = [(plan_removal(file, change), change) for file, change in changes]
     needed = [(edit, change) for edit, change in plans if edit.is_needed]

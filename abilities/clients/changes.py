@@ -1,17 +1,12 @@
-"""Changes to a client's files: the server, and for Claude Code two hooks.
-
-By the hooks, the model knows the memories of earlier sessions. The output of SessionStart becomes
-context of the model, also after a compaction. The output of PreCompact is appended to the
-instructions for the summary (https://code.claude.com/docs/en/hooks).
-"""
+"""Changes to a client's files: the server, and hooks by which the model gets memories unasked."""
 
 import json
 import re
 import shlex
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import Final, Literal, Protocol, get_args
+from typing import Protocol
 
 from abilities.clients import jsonc, toml_edit
 from abilities.clients.entry import (
@@ -25,41 +20,28 @@ from abilities.clients.entry import (
     shape_entry,
 )
 from abilities.clients.jsonc import BOM
-from abilities.clients.table import Client
+from abilities.clients.table import Client, Hooks
 from abilities.declarations.values import JsonObject, as_object
+from abilities.settings import split_names
 
-HookEvent = Literal["SessionStart", "PreCompact"]
-
-HOOK_EVENTS: Final[tuple[HookEvent, ...]] = get_args(HookEvent)
-"""The events of the hooks: a session starts or is resumed, and is about to be summarized."""
-
-_BEFORE_COMPACTION = (
-    "The data below is stored, and is given again after the compaction. Keep in the summary what "
-    "it lacks: decisions, preferences, lessons, open tasks."
+_OUR_COMMAND = re.compile(
+    r"\babilities'? (?:hook [A-Za-z]+|catch-up(?: --max-tokens \d+)?) \|\| exit 1$"
 )
-
-_MAX_TOKENS = 1_900
-"""Fits, with the sentence before it, into the 10,000 characters that a hook may print."""
-
-_OUR_COMMAND = re.compile(r"\babilities'? catch-up(?: --max-tokens \d+)? \|\| exit 1$")
+"""A command of this version, or of one before it."""
 
 
-def format_hook(event: HookEvent, catch_up: str) -> str:
-    """Return the command of a hook, which runs the command ``catch_up``.
+def format_hook(program: str, event: str) -> str:
+    """Return the command that answers an event; ``program`` runs `abilities`.
 
-    The hook exits with 1 if that fails. The exit code 2, which `abilities` has for wrong settings,
-    would block the compaction.
+    The hook exits with 1 if the program cannot be started, because clients take 2 for a refusal.
     """
-    if event == "PreCompact":
-        return f"echo '{_BEFORE_COMPACTION}'; {catch_up} --max-tokens {_MAX_TOKENS} || exit 1"
-
-    return f"{catch_up} || exit 1"
+    return f"{program} hook {event} || exit 1"
 
 
 def is_our_hook(command: str) -> bool:
     """Return whether a hook's command is ours, of this or another installation.
 
-    >>> is_our_hook("/opt/venv/bin/abilities catch-up || exit 1")
+    >>> is_our_hook("/opt/venv/bin/abilities hook PreToolUse || exit 1")
     True
     """
     return _OUR_COMMAND.search(command) is not None
@@ -153,33 +135,34 @@ class ServerChange:
 
 @dataclass(frozen=True)
 class HooksChange:
-    """The hooks of Claude Code. ``catch_up`` is the command that prints the memories."""
+    """The hooks of a client: the events with their matchers, and the program that answers them."""
 
-    catch_up: str
+    matchers: Mapping[str, str | None]
+    program: str = ""
 
     def is_in(self, text: str) -> bool:
         """Return whether the text has any of the hooks."""
-        return any(_find_hooks(text, event) for event in HOOK_EVENTS)
+        return any(_find_hooks(text, event) for event in self.matchers)
 
     def put(self, text: str) -> str:
-        """Return the text with both hooks."""
-        for event in HOOK_EVENTS:
-            text = _put_hook(text, event, format_hook(event, self.catch_up))
+        """Return the text with all hooks."""
+        for event in self.matchers:
+            text = self._put_hook(text, event, format_hook(self.program, event))
 
         return text
 
     def repeat(self, source: str, text: str) -> str:
         """Return the text with the hooks as they are in a source."""
-        for event in HOOK_EVENTS:
+        for event in self.matchers:
             for _, command in _find_hooks(source, event):
-                text = _put_hook(text, event, command)
+                text = self._put_hook(text, event, command)
 
         return text
 
     def remove(self, text: str, prune: int) -> str:
         """Return the text without the hooks."""
         # In reverse, so that the object of all events is pruned with the last event, if at all.
-        for event in reversed(HOOK_EVENTS):
+        for event in reversed(list(self.matchers)):
             for index, _ in reversed(_find_hooks(text, event)):
                 text = jsonc.remove(text, ("hooks", event), prune, index)
 
@@ -190,18 +173,38 @@ class HooksChange:
         if jsonc.get(text, ("hooks",)) is None:
             return 2
 
-        return int(any(jsonc.get(text, ("hooks", event)) is None for event in HOOK_EVENTS))
+        return int(any(jsonc.get(text, ("hooks", event)) is None for event in self.matchers))
+
+    def _put_hook(self, text: str, event: str, command: str) -> str:
+        found = _find_hooks(text, event)
+        if [known for _, known in found] == [command]:
+            return text
+
+        for index, _ in reversed(found):
+            text = jsonc.remove(text, ("hooks", event), 0, index)
+
+        hook: JsonObject = {"hooks": [{"type": "command", "command": command}]}
+        matcher = self.matchers[event]
+        if matcher is not None:
+            hook = {"matcher": matcher, **hook}
+
+        return jsonc.append(text, ("hooks", event), hook)
 
 
-def build_hooks_change(entry: ServerEntry) -> HooksChange:
-    """Return the hooks that run `abilities catch-up` with the variables of an entry."""
-    variables = [f"{name}={value}" for name, value in entry.variables.items()]
-    words = [*find_command(), "catch-up"]
+def build_hooks_change(hooks: Hooks, entry: ServerEntry, tools: str | None) -> HooksChange:
+    """Return the hooks that answer with the variables of an entry, and with the same tools.
 
+    A server answers for hooks with the same settings as its own.
+    """
+    variables = dict(entry.variables)
+    if tools is not None:
+        variables["ABILITIES_TOOLS"] = ",".join(split_names(tools))
+
+    words = list(find_command())
     if variables:
-        words = ["env", *variables, *words]
+        words = ["env", *(f"{name}={value}" for name, value in variables.items()), *words]
 
-    return HooksChange(shlex.join(words))
+    return HooksChange(hooks.matchers, shlex.join(words))
 
 
 def put_change(change: FileChange, text: str, *, reads_comments: bool) -> str:
@@ -241,18 +244,6 @@ def undo_change(change: FileChange, text: str, backups: Sequence[str]) -> str | 
         return change.remove(text, 0)
 
     return change.remove(text, change.count_missing_parents(originals[0]))
-
-
-def _put_hook(text: str, event: str, command: str) -> str:
-    found = _find_hooks(text, event)
-    if [known for _, known in found] == [command]:
-        return text
-
-    for index, _ in reversed(found):
-        text = jsonc.remove(text, ("hooks", event), 0, index)
-
-    hook = {"hooks": [{"type": "command", "command": command}]}
-    return jsonc.append(text, ("hooks", event), hook)
 
 
 def _find_hooks(text: str, event: str) -> list[tuple[int, str]]:

@@ -5,7 +5,7 @@ Sources, as published in November 2026:
 - Claude Code: https://code.claude.com/docs/en/mcp and https://code.claude.com/docs/en/hooks;
   CLAUDE_CONFIG_DIR moves .claude.json too (https://github.com/microsoft/apm/issues/2060); servers
   start in the folder of the session (https://github.com/anthropics/claude-code/issues/17565); the
-  output of a PreCompact hook guides the summary, that of SessionStart is context
+  output of a PreCompact hook guides the summary
   (https://github.com/lossless-claude/lcm/issues/228). Tools are found when they are needed:
   https://code.claude.com/docs/en/mcp#scale-with-mcp-tool-search.
 - Claude Desktop: https://modelcontextprotocol.io/quickstart/user; it reads neither comments nor
@@ -14,9 +14,12 @@ Sources, as published in November 2026:
 - VS Code: https://code.visualstudio.com/docs/agents/reference/mcp-configuration; servers of the
   user profile start in the home folder (https://github.com/microsoft/vscode/issues/250078), and
   ${workspaceFolder} fails without an open folder (https://github.com/microsoft/vscode/issues/243526).
-- Codex: https://developers.openai.com/codex/mcp
+- Codex: https://developers.openai.com/codex/mcp and https://developers.openai.com/codex/hooks; an
+  edit is a patch (https://github.com/openai/codex/pull/18391), and may get context before it
+  (https://github.com/openai/codex/pull/20692).
 - Gemini CLI: https://geminicli.com/docs/reference/configuration and
-  https://github.com/google-gemini/gemini-cli/blob/main/docs/tools/mcp-server.md
+  https://github.com/google-gemini/gemini-cli/blob/main/docs/tools/mcp-server.md; of hooks, those
+  of sessions and prompts may give context (https://geminicli.com/docs/hooks/reference).
 - OpenCode: https://opencode.ai/docs/config/ and https://opencode.ai/docs/mcp-servers/; version 2
   reads the same form (https://opencode.ai/docs/migrate-v1/); servers start in the project's folder
   (https://github.com/anomalyco/opencode/issues/30677).
@@ -55,6 +58,19 @@ class Machine:
 
 
 @dataclass(frozen=True)
+class Hooks:
+    """The hooks of a client: their files, and the events with the tools that they are for."""
+
+    find_user_file: Callable[[Machine], Path]
+    project_file: str
+    matchers: Mapping[str, str | None]
+
+    def find_file(self, machine: Machine, project: Path | None) -> Path:
+        """Return the file for a project, or for the user."""
+        return self.find_user_file(machine) if project is None else project / self.project_file
+
+
+@dataclass(frozen=True)
 class Client:
     """A client: its files, the form of a server in them, and how to try it."""
 
@@ -72,6 +88,7 @@ class Client:
     writes_files: bool = True
     defers_tools: bool = False
     """Whether the model gets the description of a tool only when it searches for tools."""
+    hooks: Hooks | None = None
     find_sessions_folder: Callable[[Machine, Path | None], Path] | None = None
     """Returns the folder of the sessions of a project, or of all."""
 
@@ -93,14 +110,6 @@ class Client:
 
         file = self.find_user_file(machine)
         return file.exists() or (file.parent != machine.home and file.parent.is_dir())
-
-
-def find_hooks_file(machine: Machine, project: Path | None) -> Path:
-    """Return the file that holds the hooks of Claude Code."""
-    if project is not None:
-        return project / ".claude" / "settings.json"
-
-    return machine.find_folder("CLAUDE_CONFIG_DIR", ".claude") / "settings.json"
 
 
 def _find_claude_code_sessions(machine: Machine, project: Path | None) -> Path:
@@ -130,6 +139,10 @@ def _prefer_existing(file: Path) -> Path:
     return file
 
 
+def _find_gemini(machine: Machine) -> Path:
+    return machine.find_folder("GEMINI_CLI_HOME", "") / ".gemini" / "settings.json"
+
+
 _QUESTION = "Then ask: What do you remember about this project?"
 
 CLIENTS = {
@@ -151,6 +164,20 @@ CLIENTS = {
             f"as connected. {_QUESTION}",
             reads_comments=False,
             defers_tools=True,
+            hooks=Hooks(
+                find_user_file=(
+                    lambda machine: (
+                        machine.find_folder("CLAUDE_CONFIG_DIR", ".claude") / "settings.json"
+                    )
+                ),
+                project_file=".claude/settings.json",
+                matchers={
+                    "SessionStart": None,
+                    "PreCompact": None,
+                    "UserPromptSubmit": None,
+                    "PreToolUse": "Edit|Write|MultiEdit|NotebookEdit",
+                },
+            ),
             find_sessions_folder=_find_claude_code_sessions,
         ),
         Client(
@@ -211,6 +238,17 @@ CLIENTS = {
             format="toml",
             starts_in_project=True,
             next_step=f"Start codex and type /mcp, which lists abilities. {_QUESTION}",
+            hooks=Hooks(
+                find_user_file=(
+                    lambda machine: machine.find_folder("CODEX_HOME", ".codex") / "hooks.json"
+                ),
+                project_file=".codex/hooks.json",
+                matchers={
+                    "SessionStart": None,
+                    "UserPromptSubmit": None,
+                    "PreToolUse": "apply_patch",
+                },
+            ),
             find_sessions_folder=(
                 lambda machine, _: machine.find_folder("CODEX_HOME", ".codex") / "sessions"
             ),
@@ -219,11 +257,7 @@ CLIENTS = {
             name="gemini",
             title="Gemini CLI",
             program="gemini",
-            find_user_file=(
-                lambda machine: (
-                    machine.find_folder("GEMINI_CLI_HOME", "") / ".gemini" / "settings.json"
-                )
-            ),
+            find_user_file=_find_gemini,
             project_file=".gemini/settings.json",
             keys=("mcpServers", "abilities"),
             shape="plain",
@@ -231,6 +265,11 @@ CLIENTS = {
             starts_in_project=True,
             next_step="Start gemini and type /mcp, which lists abilities as connected. "
             f"{_QUESTION}",
+            hooks=Hooks(
+                find_user_file=_find_gemini,
+                project_file=".gemini/settings.json",
+                matchers={"SessionStart": None, "BeforeAgent": None},
+            ),
         ),
         Client(
             name="opencode",

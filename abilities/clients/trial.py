@@ -22,6 +22,10 @@ _CALLS = {"file_list": {"limit": 1}, "get_memory_stats": {}}
 """Calls that change nothing, in order of preference."""
 
 
+_EVENT = b'{"session_id": "setup", "source": "startup"}'
+"""The fields of an event that a hook is tried with: a session starts."""
+
+
 class ServerAnswer(NamedTuple):
     """A server's name with its version, the number of its tools, and the tool that was called."""
 
@@ -70,12 +74,12 @@ async def try_entry(entry: ServerEntry, folder: Path) -> ServerAnswer:
 
 
 async def try_hook(command: str, folder: Path) -> None:
-    """Run a hook's command in a shell, as Claude Code does. Raises TrialFailed."""
+    """Run the command of the hook SessionStart in a shell, as clients do. Raises TrialFailed."""
     variables = {"PATH": _PATH, "HOME": os.environ.get("HOME", "")}
     process = await asyncio.create_subprocess_shell(
         command,
-        stdin=asyncio.subprocess.DEVNULL,
-        stdout=asyncio.subprocess.DEVNULL,
+        stdin=asyncio.subprocess.PIPE,
+        stdout=asyncio.subprocess.PIPE,
         stderr=asyncio.subprocess.PIPE,
         env=variables,
         cwd=folder,
@@ -83,13 +87,15 @@ async def try_hook(command: str, folder: Path) -> None:
 
     try:
         async with asyncio.timeout(_SECONDS):
-            _, words = await process.communicate()
+            printed, words = await process.communicate(_EVENT)
     except TimeoutError:
         process.kill()
         raise TrialFailed(f"it did not end within {_SECONDS} seconds") from None
 
-    if process.returncode != 0:
-        raise TrialFailed(_take_last_lines(words.decode(errors="replace")))
+    # A hook that fails is silent, but at the start of a session there is always an answer.
+    if process.returncode != 0 or not printed:
+        said = _take_last_lines(words.decode(errors="replace"))
+        raise TrialFailed(said or "its hook printed nothing")
 
 
 async def _call_first(client: Client, names: set[str]) -> str | None:

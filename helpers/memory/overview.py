@@ -58,7 +58,7 @@ _RECORD_OVERHEAD = 12
 """The parts of a record around its label and its content: a boundary, a space, two line ends."""
 
 _END = "end of the data"
-_BOUNDARY_CHARS = 8
+_BOUNDARY_CHARS = 6
 
 
 class Sources(NamedTuple):
@@ -227,8 +227,13 @@ def format_findings(findings: Findings, opening: str, max_bytes: int) -> str:
         envelope["failed"] = findings.failures
     envelope["results"] = records
 
+    return format_data(opening, envelope)
+
+
+def format_data(opening: str, envelope: JsonObject) -> str:
+    """Return records in the text format, after an opening, and a boundary at their end."""
     text = format_text(envelope)
-    if not records:
+    if not envelope["results"]:
         return f"{opening}\n{text}\n"
 
     # The second line begins with the boundary, which no content contains.

@@ -23,7 +23,7 @@ from abilities.clients import edits, entry, trial
 from abilities.clients.edits import FileSnapshot, replace_file
 from abilities.clients.entry import ServerEntry, name_namespace
 from abilities.clients.jsonc import parse
-from abilities.clients.table import CLIENTS, Machine, find_hooks_file
+from abilities.clients.table import CLIENTS, Machine
 from abilities.clients.trial import ServerAnswer, try_entry, try_hook
 from abilities.declarations.memory import parse_namespace
 
@@ -124,6 +124,12 @@ def refuse(*arguments: str) -> str:
 
     assert refused.exit_code in (1, 2), refused.output
     return " ".join(refused.output.split())
+
+
+def find_hooks_file(name: str = "claude-code") -> Path:
+    hooks = CLIENTS[name].hooks
+    assert hooks is not None
+    return hooks.find_file(Machine(), None)
 
 
 def find_file(name: str) -> Path:
@@ -275,7 +281,7 @@ def test_a_dry_run_of_new_files_shows_their_lines() -> None:
     setup("claude-code", "--hooks")
 
     assert shown.count(" would be created:\n") == 2
-    for file in (find_file("claude-code"), find_hooks_file(Machine(), None)):
+    for file in (find_file("claude-code"), find_hooks_file()):
         assert "".join(f"+{line}\n" for line in file.read_text().splitlines()) in shown
 
 
@@ -479,40 +485,104 @@ def test_another_server_of_that_name_is_left_alone(another: str) -> None:
 
 
 def read_hooks(file: Path | None = None) -> dict[str, Any]:
-    hooks: dict[str, Any] = json.loads((file or find_hooks_file(Machine(), None)).read_text())
+    hooks: dict[str, Any] = json.loads((file or find_hooks_file()).read_text())
     return hooks["hooks"]  # type: ignore[no-any-return]
 
 
-def test_hooks_are_written_only_when_asked_for(home: Path) -> None:
-    setup("claude-code")
-    file = find_hooks_file(Machine(), None)
-    assert not file.exists()
-    assert "--hooks is for claude-code only" in refuse("setup", "codex", "--hooks")
-    file.parent.mkdir()
+HOOKS = {
+    "claude-code": {
+        "SessionStart": None,
+        "PreCompact": None,
+        "UserPromptSubmit": None,
+        "PreToolUse": "Edit|Write|MultiEdit|NotebookEdit",
+    },
+    "codex": {"SessionStart": None, "UserPromptSubmit": None, "PreToolUse": "apply_patch"},
+    "gemini": {"SessionStart": None, "BeforeAgent": None},
+}
+"""The events of the clients that have hooks, and the tools that each is for."""
+
+
+@every_client
+def test_hooks_are_written_only_when_asked_for(name: str, home: Path) -> None:
+    if name not in HOOKS:
+        words = refuse("setup", name, "--hooks")
+        assert "--hooks is for claude-code, codex, gemini only; leave it out" in words
+        return
+
+    setup(name)
+    file = find_hooks_file(name)
+    assert name == "gemini" or not file.exists()
+    setup(name, "--remove")
+    file.parent.mkdir(exist_ok=True)
     own = {"hooks": {"SessionStart": [{"hooks": [{"type": "command", "command": "date"}]}]}}
     file.write_text(json.dumps(own, indent=4))
-    before = file.read_bytes()
+    before = list_files(home)
 
-    setup("claude-code", "--hooks")
+    shown = setup(name, "--hooks", "--dry-run") + setup(name, "--hooks", "--print")
+    assert list_files(home) == before
+    assert all(f"hook {event} || exit 1" in shown for event in HOOKS[name])
+    setup(name, "--hooks")
 
-    hooks = read_hooks()
-    assert hooks["SessionStart"][0] == own["hooks"]["SessionStart"][0]
-    (start,), (compact,) = hooks["SessionStart"][1:], hooks["PreCompact"]
-    assert start["hooks"][0]["command"].endswith("abilities catch-up || exit 1")
-    assert compact["hooks"][0]["command"].startswith("echo 'The data below is stored")
-    assert compact["hooks"][0]["command"].endswith("--max-tokens 1900 || exit 1")
+    hooks = read_hooks(file)
+    assert hooks["SessionStart"].pop(0) == own["hooks"]["SessionStart"][0]
+    assert {event: group.get("matcher") for event, (group,) in hooks.items()} == HOOKS[name]
+    for event, ((hook,),) in (
+        (event, [group["hooks"] for group in hooks[event]]) for event in hooks
+    ):
+        assert re.fullmatch(rf"/\S+.* -m abilities hook {event} \|\| exit 1", hook["command"])
 
     after = list_files(home)
-    setup("claude-code", "--hooks")
+    setup(name, "--hooks")
     assert list_files(home) == after
-    setup("claude-code", "--remove")
-    assert file.read_bytes() == before
-    assert not find_file("claude-code").exists()
+    setup(name, "--remove")
+    kept = {path: content for path, content in list_files(home).items() if path in before}
+    assert kept == before
+    assert name == "gemini" or not find_file(name).exists()
+
+
+@pytest.mark.parametrize("name", HOOKS)
+def test_removing_hooks_leaves_nothing(name: str, home: Path) -> None:
+    setup(name, "--hooks")
+
+    setup(name, "--remove")
+
+    assert [path for path in list_files(home) if "backups" not in str(path)] == []
+
+
+OLD_HOOKS = {
+    "SessionStart": "{} catch-up || exit 1",
+    "PreCompact": "echo 'The data below is stored.'; {} catch-up --max-tokens 1900 || exit 1",
+}
+"""The hooks of versions before `abilities hook`, of the program that the braces stand for."""
+
+
+@pytest.mark.parametrize("program", ["/opt/abilities", "env 'A=b c' '/my opt/abilities'"])
+def test_hooks_of_an_older_version_are_replaced_and_removed(program: str, home: Path) -> None:
+    def write_old() -> Path:
+        hooks: dict[str, Any] = {"Stop": [{"hooks": [{"type": "command", "command": "date"}]}]}
+        for event, command in OLD_HOOKS.items():
+            text = command.format(program)
+            hooks[event] = [{"hooks": [{"type": "command", "command": text}]}]
+        file = find_hooks_file()
+        file.parent.mkdir(exist_ok=True)
+        file.write_text(json.dumps({"hooks": hooks}))
+        return file
+
+    file = write_old()
+    setup("claude-code", "--hooks")
+    assert read_hooks().keys() == {"Stop", *HOOKS["claude-code"]}
+    assert [len(groups) for groups in read_hooks().values()] == [1] * 5
+    assert "catch-up" not in file.read_text()
+
+    for _ in range(2):
+        setup("claude-code", "--remove")
+        assert [event for event, groups in read_hooks().items() if groups] == ["Stop"]
+        write_old()
 
 
 def test_a_hook_that_its_owner_edited_is_still_ours() -> None:
     setup("claude-code", "--hooks")
-    file = find_hooks_file(Machine(), None)
+    file = find_hooks_file()
     hooks = read_hooks()
     hooks["SessionStart"][0]["hooks"][0]["timeout"] = 30
     hooks["SessionStart"][0]["matcher"] = "startup"
@@ -522,7 +592,7 @@ def test_a_hook_that_its_owner_edited_is_still_ours() -> None:
     setup("claude-code", "--hooks")
     assert file.read_bytes() == before
     setup("claude-code", "--remove")
-    assert "catch-up" not in file.read_text()
+    assert "abilities" not in file.read_text()
 
 
 def test_hooks_have_the_same_variables_quoted_for_a_shell(
@@ -535,11 +605,14 @@ def test_hooks_have_the_same_variables_quoted_for_a_shell(
     monkeypatch.delenv("ABILITIES_WORKSPACE_DIR")
     setup("claude-code", "--hooks")
     (second,) = read_hooks()["SessionStart"]
+    setup("claude-code", "--hooks", "--tools", "lean, file_list")
+    (third,) = read_hooks()["PreToolUse"]
 
     assert first["hooks"][0]["command"].startswith("env 'ABILITIES_WORKSPACE_DIR=")
     assert "env " not in second["hooks"][0]["command"]
+    assert third["hooks"][0]["command"].startswith("env ABILITIES_TOOLS=lean,file_list /")
     setup("claude-code", "--remove")
-    assert not find_hooks_file(Machine(), None).exists()
+    assert not find_hooks_file().exists()
 
 
 def test_wrong_tools_are_refused_before_anything_is_printed() -> None:
@@ -782,11 +855,18 @@ def test_a_command_that_fails_is_not_written(
 
 
 async def test_a_hook_that_fails_says_why(tmp_path: Path) -> None:
-    with pytest.raises(trial.TrialFailed, match="no notes"):
-        await try_hook("echo 'no notes' >&2; exit 1", tmp_path)
+    for command, words in (
+        ("echo 'no notes' >&2; exit 1", "no notes"),
+        ("exit 1", "printed nothing"),
+        ("true", "printed nothing"),
+    ):
+        with pytest.raises(trial.TrialFailed, match=words):
+            await try_hook(command, tmp_path)
 
     home = os.environ["HOME"]
-    await try_hook(f'test -z "$ABILITIES_CONFIG" && test "$HOME" = {home}', tmp_path)
+    await try_hook(
+        f'test -z "$ABILITIES_CONFIG" && test "$HOME" = {home} && grep session_id', tmp_path
+    )
 
 
 @pytest.mark.usefixtures("really_tried")
@@ -806,9 +886,12 @@ async def test_a_hook_of_a_project_has_no_notes_of_another(
         hooks = read_hooks(Path(".claude", "settings.json"))
         command = hooks["SessionStart"][0]["hooks"][0]["command"]
         process = await asyncio.create_subprocess_shell(
-            command, stdout=asyncio.subprocess.PIPE, cwd=folder
+            command,
+            stdin=asyncio.subprocess.PIPE,
+            stdout=asyncio.subprocess.PIPE,
+            cwd=folder,
         )
-        printed = (await process.communicate())[0].decode()
+        printed = (await process.communicate(b"{}"))[0].decode()
         assert re.findall(r"Of \w+ ?\w*\.", printed) == expected
 
 

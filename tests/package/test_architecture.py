@@ -60,11 +60,12 @@ explorer: adapters builtin declarations decorator definition helpers.files helpe
 server: adapters application builtin declarations definition errors explorer helpers.reply
     helpers.threads helpers.tokens prompts registry schemas settings
 clients: declarations helpers.durable settings
+hooks: application declarations helpers.durable helpers.files helpers.memory prompts
 cli: adapters application builtin clients declarations definition embedders errors helpers.embedder
     helpers.files helpers.memory helpers.reply helpers.store helpers.store.opening
-    helpers.store.sqlite helpers.tokens helpers.transfer helpers.walk prompts registry schemas
-    server settings
-__main__: cli
+    helpers.store.sqlite helpers.tokens helpers.transfer helpers.walk hooks prompts registry
+    schemas server settings
+__main__: cli hooks
 """
 ALLOWED_IMPORTS = {
     row: targets.split()

@@ -1,0 +1,1 @@
+"""Answers to the hooks of clients: memories that arrive with a session, a prompt or an edit."""
