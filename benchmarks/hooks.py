@@ -21,7 +21,7 @@ from abilities import Abilities, Settings
 
 MEMORIES = 2_000
 COMMAND = [sys.executable, "-P", "-m", "abilities"]
-EVENTS = {
+EVENTS: dict[str, dict[str, object]] = {
     "UserPromptSubmit": {"prompt": "Which port does the service zephyr7 use?"},
     "PreToolUse": {"tool_input": {"file_path": "src/part7.py"}},
 }

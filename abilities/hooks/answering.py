@@ -218,18 +218,20 @@ async def _show_unseen(records: list[JsonObject], fields: JsonObject) -> str:
 
 
 def _fit(records: list[JsonObject]) -> list[JsonObject]:
-    """Return the first records, of which a single one may be cut."""
-    while records:
-        excess = text_size(_format(records)) - MAX_CONTEXT_BYTES
-        if excess <= 0:
-            break
-        if len(records) > 1:
-            records = records[:-1]
-            continue
+    """Return the first records that fit into the limit; a single one may be cut."""
 
-        (record,) = records
-        content = record["content"]
-        records = [{**record, "content": shorten_text(content, text_size(content) - excess)}]
+    def count_excess() -> int:
+        return text_size(_format(records)) - MAX_CONTEXT_BYTES
+
+    while len(records) > 1 and count_excess() > 0:
+        records = records[:-1]
+
+    if records and count_excess() > 0:
+        content = records[0]["content"]
+        room = max(text_size(content) - count_excess(), 0)
+        records = [{**records[0], "content": shorten_text(content, room)}]
+        if count_excess() > 0:  # the heading of a note may be as long
+            return []
 
     return records
 

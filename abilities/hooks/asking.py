@@ -72,7 +72,7 @@ def name_servers(variables: Mapping[str, str]) -> str:
             parts.append(f"{name.upper()}={value}")
 
     text = "\0".join(parts).encode("utf-8", "surrogateescape")
-    return hashlib.blake2b(text, digest_size=12).hexdigest()
+    return hashlib.blake2b(text, digest_size=8).hexdigest()
 
 
 def _ask_servers(event: str, given: bytes) -> bytes | None:

@@ -489,7 +489,7 @@ def read_hooks(file: Path | None = None) -> dict[str, Any]:
     return hooks["hooks"]  # type: ignore[no-any-return]
 
 
-HOOKS = {
+HOOKS: dict[str, dict[str, str | None]] = {
     "claude-code": {
         "SessionStart": None,
         "PreCompact": None,
@@ -526,9 +526,8 @@ def test_hooks_are_written_only_when_asked_for(name: str, home: Path) -> None:
     hooks = read_hooks(file)
     assert hooks["SessionStart"].pop(0) == own["hooks"]["SessionStart"][0]
     assert {event: group.get("matcher") for event, (group,) in hooks.items()} == HOOKS[name]
-    for event, ((hook,),) in (
-        (event, [group["hooks"] for group in hooks[event]]) for event in hooks
-    ):
+    for event, (group,) in hooks.items():
+        (hook,) = group["hooks"]
         assert re.fullmatch(rf"/\S+.* -m abilities hook {event} \|\| exit 1", hook["command"])
 
     after = list_files(home)

@@ -15,7 +15,7 @@ from abilities.prompts import write_catch_up
 from tests.support.surfaces import environment
 
 OPENING = "What is known."
-END = "00000000 end of the data\n"
+END = "000000 end of the data\n"
 LINES = st.sampled_from(
     ["a line\n", "é\u0301\n", "名前 ", "👩‍👩‍👧", "\r\n", '{"results":[1]}\n', END]
 )
@@ -84,7 +84,7 @@ def read_payload(text: str) -> dict[str, Any]:
     if not records:
         return parse_text(first_line)
 
-    boundary = records[:8]
+    boundary = records[:6]
     end = f"{boundary} end of the data\n"
     assert records.endswith("\n" + end)
     assert records.count(end) == 1

@@ -3,11 +3,13 @@
 import asyncio
 import json
 import os
+import re
 import sqlite3
 import stat
 import subprocess
 import sys
-from collections.abc import AsyncIterator
+import tempfile
+from collections.abc import AsyncIterator, Iterator
 from contextlib import ExitStack, asynccontextmanager, closing
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -33,7 +35,7 @@ asking.answer_stdin(sys.argv[1])
 ASKING = f"import sys; sys.modules['abilities.hooks.answering'] = None\n{PATIENT}"
 """The command, which cannot answer by itself."""
 
-MEMORIES = [
+MEMORIES: list[dict[str, Any]] = [
     {
         "key": "deploy/friday",
         "type": "learning",
@@ -56,14 +58,15 @@ class Place(NamedTuple):
     project: Path
     environment: dict[str, str]
 
-    def answer(self, event: str, given: object, *, code: str = PATIENT, **variables: str) -> bytes:
+    def answer(
+        self, event: str, given: dict[str, Any] | bytes, *, code: str = PATIENT, **variables: str
+    ) -> bytes:
         """Run a hook, which always ends well and says nothing on stderr; return what it prints."""
-        fields = given
-        if isinstance(given, dict):
-            fields = json.dumps({"session_id": "s", "cwd": str(self.project), **given}).encode()
+        if not isinstance(given, bytes):
+            given = json.dumps({"session_id": "s", "cwd": str(self.project), **given}).encode()
         done = subprocess.run(
             [sys.executable, "-P", "-c", code, event],
-            input=fields,  # type: ignore[arg-type]
+            input=given,
             capture_output=True,
             cwd=self.project,
             env={**self.environment, **variables},
@@ -71,7 +74,7 @@ class Place(NamedTuple):
         assert (done.returncode, done.stderr) == (0, b"")
         return done.stdout
 
-    def show(self, event: str, given: dict[str, Any], **options: Any) -> str:
+    def show(self, event: str, given: dict[str, Any], **options: str) -> str:
         """Return the context that a hook gives to the model; none if it prints nothing."""
         printed = self.answer(event, given, **options)
         if not printed:
@@ -85,16 +88,16 @@ class Place(NamedTuple):
         assert output["hookEventName"] == event
         return output["additionalContext"]  # type: ignore[no-any-return]
 
-    def edit(self, path: str, **options: Any) -> str:
+    def edit(self, path: str, **options: str) -> str:
         return self.show("PreToolUse", {"tool_input": {"file_path": path}}, **options)
 
 
 @pytest.fixture
-def place(tmp_path: Path) -> Place:
-    home, project = tmp_path / "home", tmp_path / "project"
-    home.mkdir()
-    project.mkdir()
-    return Place(home, project, {"HOME": str(home), "PATH": os.environ["PATH"]})
+def place(tmp_path: Path) -> Iterator[Place]:
+    # Not beneath the folder of the test: the path of a socket must be short.
+    with tempfile.TemporaryDirectory() as home:
+        environment = {"HOME": home, "PATH": os.environ["PATH"]}
+        yield Place(Path(home), tmp_path, environment)
 
 
 @pytest.fixture
@@ -224,33 +227,34 @@ def test_an_edit_brings_what_is_about_its_file(
     assert project not in context
 
 
-async def test_memories_fit_into_the_limit_and_the_rest_comes_later(place: Place) -> None:
-    settings = Settings(
-        store_url=f"sqlite:///{place.home}/m.db",
-        agent_dir=place.home,
-        workspace_dir=place.project,
-    )
-    long = [
-        {"op": "store", "key": f"zephyr/{place}", "type": "core", "content": content}
-        for place, content in enumerate(
-            ["The zephyr deployment. " + 'It is "quoted". ' * 300, *["Zephyr deployment!" * 9] * 20]
-        )
-    ]
+LONG = 'The deployment of zephyr prints "\u00fcber" \\ and \U0001f600. ' * 300
+
+
+@pytest.mark.parametrize("contents", [[LONG], ["The deployment of zephyr is slow. " * 6] * 30])
+async def test_what_a_prompt_brings_fits_into_the_limit(
+    contents: list[str], filled: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HOME", str(filled.home))
+    monkeypatch.chdir(filled.project)
+    contents = [*contents, *(f"The river {number} is long." for number in range(200))]
     shown: list[str] = []
 
-    async with Abilities.open(settings) as abilities:
-        await abilities.call("remember", {"operations": long})
-        given = json.dumps({"session_id": "s", "prompt": "zephyr deployment"}).encode()
-        with pytest.MonkeyPatch.context() as patch:
-            patch.setenv("HOME", str(place.home))
-            for _ in range(2):
-                printed = await answer_event(abilities, "UserPromptSubmit", given)
-                if printed:
-                    output = json.loads(printed)["hookSpecificOutput"]
-                    shown.append(output["additionalContext"])
+    async with Abilities.open() as abilities:
+        for first in range(0, len(contents), 50):
+            operations = [
+                {"op": "store", "key": f"{first + place}", "type": "core", "content": content}
+                for place, content in enumerate(contents[first : first + 50])
+            ]
+            await abilities.call("remember", {"operations": operations})
+        given = json.dumps({"session_id": "s", "prompt": PROMPT}).encode()
+        while printed := await answer_event(abilities, "UserPromptSubmit", given):
+            output = json.loads(printed)["hookSpecificOutput"]
+            shown.append(output["additionalContext"])
 
-    assert shown and "zephyr/" in shown[0]
-    assert all(len(text.encode()) <= MAX_CONTEXT_BYTES for text in shown)
+    assert len(shown[0].encode()) > MAX_CONTEXT_BYTES * 0.6
+    assert max(len(text.encode()) for text in shown) <= MAX_CONTEXT_BYTES
+    keys = [key for text in shown for key in re.findall(r'[{\[](?:"key":)?"(\S+?)",', text)]
+    assert keys and len(set(keys)) == len(keys)
 
 
 def test_nothing_is_written_but_what_was_seen(filled: Place) -> None:
@@ -258,7 +262,10 @@ def test_nothing_is_written_but_what_was_seen(filled: Place) -> None:
 
     def dump() -> list[str]:
         with closing(sqlite3.connect(store)) as connection:
-            return list(connection.iterdump())
+            find = "SELECT name FROM sqlite_schema WHERE sql LIKE 'CREATE TABLE%' ORDER BY name"
+            names = [name for (name,) in connection.execute(find).fetchall()]
+            assert {"memories", "history"} <= set(names)
+            return [str(connection.execute(f"SELECT * FROM {name}").fetchall()) for name in names]
 
     before = dump()
     assert filled.show("UserPromptSubmit", {"prompt": PROMPT})
@@ -271,7 +278,7 @@ def test_nothing_is_written_but_what_was_seen(filled: Place) -> None:
     assert stat.S_IMODE(file.stat().st_mode) == 0o600
 
 
-EVENTS = [
+EVENTS: list[tuple[str, dict[str, Any]]] = [
     ("SessionStart", {"source": "startup"}),
     ("PreCompact", {}),
     ("UserPromptSubmit", {"prompt": PROMPT}),
@@ -438,7 +445,7 @@ async def test_the_server_of_a_session_answers_its_hooks(filled: Place) -> None:
     alone = [filled.show(event, {**given, "session_id": "alone"}) for event, given in EVENTS[2:]]
 
     async with serve(filled, "--tools", "lean") as server:
-        same = {"ABILITIES_TOOLS": "lean"}
+        same: dict[str, Any] = {"ABILITIES_TOOLS": "lean"}
         asked = [filled.show(*event, code=ASKING, **same) for event in EVENTS[2:]]
         again = filled.show(*EVENTS[2], code=ASKING, **same)
         wrong = filled.answer("UserPromptSubmit", b"{", code=ASKING, **same)
