@@ -11,7 +11,7 @@ import logging
 import os
 import posixpath
 import re
-from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
 from functools import partial
 from pathlib import Path
@@ -29,6 +29,7 @@ from abilities.declarations.limits import (
 from abilities.declarations.refusals import Refused
 from abilities.declarations.values import JsonObject, as_object, text_size
 from abilities.helpers.files.confinement import parse_path
+from abilities.helpers.files.roots import RootPlace
 from abilities.helpers.memory.overview import format_data
 from abilities.helpers.memory.records import shorten_text
 from abilities.hooks.asking import ANSWERED, FOLDER, MAX_BYTES, name_servers
@@ -105,7 +106,7 @@ async def listening(abilities: Abilities, variables: Mapping[str, str]) -> Async
 
 def _name_socket(variables: Mapping[str, str]) -> Path | None:
     """Return the path of a socket of this process; None if there cannot be one."""
-    with suppress(OSError):
+    with suppress(OSError, RuntimeError):  # the latter if there is no home
         path = Path(FOLDER).expanduser() / f"{name_servers(variables)}.{os.getpid()}"
         path.unlink(missing_ok=True)  # of an earlier process with the same number
         return path if path.parent.is_dir() else None
@@ -143,11 +144,14 @@ async def _serve(
 
 
 async def _write_start(abilities: Abilities, fields: JsonObject) -> str:
-    seen = SeenMemories()
-    if fields.get("source") in ("clear", "compact"):  # the context has gone
-        await asyncio.to_thread(seen.forget, fields["session_id"])
-    else:
-        await asyncio.to_thread(seen.prepare)
+    seen, session = SeenMemories(), fields.get("session_id")
+    has_gone = fields.get("source") in ("clear", "compact")  # the context with the memories
+
+    with suppress(OSError):  # the notes and memories below can be read all the same
+        if has_gone and isinstance(session, str):
+            await asyncio.to_thread(seen.forget, session)
+        else:
+            await asyncio.to_thread(seen.prepare)  # from now on, servers listen
 
     return await write_catch_up(abilities, CATCH_UP_BYTES, memories=await _has_store(abilities))
 
@@ -183,15 +187,12 @@ async def _write_about(abilities: Abilities, fields: JsonObject) -> str:
     if not paths:
         paths = _PATCHED.findall(given["command"])
 
-    names: dict[str, None] = {}
-    for path in paths[:MAX_ITEMS]:
-        name = _find_name(abilities, posixpath.join(fields["cwd"], path))
-        if name is not None:
-            names[name] = None
+    full = [posixpath.join(fields["cwd"], path) for path in paths[:MAX_ITEMS]]
+    names = await asyncio.to_thread(_find_names, abilities.settings.roots, full)
     if not (names and abilities.context.remembers):
         return ""
 
-    found = await abilities.context.memory.find_about(list(names))
+    found = await abilities.context.memory.find_about(names)
     by_key = {one["key"]: one for remembered in found.values() for one in remembered}
     records = [
         {"key": key, "content": one["text"], "date": one["date"]} for key, one in by_key.items()
@@ -199,15 +200,18 @@ async def _write_about(abilities: Abilities, fields: JsonObject) -> str:
     return await _show_unseen(records, fields)
 
 
-def _find_name(abilities: Abilities, path: str) -> str | None:
-    """Return the name of a file beneath one of the roots; None for any other path."""
-    normal = posixpath.normpath(path)
-    for root in abilities.settings.roots:
-        if normal.startswith(f"{root.path}/"):
-            with suppress(Refused):
-                return parse_path(normal.removeprefix(f"{root.path}/")).name
+def _find_names(roots: Sequence[RootPlace], paths: Sequence[str]) -> list[str]:
+    """Return the names of files beneath the roots, each once, and none for other paths."""
+    names: dict[str, None] = {}
+    for path in paths:
+        normal = posixpath.normpath(path)
+        for root in roots:
+            for folder in (str(root.path), os.path.realpath(root.path)):
+                if normal.startswith(f"{folder}/"):
+                    with suppress(Refused):
+                        names[parse_path(normal.removeprefix(f"{folder}/")).name] = None
 
-    return None
+    return list(names)
 
 
 async def _show_unseen(records: list[JsonObject], fields: JsonObject) -> str:

@@ -38,7 +38,9 @@ def answer_stdin(event: str) -> NoReturn:
     gc.disable()  # the process ends soon
 
     try:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), 2)
+        stdout, nothing = os.dup(1), os.open(os.devnull, os.O_WRONLY)
+        os.dup2(nothing, 1)  # plugins may print
+        os.dup2(nothing, 2)
         os.chdir(os.environ.get("CLAUDE_PROJECT_DIR", "."))  # where the session was started
         given = sys.stdin.buffer.read(MAX_BYTES + 1)
 
@@ -50,8 +52,8 @@ def answer_stdin(event: str) -> NoReturn:
 
                 answer = answer_here(event, given)
 
-            sys.stdout.buffer.write(answer)
-            sys.stdout.buffer.flush()
+            with os.fdopen(stdout, "wb") as file:
+                file.write(answer)
     finally:
         os._exit(0)
 

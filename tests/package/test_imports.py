@@ -82,6 +82,24 @@ def test_a_command_imports_no_library_that_it_does_not_use(name: str, tmp_path: 
     assert imported & forbidden == set()
 
 
+ASKING = """
+import sys
+before = set(sys.modules)
+import abilities.hooks.asking
+imported = set(sys.modules) - before
+assert {name for name in imported if name.startswith("abilities.")} == {
+    "abilities.hooks", "abilities.hooks.asking"
+}
+assert not {"asyncio", "click", "json", "orjson", "pydantic", "sqlite3"} & imported
+"""
+
+
+def test_a_hook_that_asks_a_server_imports_little() -> None:
+    done = subprocess.run([sys.executable, "-c", ASKING], capture_output=True, text=True)
+
+    assert (done.returncode, done.stderr) == (0, "")
+
+
 IMPORTING = """
 import sys, abilities
 surfaces = {"langchain_core", "mcp", "fastapi", "rich", "click", "toon_format"}

@@ -344,6 +344,39 @@ def test_wrong_settings_places_and_events_are_passed_over(filled: Place) -> None
     assert filled.answer(event, given) == b""
 
 
+def test_a_workspace_may_be_a_link(filled: Place) -> None:
+    link = filled.home / "link"
+    link.symlink_to(filled.project)
+
+    for session, file in (("a", filled.project / "docs/a.md"), ("b", link / "docs/a.md")):
+        given = {"session_id": session, "tool_input": {"file_path": str(file)}}
+        assert filled.show("PreToolUse", given, ABILITIES_WORKSPACE_DIR=str(link))
+
+
+NOISY = f"""
+from abilities.hooks import answering
+answer_here = answering.answer_here
+
+def answer_with_noise(*given):
+    print("noise", flush=True)
+    return answer_here(*given)
+
+answering.answer_here = answer_with_noise
+{PATIENT}"""
+"""The command, with a plugin that prints."""
+
+
+def test_what_plugins_print_is_no_answer(filled: Place) -> None:
+    assert "Friday" in filled.show(*EVENTS[2], code=NOISY)
+
+
+def test_a_home_that_cannot_be_written_has_catch_ups(filled: Place) -> None:
+    (filled.home / ".abilities/hooks").write_text("no folder")
+
+    for given in ({"source": "startup"}, {"source": "compact"}, {"session_id": None}):
+        assert "Friday" in filled.show("SessionStart", given)
+
+
 def test_disabled_abilities_answer_nothing(filled: Place) -> None:
     assert filled.show(*EVENTS[2], ABILITIES_DISABLED="recall") == ""
     assert filled.edit("docs/a.md", ABILITIES_REMEMBERED="false") == ""
