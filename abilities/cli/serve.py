@@ -129,7 +129,7 @@ def mcp(session: Session, tools: str | None) -> None:
         # Their __init__ would import the SDK's client and a second server too.
         defer_packages("mcp", "mcp.server")
         from abilities.adapters.stdio import serve_stdio
-        from abilities.hooks.answering import listening
+        from abilities.hooks.answering import answer_hooks
 
     async def run_server() -> None:
         # A person who types the command would wait for the server, which waits for a client. It is
@@ -145,7 +145,7 @@ def mcp(session: Session, tools: str | None) -> None:
         async with session.open_application() as abilities:
             _print_problems(abilities)
             _keep_loaded()
-            async with listening(abilities, session.variables):
+            async with answer_hooks(abilities, session.variables):
                 await serve_stdio(abilities)
 
     asyncio.run(run_server())

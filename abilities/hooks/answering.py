@@ -82,7 +82,7 @@ def answer_here(event: str, given: bytes) -> bytes:
 
 
 @asynccontextmanager
-async def listening(abilities: Abilities, variables: Mapping[str, str]) -> AsyncGenerator[None]:
+async def answer_hooks(abilities: Abilities, variables: Mapping[str, str]) -> AsyncGenerator[None]:
     """Answer the hooks of processes with these variables and this folder, during a block.
 
     There is no socket as long as no hook has ever run here, or if it cannot be created: then hooks
