@@ -42,7 +42,7 @@ _COMMANDS = {
     "explore": ("serve", "Look at memories, notes and files in the browser."),
     "export": ("store", "Export memories and their history as lines of JSON."),
     "graph": ("memory", "Draw the memories that a bulk read of KEY returns."),
-    "hook": ("hook", "Answer the hook of a client, which 'abilities setup --hooks' adds."),
+    "hook": ("hook", "Answer the hook of a client, such as Claude Code."),
     "import": ("store", "Import memories or sessions from SOURCE."),
     "init": ("demo", "Create an agent directory with a starter MEMORY.md."),
     "list": ("ability", "List the abilities, one per line."),

@@ -61,7 +61,9 @@ class _Target(NamedTuple):
 @click.argument("client", type=click.Choice(list(CLIENTS)), metavar="[CLIENT]", required=False)
 @click.option("--project", is_flag=True, help="Set it up for the project in the current folder.")
 @click.option(
-    "--hooks", is_flag=True, help="claude-code, codex, gemini: give memories to the model unasked."
+    "--hooks",
+    is_flag=True,
+    help="Give memories to the model unasked (claude-code, codex and gemini only).",
 )
 @click.option(
     "--tools",

@@ -344,6 +344,15 @@ def test_wrong_settings_places_and_events_are_passed_over(filled: Place) -> None
     assert filled.answer(event, given) == b""
 
 
+def test_options_are_settings_of_a_hook_too(filled: Place) -> None:
+    patient = f"{PATIENT.rpartition('asking.answer')[0]}from abilities.cli.main import main; main()"
+    run = f"import sys; sys.argv[1:1] = ['hook', *OPTIONS]{patient}"
+
+    for options, is_found in (([], True), (["--namespace", "other"], False)):
+        code = run.replace("OPTIONS", repr(options))
+        assert bool(filled.answer(*EVENTS[2], code=code)) is is_found
+
+
 def test_a_workspace_may_be_a_link(filled: Place) -> None:
     link = filled.home / "link"
     link.symlink_to(filled.project)
