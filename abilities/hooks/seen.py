@@ -98,5 +98,5 @@ class SeenMemories:
 
 def _identify(record: JsonObject) -> str:
     """Return a hash of a memory's key, or of the place of a part of a note."""
-    names = [record.get(name, "") for name in ("key", "filename", "heading")]
+    names = [record.get(name, "") for name in ("from", "key", "filename", "heading")]
     return sha256("\n".join(map(str, names)).encode()).hexdigest()[:_DIGEST_CHARS]
