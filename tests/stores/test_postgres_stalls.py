@@ -57,7 +57,7 @@ def patient(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.fixture
 def short(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let reads end soon."""
-    monkeypatch.setattr(store_module, "READ_SECONDS", 0.5)
+    monkeypatch.setattr(store_module, "READ_SECONDS", 0.2)
 
 
 @asynccontextmanager

@@ -112,8 +112,10 @@ def stalling(patch: pytest.MonkeyPatch, name: SystemCall, path: Path) -> Iterato
 
 @contextmanager
 def item_seconds(patch: pytest.MonkeyPatch, seconds: float) -> Iterator[None]:
+    """Count a thread as stuck after so long; look as often at the calls that wait for threads."""
     with patch.context() as own:
         own.setattr("abilities.helpers.threads.workers.ITEM_SECONDS", seconds)
+        own.setattr("abilities.helpers.threads.workers._POLL_SECONDS", min(seconds, SOON))
         if seconds == NEVER:
             own.setattr("abilities.helpers.threads.workers.CALL_SECONDS", seconds)
         yield
