@@ -14,6 +14,11 @@ from tests.support.surfaces import SURFACES
 
 QUICK = os.environ.get("ABILITIES_TESTS", "all") == "quick"
 
+MEMORY = "/dev/shm"
+"""A folder in memory: a store waits for the disk at each change, and here for none."""
+
+_ROOM_BYTES = 4 << 30
+
 
 def size(variable: str, *, quick: int, full: int) -> int:
     """Return how often to try something: the environment variable's number, or else the tier's."""
@@ -21,6 +26,17 @@ def size(variable: str, *, quick: int, full: int) -> int:
     if chosen is not None:
         return int(chosen)
     return quick if QUICK else full
+
+
+def has_room_in_memory() -> bool:
+    """Return whether the folder is large enough, and programs may be started there.
+
+    That of a container is often small.
+    """
+    if not os.path.isdir(MEMORY):
+        return False
+    room = os.statvfs(MEMORY)
+    return room.f_bavail * room.f_frsize >= _ROOM_BYTES and not room.f_flag & os.ST_NOEXEC
 
 
 def choose_quick_tier(items: Sequence[pytest.Item]) -> list[pytest.Item]:
