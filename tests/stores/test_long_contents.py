@@ -85,6 +85,7 @@ async def list_keys(app: Abilities) -> list[str]:
     return [memory["key"] for memory in listed["memories"]]
 
 
+@pytest.mark.sampled(6)
 @each_content
 async def test_every_way_of_reading_comes_to_the_end(app: Abilities, kind: str, size: int) -> None:
     content = write(kind, size)

@@ -43,7 +43,7 @@ from tests.support.recall_damage import (
 from tests.support.recall_index import PlainMemory, unpack
 from tests.support.tier import size
 
-ROUNDS = size("ABILITIES_RECALL_ROUNDS", quick=4, full=30)
+ROUNDS = size("ABILITIES_RECALL_ROUNDS", quick=2, full=30)
 DATABASE_ROUNDS = size("ABILITIES_RECALL_ROUNDS", quick=1, full=6)
 STEPS = size("ABILITIES_RECALLED", quick=60, full=300)
 ENGLISH = Language()
@@ -259,7 +259,7 @@ async def test_recall_reads_recent_memories_and_full_blocks(place: StorePlace) -
         changes = [plan("store", f"k{n:04}", fields=fields[n]) for n in range(1_100)]
         await put_many(store, changes)
         await change_randomly(store, chance, 40)
-        for request in make_requests(chance):
+        for request in make_requests(chance)[::2]:
             await compare(store, request)
 
         # One of a full block and a recent one, as the random changes have left them.
@@ -417,7 +417,7 @@ async def fill(store: ServableStore) -> None:
         [*RECENT, *BLOCKS],
         sqlite=[*SQLITE_RECENT, *SQLITE_BLOCKS],
         postgres=[*POSTGRES_RECENT, *POSTGRES_BLOCKS],
-        sampled=12,
+        sampled=5,
     ),
     indirect=["place"],
 )

@@ -158,7 +158,7 @@ async def run(place: StorePlace, *command: str | Path) -> Result:
 
 @pytest.mark.parametrize(
     ("place", "damage"),
-    list_cases(DAMAGE, sqlite=SQLITE_DAMAGE, postgres=POSTGRES_DAMAGE, sampled=15),
+    list_cases(DAMAGE, sqlite=SQLITE_DAMAGE, postgres=POSTGRES_DAMAGE, sampled=6),
     indirect=["place"],
 )
 async def test_s16_every_kind_of_damage_is_found_and_mended(
