@@ -24,7 +24,7 @@ import pytest
 
 from abilities.helpers.store.postgres.transaction import PostgresTransaction
 
-GIVEN = "ABILITIES_TEST_PG_DSN"
+GIVEN = os.environ.get("ABILITIES_TEST_PG_DSN")  # before a test clears the environment
 DEBIAN = Path("/usr/lib/postgresql")
 _INITIAL = ("-U", "postgres", "-A", "trust", "--no-sync", "-E", "UTF8", "--locale=C.UTF-8")
 
@@ -89,9 +89,8 @@ class Node:
 @contextmanager
 def server() -> Iterator[str]:
     """Yield the URL of a server's maintenance database; stop the server if it was started here."""
-    named_url = os.environ.get(GIVEN)
-    if named_url:
-        yield named_url
+    if GIVEN:
+        yield GIVEN
         return
     with started() as node:
         yield node.url
