@@ -25,6 +25,7 @@ from abilities.helpers.search.passages import (
 from abilities.helpers.search.ranking import SCORE_ONE, RankedEntry, Ranking
 from abilities.helpers.store.model import Row, StoredMemory
 from abilities.helpers.text.pieces import WHOLE, Piece
+from tests.support.reading import drop_nulls
 from tests.support.tier import size
 
 many = hypothesis_settings(
@@ -271,16 +272,6 @@ def test_as_toon_concise_answers_are_tables_no_larger_than_the_json(result: Reca
             allowance += 16
     assert len(toon.encode()) <= len(render(payload).encode()) + allowance
     assert drop_nulls(loads(toon)) == payload
-
-
-def drop_nulls(value: Any) -> Any:
-    """Return what TOON holds without the nulls that fill its tables."""
-    if isinstance(value, list):
-        return [drop_nulls(item) for item in value]
-    if not isinstance(value, dict):
-        return value
-
-    return {name: drop_nulls(item) for name, item in value.items() if item is not None}
 
 
 @many

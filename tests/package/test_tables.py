@@ -12,6 +12,7 @@ from toon_format import loads
 from abilities import Abilities, Settings, render
 from abilities.declarations.memory import is_key
 from abilities.helpers.reply.formats import Format
+from tests.support.reading import drop_nulls
 from tests.support.stores import tamper
 from tests.support.tier import size
 
@@ -48,16 +49,6 @@ ITEMS = st.builds(
     ),
     st.integers(0, 5).map(lambda number: number == 0),
 )
-
-
-def drop_nulls(value: Any) -> Any:
-    """Return what TOON holds without the nulls that fill its tables."""
-    if isinstance(value, list):
-        return [drop_nulls(item) for item in value]
-    if not isinstance(value, dict):
-        return value
-
-    return {name: drop_nulls(item) for name, item in value.items() if item is not None}
 
 
 LONGER_ESCAPE = len(r"\u000c") - len(r"\f")

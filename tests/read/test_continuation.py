@@ -16,7 +16,7 @@ from abilities.helpers.files import lister
 from tests.read.conftest import BOUND, Opened
 from tests.support.read_collecting import Collected, collect, count_cut, is_atomic
 from tests.support.read_samples import batches
-from tests.support.reading import follow, read, write_files
+from tests.support.reading import drop_nulls, follow, read, write_files
 from tests.support.tier import size
 
 
@@ -68,15 +68,6 @@ async def read_within(
     if len(reply.text) < 12_000:  # it is slow
         assert drop_nulls(toon_format.loads(render(payload, "toon"))) == drop_nulls(payload)
     return payload
-
-
-def drop_nulls(value: Any) -> Any:
-    if isinstance(value, list):
-        return [drop_nulls(inner) for inner in value]
-    if isinstance(value, dict):
-        return {name: drop_nulls(inner) for name, inner in value.items() if inner is not None}
-
-    return value
 
 
 LIST_THAT_FILLS_A_REPLY: list[Any] = [

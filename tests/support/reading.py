@@ -24,6 +24,16 @@ def write_files(root: Path, files: Mapping[str, str | bytes] | Iterable[str]) ->
         path.write_bytes(content.encode() if isinstance(content, str) else content)
 
 
+def drop_nulls(value: Any) -> Any:
+    """Return what TOON holds without the nulls that fill its tables."""
+    if isinstance(value, list):
+        return [drop_nulls(item) for item in value]
+    if not isinstance(value, dict):
+        return value
+
+    return {name: drop_nulls(item) for name, item in value.items() if item is not None}
+
+
 async def follow(app: Abilities, name: str, request: Payload | None) -> AsyncIterator[Payload]:
     """Call an ability until there is no next request; yield each payload."""
     while request:
