@@ -1,10 +1,10 @@
 """Where the law is tried: stores, each with two processes that use it, and the command line."""
 
 import asyncio
+import io
 import pickle
 import random
 import shutil
-import subprocess
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import AsyncExitStack, ExitStack, contextmanager, suppress
@@ -12,7 +12,7 @@ from contextvars import ContextVar
 from datetime import UTC, date, datetime, timedelta
 from itertools import count
 from pathlib import Path
-from typing import BinaryIO, NamedTuple, Self
+from typing import NamedTuple, Self
 from unittest.mock import patch
 from uuid import UUID, uuid4
 
@@ -24,6 +24,7 @@ from abilities.declarations.values import JsonObject
 from abilities.helpers.memory import helper
 from abilities.helpers.store.sqlite import search
 from tests.support import postgres
+from tests.support.forked import Forked
 from tests.support.law_model import Moment
 from tests.support.surfaces import environment
 
@@ -124,16 +125,19 @@ class LocalApplication:
 class RemoteApplication:
     """An application in a process of its own, which is told by pickles what to do."""
 
-    def __init__(self, process: "subprocess.Popen[bytes]") -> None:
-        self._process = process
+    def __init__(self, process: Forked) -> None:
+        self._requests = io.BufferedWriter(process.stdin)
+        self._answers = io.BufferedReader(process.stdout)
 
     @classmethod
     @contextmanager
     def start(cls) -> Iterator[Self]:
-        command = [sys.executable, "-m", "tests.support.law_places"]
-        with subprocess.Popen(command, stdin=-1, stdout=-1) as process:
+        process = Forked("from tests.support import law_places; law_places.serve_pipes()")
+        try:
             yield cls(process)
             process.communicate()
+        finally:
+            process.kill()
         assert process.returncode == 0
 
     def open(self, settings: Settings) -> None:
@@ -148,11 +152,9 @@ class RemoteApplication:
         self._ask(None)
 
     def _ask(self, request: object) -> object:
-        assert self._process.stdin is not None
-        assert self._process.stdout is not None
-        pickle.dump(request, self._process.stdin)
-        self._process.stdin.flush()
-        return pickle.load(self._process.stdout)
+        pickle.dump(request, self._requests)
+        self._requests.flush()
+        return pickle.load(self._answers)
 
 
 Application = LocalApplication | RemoteApplication
@@ -249,13 +251,17 @@ class Stores:
             shutil.rmtree(folder)
 
 
-def serve(requests: BinaryIO, answers: BinaryIO) -> None:
-    """Do what is asked until no more is: open (settings), close (None), or call (a wave)."""
+def serve_pipes() -> None:
+    """Do what is asked on stdin until no more is: open (settings), close (None), or call (a wave).
+
+    Stores as small as these would never ask their search index.
+    """
+    search._SCAN_LIMIT = 0
     application = LocalApplication()
 
     with suppress(EOFError):
         while True:
-            request = pickle.load(requests)
+            request = pickle.load(sys.stdin.buffer)
             answer: list[JsonObject] | None = None
             if request is None:
                 application.close()
@@ -263,12 +269,7 @@ def serve(requests: BinaryIO, answers: BinaryIO) -> None:
                 application.open(request)
             else:
                 answer = application.call(request)
-            pickle.dump(answer, answers)
-            answers.flush()
+            pickle.dump(answer, sys.stdout.buffer)
+            sys.stdout.buffer.flush()
 
     application.end()
-
-
-if __name__ == "__main__":
-    search._SCAN_LIMIT = 0  # stores as small as these would never ask their search index
-    serve(sys.stdin.buffer, sys.stdout.buffer)
