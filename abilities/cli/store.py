@@ -365,7 +365,9 @@ def check_target(path: Path) -> None:
         return
 
     # An export replaces its target by a new file, even a device.
-    if Path("/dev") in path.absolute().parents or not path.is_file():
+    folders = path.absolute().parents
+    is_device = Path("/dev") in folders and Path("/dev/shm") not in folders  # noqa: S108
+    if is_device or not path.is_file():
         raise click.ClickException(f"{path} is no ordinary file; to print an export, name none")
     if path.stat().st_size and not holds_export(path):
         raise click.ClickException(
