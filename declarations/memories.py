@@ -345,7 +345,7 @@ class GetMemoryStatsAnswer(Model):
     total_storage_kb: float = Field(description="Kilobytes of text, archived memories included.")
     oldest_memory: str | None = Field(default=None, description="When the oldest was created.")
     newest_memory: str | None = Field(default=None, description="When the newest was created.")
-    most_accessed: Memory | None = Field(
+    most_accessed: QueriedMemory | None = Field(
         default=None, description="The memory read most often, if any was."
     )
     top_tags: list[TagCount] = Field(description="The ten most used tags.")

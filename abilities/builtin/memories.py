@@ -234,7 +234,8 @@ async def count(context: Context, _: GetMemoryStatsInput) -> JsonObject:
     answer["top_tags"] = [{"tag": tag, "count": number} for tag, number in stats.top_tags]
 
     if stats.most_accessed is not None:
-        answer["most_accessed"] = to_memory_data(stats.most_accessed, counters=True)
+        shown = fit_page([stats.most_accessed], context.bound, "full", {})
+        (answer["most_accessed"],) = shown.memories
 
     return answer
 

@@ -10,6 +10,7 @@ import pytest
 
 from abilities import Abilities, AbilityError, Settings
 from tests.support.places import FilePlace, StorePlace
+from tests.support.waiting import GIVE_UP_SECONDS, POLL_SECONDS
 
 Payload = dict[str, Any]
 
@@ -222,6 +223,11 @@ async def test_there_is_a_longest_content_whose_every_word_is_found(app: Abiliti
     assert fits["success"] and too_long["error"]["reason"] == "too_long"
     assert too_long["error"]["expected"] == {"max_length": 200_000}
     assert await get(app, "doc") == content + "!"
+
+    async with asyncio.timeout(GIVE_UP_SECONDS):  # what is read is counted a little later
+        while "most_accessed" not in (stats := await app.call("get_memory_stats", {})):
+            await asyncio.sleep(POLL_SECONDS)
+    assert stats["most_accessed"]["truncation"]["total_chars"] == 200_000
 
     for word in (words[0], *words[777::4_321], words[-2]):
         (hit,) = (await app.call("recall", {"queries": [word]}))["results"][0]["memories"]
