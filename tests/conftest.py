@@ -33,6 +33,7 @@ gc.set_threshold(100_000, 20, 20)  # cycles are few: looking for them takes a tw
 
 if QUICK and has_room_in_memory():
     os.environ.setdefault("TMPDIR", MEMORY)
+    tempfile.tempdir = None  # pytest has asked already, to capture output
 
 
 def _join_streams(result: Result) -> str:
