@@ -599,7 +599,7 @@ class _Explainer:
             matches = [best, *(Match(weights, named) for weights in found)]
             best = max(matches, key=partial(sum_worths, idfs))
 
-        return judge(idfs, best, [columns[_SCORE] for columns in self.uncut.columns[:MOST_JUDGED]])
+        return judge(idfs, best, [columns[_SCORE] for columns in self.best])
 
     def add_similar(self, near: Near, confidence: Confidence) -> Confidence:
         """Add what similarity adds to the scores; return the confidence in the best entry."""
