@@ -12,6 +12,8 @@ from uuid import uuid4
 
 import pytest
 from click.testing import CliRunner, Result
+from hypothesis import HealthCheck
+from hypothesis import settings as hypothesis_settings
 
 from abilities import Settings, plugins
 from abilities.adapters import mcp
@@ -21,13 +23,21 @@ from tests.support.remembered import RememberedRoutes, check_schema, find_entry_
 from tests.support.sample_files import SampleFiles, build_samples, lock_samples, make_roots
 from tests.support.serving import serving
 from tests.support.surfaces import SURFACES, Through, calls_through
-from tests.support.tier import MEMORY, QUICK, choose_quick_tier, has_room_in_memory
+from tests.support.tier import MEMORY, QUICK, choose_quick_tier, has_room_in_memory, size
 
 collect_ignore = ["adapters"]  # make adapters runs these, each where its framework is
 if "ABILITIES_TEST_BROWSER" not in os.environ:
     collect_ignore.append("browser")  # needs what only make browser installs
 
 NOBODY = 65534
+
+hypothesis_settings.register_profile(
+    "at any speed",
+    max_examples=size("ABILITIES_EXAMPLES", quick=40, full=100),
+    deadline=None,
+    suppress_health_check=[HealthCheck.too_slow],
+)
+hypothesis_settings.load_profile("at any speed")
 
 gc.set_threshold(100_000, 20, 20)  # cycles are few: looking for them takes a twelfth of the time
 

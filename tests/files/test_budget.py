@@ -26,7 +26,7 @@ from tests.support.reading import follow, list_outcomes, noting_reads, write_fil
 from tests.support.tier import size
 
 EXAMPLES = size("ABILITIES_EXAMPLES", quick=10, full=60)
-many = hypothesis_settings(max_examples=EXAMPLES * 5, deadline=None)
+many = hypothesis_settings(max_examples=EXAMPLES * 5)
 
 Items = list[tuple[int, int]]
 weights = st.integers(1, 9)

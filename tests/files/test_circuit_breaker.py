@@ -389,7 +389,5 @@ class BreakerMachine(RuleBasedStateMachine):
 
 TestBreaker = BreakerMachine.TestCase
 TestBreaker.settings = settings(
-    max_examples=size("ABILITIES_EXAMPLES", quick=50, full=500),
-    stateful_step_count=40,
-    deadline=None,
+    max_examples=size("ABILITIES_EXAMPLES", quick=50, full=500), stateful_step_count=40
 )

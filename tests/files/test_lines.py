@@ -16,7 +16,6 @@ from typing import Any
 
 import pytest
 from hypothesis import given
-from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 
 from abilities import Abilities, Settings
@@ -31,7 +30,6 @@ from tests.support.surfaces import python
 from tests.support.tier import size
 
 TOKEN = f"ghp_{draw(Random(7), WORD, 36)}"
-some = hypothesis_settings(deadline=None)
 encodings = st.sampled_from(["utf-8", "utf-8-sig", "utf-16"])
 chunks = st.sampled_from([2, 6, 16, 4_096])
 few = st.integers(1, 40)
@@ -46,7 +44,6 @@ def read_parts(raw: bytes, chunk: int, parts: list[Range]) -> list[str]:
         return [replace_markers(file.read(part, 1_000).text) for part in parts]
 
 
-@some
 @given(encodings, st.text(st.sampled_from("\n\nab\u0a0aé"), max_size=120), chunks, ranges)
 def test_lines_are_the_same_whatever_is_known_of_others(
     encoding: str, text: str, chunk: int, ranges: list[tuple[int, int | None]]
@@ -60,7 +57,6 @@ def test_lines_are_the_same_whatever_is_known_of_others(
     assert texts == ["".join(lines[first - 1 : last]) for first, last in places]
 
 
-@some
 @given(
     encoding=encodings,
     text=st.text(st.sampled_from("\n\n\rab\u0a0aé"), max_size=120),
@@ -82,7 +78,6 @@ def test_the_last_lines_are_the_same_whatever_is_known_of_others(
     assert texts == ["".join(lines[-count:]) for count in counts]
 
 
-@some
 @given(
     encoding=encodings,
     text=st.text(st.sampled_from("\n\rab\u0a0aé"), max_size=120),

@@ -470,7 +470,7 @@ async def test_what_is_listed_is_what_can_be_read(seed: int, roots: Settings, ca
         assert [file["path"] for file in listed] == sorted(expected)
 
 
-many = settings(max_examples=size("ABILITIES_EXAMPLES", quick=50, full=500), deadline=None)
+many = settings(max_examples=size("ABILITIES_EXAMPLES", quick=50, full=500))
 patterns = strategies.text("ab*?[]!{},./-", max_size=30)
 
 

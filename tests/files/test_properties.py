@@ -27,8 +27,8 @@ from tests.support.reading import OpenFile, follow, list_outcomes, noting_reads,
 from tests.support.tier import size
 
 EXAMPLES = size("ABILITIES_EXAMPLES", quick=10, full=60)
-many = hypothesis_settings(max_examples=EXAMPLES * 5, deadline=None)
-some = hypothesis_settings(max_examples=EXAMPLES, deadline=None)
+many = hypothesis_settings(max_examples=EXAMPLES * 5)
+some = hypothesis_settings(max_examples=EXAMPLES)
 
 ALPHABET = list('abc \n\r\t"\\\u0001\u007fäß世界\u0301\ufe0f\u200d👩👧🇩🇪🇫각\u1100\u1161\ufffd')
 texts = st.text(st.sampled_from(ALPHABET), max_size=300)
@@ -238,7 +238,7 @@ contents = st.one_of(
 
 
 @pytest.mark.requirement("R5.4.2", "R5.6.3", "R5.6.4")
-@hypothesis_settings(max_examples=max(EXAMPLES // 2, 10), deadline=None)
+@hypothesis_settings(max_examples=max(EXAMPLES // 2, 10))
 @given(
     files=st.lists(st.one_of(contents.map(str.encode), raws), min_size=1, max_size=12),
     picks=st.lists(st.integers(0, 13), min_size=1, max_size=25),

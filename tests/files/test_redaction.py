@@ -27,7 +27,7 @@ from tests.support.secret_samples import BASE64, Sample, draw, draw_block, list_
 from tests.support.tier import size
 
 EXAMPLES = size("ABILITIES_EXAMPLES", quick=10, full=60)
-some = hypothesis_settings(max_examples=EXAMPLES, deadline=None)
+some = hypothesis_settings(max_examples=EXAMPLES)
 
 SEEDS = size("ABILITIES_SECRET_SEEDS", quick=2, full=4)
 ORDINARY_FILES = size("ABILITIES_ORDINARY_FILES", quick=200, full=1_000)
@@ -270,7 +270,7 @@ def test_the_time_is_bounded_by_what_was_found_to_be_costly() -> None:
 
 
 @pytest.mark.requirement("R5.4.2")
-@hypothesis_settings(max_examples=max(EXAMPLES // 2, 10), deadline=None)
+@hypothesis_settings(max_examples=max(EXAMPLES // 2, 10))
 @given(
     files=st.lists(composed, min_size=1, max_size=5),
     chars=st.sampled_from([500, 4_001, 20_000, 100_000]),

@@ -24,7 +24,7 @@ from tests.support.tier import size
 SUPPORT = Path(__file__).parents[1] / "support"
 DENY = DenyList(list_denied())
 EXAMPLES = size("ABILITIES_NAME_EXAMPLES", quick=100, full=1_500)
-many = hypothesis_settings(max_examples=EXAMPLES, deadline=None)
+many = hypothesis_settings(max_examples=EXAMPLES)
 
 COPIES = (
     "{}~", "{}.bak", "{}.BAK2", "{}.old", "{}.orig", "{}.save", "{}.swp", "{}.1", "{}.20240131",

@@ -28,9 +28,7 @@ from abilities.helpers.text.pieces import WHOLE, Piece
 from tests.support.reading import drop_nulls
 from tests.support.tier import size
 
-many = hypothesis_settings(
-    max_examples=size("ABILITIES_EXAMPLES", quick=40, full=400), deadline=None
-)
+many = hypothesis_settings(max_examples=size("ABILITIES_EXAMPLES", quick=40, full=400))
 
 Payload = dict[str, Any]
 

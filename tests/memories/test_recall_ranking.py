@@ -5,7 +5,7 @@ from random import Random
 from uuid import UUID
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from abilities.helpers.search.ranking import Ranking
@@ -16,7 +16,6 @@ from tests.support.recall_index import PlainMemory, RecallIndex
 
 ENGLISH = Language()
 
-at_any_speed = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
 
 WORDS = ("lamp", "lamps", "river", "the", "ADR-007", "adr", "Zürich", "数据库", "x1")
 KEYS = ("lamp/1", "river-2", *(f"m{number}" for number in range(12)))
@@ -74,7 +73,6 @@ def find_score(ranking: Ranking, key: str) -> int:
     return next((entry.score for entry in ranking.entries if entry.name == key), 0)
 
 
-@at_any_speed
 @given(memories, requests)
 def test_the_conversation_ranks_as_a_plain_computation_does(
     stored: list[PlainMemory], request: RecallRequest
@@ -84,7 +82,6 @@ def test_the_conversation_ranks_as_a_plain_computation_does(
     assert [as_answers(ranking) for ranking in rankings] == rank_exhaustively(stored, request)
 
 
-@at_any_speed
 @given(memories, requests, st.randoms())
 def test_scores_and_order_do_not_depend_on_insertion(
     stored: list[PlainMemory], request: RecallRequest, random: Random
@@ -95,7 +92,6 @@ def test_scores_and_order_do_not_depend_on_insertion(
     assert RecallIndex(shuffled).rank(request) == RecallIndex(stored).rank(request)
 
 
-@at_any_speed
 @given(memories, requests)
 def test_an_entry_stands_once_over_all_questions(
     stored: list[PlainMemory], request: RecallRequest
@@ -106,7 +102,6 @@ def test_an_entry_stands_once_over_all_questions(
     assert len(names) == len(set(names))
 
 
-@at_any_speed
 @given(memories, texts, st.integers(0, 8))
 def test_more_of_a_rare_word_never_ranks_lower(
     stored: list[PlainMemory], text: str, times: int

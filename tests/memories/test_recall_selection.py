@@ -4,7 +4,7 @@ import random
 from itertools import pairwise
 
 import pytest
-from hypothesis import HealthCheck, example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from abilities.helpers.search import postings, selection
@@ -18,13 +18,10 @@ from abilities.helpers.search.selection import (
 )
 from tests.support.recall_index import unpack
 
-at_any_speed = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
-
 numbers = st.integers(0, postings.BLOCK_DOCS - 1)
 weights = st.integers(1, 63)
 
 
-@at_any_speed
 @given(st.lists(st.tuples(numbers, weights, st.booleans()), max_size=60), st.integers(0, 900))
 def test_postings_hold_what_was_added_and_not_removed(
     changes: list[tuple[int, int, bool]], block: int
@@ -49,7 +46,6 @@ def test_postings_hold_what_was_added_and_not_removed(
     assert all(postings.block_of(doc) == block for doc in expected)
 
 
-@at_any_speed
 @given(st.dictionaries(numbers, weights, max_size=80))
 def test_spread_weights_stand_at_the_numbers_of_their_memories(by_number: dict[int, int]) -> None:
     lanes = spread_weights(pack(by_number))
@@ -62,7 +58,6 @@ def pack(by_number: dict[int, int]) -> bytes:
     return b"".join(postings.pack(number, weight) for number, weight in sorted(by_number.items()))
 
 
-@at_any_speed
 @given(
     st.lists(
         st.tuples(st.integers(1, 15_000), st.dictionaries(numbers, weights, max_size=30)),
@@ -181,7 +176,6 @@ def test_a_number_that_damage_repeats_does_no_harm() -> None:
 held = st.sampled_from(((0, 0), (30, 0), (0, 30), (30, 30), (31, 30)))
 
 
-@at_any_speed
 @given(st.lists(st.lists(held, min_size=12), max_size=4))
 @example([[(30, 0)] * 9 + [(30, 30)] * 2, [(30, 30)] * 4])
 def test_ties_are_kept_whatever_scores_come_later(rows: list[list[tuple[int, int]]]) -> None:

@@ -296,7 +296,7 @@ async def test_operations_by_id_and_by_key_on_one_long_content(atomic: bool, cal
     assert await list_stored(call) == ["other"]
 
 
-@hypothesis_settings(max_examples=12, deadline=None)
+@hypothesis_settings(max_examples=12)
 @given(
     steps=st.lists(
         st.tuples(

@@ -16,7 +16,7 @@ from tests.support.reading import drop_nulls
 from tests.support.stores import tamper
 from tests.support.tier import size
 
-few = hypothesis_settings(max_examples=size("ABILITIES_EXAMPLES", quick=8, full=100), deadline=None)
+few = hypothesis_settings(max_examples=size("ABILITIES_EXAMPLES", quick=8, full=100))
 
 Payload = dict[str, Any]
 

@@ -31,7 +31,7 @@ def patient() -> Iterator[None]:
 Payload = dict[str, Any]
 
 EXAMPLES = size("ABILITIES_EXAMPLES", quick=8, full=50)
-some = hypothesis_settings(max_examples=EXAMPLES, deadline=None)
+some = hypothesis_settings(max_examples=EXAMPLES)
 
 
 def build_request(

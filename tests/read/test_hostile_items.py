@@ -194,7 +194,7 @@ names = [*KINDS, "in", "regex", "context", "limit", "depth", "breadth", "total",
 objects = st.dictionaries(st.sampled_from([*names, "after"]), json_values, max_size=4)
 
 
-@hypothesis_settings(max_examples=size("ABILITIES_EXAMPLES", quick=30, full=400), deadline=None)
+@hypothesis_settings(max_examples=size("ABILITIES_EXAMPLES", quick=30, full=400))
 @given(st.lists(st.one_of(json_values, objects), min_size=1, max_size=8))
 def test_no_item_is_an_unexpected_error(opened: Opened, items: list[Any]) -> None:
     reply = opened.runner.run(opened.bounded.reply("read", {"items": items}, for_model=True))

@@ -19,7 +19,7 @@ Payload = dict[str, Any]
 EXAMPLES = size("ABILITIES_EXAMPLES", quick=25, full=200)
 
 
-@hypothesis_settings(max_examples=EXAMPLES, deadline=None)
+@hypothesis_settings(max_examples=EXAMPLES)
 @given(requests, st.booleans(), st.one_of(st.none(), st.integers()))
 def test_what_a_plan_predicts_is_what_comes(
     opened: Opened, asked: Payload, is_structured: bool, seed: int | None

@@ -46,7 +46,7 @@ from tests.support.tier import size
 
 NAMESPACE = "default.sessions"
 
-some = settings(max_examples=size("ABILITIES_EXAMPLES", quick=20, full=200), deadline=None)
+some = settings(max_examples=size("ABILITIES_EXAMPLES", quick=20, full=200))
 
 
 @pytest.fixture

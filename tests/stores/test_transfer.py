@@ -95,7 +95,7 @@ memories = strategies.fixed_dictionaries(
         unique_by=(lambda m: (m["namespace"], m["key"]), lambda m: m["id"]),
     )
 )
-@settings(max_examples=size("ABILITIES_EXAMPLES", quick=5, full=40), deadline=None)
+@settings(max_examples=size("ABILITIES_EXAMPLES", quick=5, full=40))
 def test_what_was_exported_comes_back_byte_for_byte(memories: list[dict[str, Any]]) -> None:
     """With the heading of an export or without it."""
     with tempfile.TemporaryDirectory() as folder:
@@ -183,7 +183,7 @@ foreigners = strategies.builds(
 
 
 @given(foreigners)
-@settings(max_examples=size("ABILITIES_EXAMPLES", quick=10, full=100), deadline=None)
+@settings(max_examples=size("ABILITIES_EXAMPLES", quick=10, full=100))
 def test_foreign_memories_are_adjusted_to_our_bounds_without_loss(
     foreign: ForeignMemory,
 ) -> None:

@@ -351,10 +351,7 @@ STEPS = st.lists(
 
 
 @given(steps=STEPS)
-@hypothesis_settings(
-    max_examples=size("ABILITIES_EXAMPLES", quick=5, full=60),
-    deadline=None,
-)
+@hypothesis_settings(max_examples=size("ABILITIES_EXAMPLES", quick=5, full=60))
 def test_memories_hold_what_a_plain_dictionary_would(
     steps: list[tuple[str, str, str]], tmp_path_factory: pytest.TempPathFactory
 ) -> None:

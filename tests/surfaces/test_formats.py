@@ -192,7 +192,7 @@ pieces = st.builds(
 countings: tuple[Counting, ...] = get_args(Counting)
 
 
-@hypothesis_settings(max_examples=size("ABILITIES_EXAMPLES", quick=30, full=200), deadline=None)
+@hypothesis_settings(max_examples=size("ABILITIES_EXAMPLES", quick=30, full=200))
 @given(st.lists(st.one_of(pieces, st.none()), min_size=1, max_size=8), st.sampled_from(countings))
 def test_a_bulk_reply_keeps_its_bound_however_it_is_counted(
     contents: list[str | None], counting: Counting

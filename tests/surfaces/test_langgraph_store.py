@@ -128,7 +128,7 @@ json_values = st.recursive(
 async def test_every_json_object_comes_back_exactly(store: AbilitiesStore) -> None:
 
     @given(st.lists(st.dictionaries(st.text(), json_values, max_size=4), min_size=1, max_size=5))
-    @hypothesis_settings(max_examples=size("ABILITIES_EXAMPLES", quick=8, full=60), deadline=None)
+    @hypothesis_settings(max_examples=size("ABILITIES_EXAMPLES", quick=8, full=60))
     def check(values: list[dict[str, Any]]) -> None:
         store.batch([PutOp(("a",), str(n), value) for n, value in enumerate(values)])
         items = store.batch([GetOp(("a",), str(n)) for n in range(len(values))])
@@ -276,7 +276,7 @@ async def test_random_batches_answer_as_langgraphs_own_store(abilities: Abilitie
     tried = 0
 
     @given(st.lists(st.lists(operations, max_size=8), max_size=6))
-    @hypothesis_settings(max_examples=size("ABILITIES_EXAMPLES", quick=20, full=150), deadline=None)
+    @hypothesis_settings(max_examples=size("ABILITIES_EXAMPLES", quick=20, full=150))
     def check(batches: list[list[Op]]) -> None:
         nonlocal tried
         tried += 1

@@ -327,7 +327,6 @@ async def test_a_connection_keeps_to_the_revision_that_opened_it(settings: Setti
 
 
 LOTS = trying(
-    deadline=None,
     max_examples=size("ABILITIES_INPUTS", quick=40, full=300),
     suppress_health_check=[HealthCheck.function_scoped_fixture],
 )

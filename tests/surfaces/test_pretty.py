@@ -100,7 +100,7 @@ def test_no_line_is_wider_than_the_terminal(answers: Answers) -> None:
 
 
 @given(width=WIDTHS, text=TEXTS, number=st.integers(0, 99))
-@trying(max_examples=size("ABILITIES_EXAMPLES", quick=150, full=700), deadline=None)
+@trying(max_examples=size("ABILITIES_EXAMPLES", quick=150, full=700))
 def test_whatever_answers_hold_neither_steers_the_terminal_nor_breaks_its_lines(
     answers: Answers, width: int, text: str, number: int
 ) -> None:

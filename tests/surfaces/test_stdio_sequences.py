@@ -92,7 +92,6 @@ TEXTS = st.one_of(
 SEQUENCES = st.lists(TEXTS | st.sampled_from(ASKED), max_size=10)
 
 LOTS = trying(
-    deadline=None,
     max_examples=size("ABILITIES_INPUTS", quick=40, full=300),
     suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
 )

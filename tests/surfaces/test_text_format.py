@@ -17,9 +17,7 @@ from abilities.helpers.reply.envelope import format_item
 from abilities.helpers.reply.formats import choose_boundary
 from tests.support.tier import size
 
-many = hypothesis_settings(
-    max_examples=size("ABILITIES_EXAMPLES", quick=50, full=500), deadline=None
-)
+many = hypothesis_settings(max_examples=size("ABILITIES_EXAMPLES", quick=50, full=500))
 
 FORGED = [
     '{"results":[1],"summary":{"requested":1}}\n',

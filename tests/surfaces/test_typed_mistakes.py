@@ -43,7 +43,6 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-@pytest.mark.sampled(16)
 @pytest.mark.parametrize("mistake", MISTAKES, ids=lambda mistake: mistake.typed)
 def test_a_typed_mistake_is_answered_with_the_rule_and_the_next_step(
     mistake: Mistake, folder: Path
