@@ -6,7 +6,7 @@ unexport PYTHONDONTWRITEBYTECODE
 PYTEST = $(BIN)/python -m pytest -n auto --maxprocesses 8 --dist worksteal
 INSTALL := PYTHONWARNINGS=ignore $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
 
-.PHONY: help demo test test-all test-lowest test-highest coverage lint types torture adapters browser write dist dist-test conformance bench bench-recall mutants clean
+.PHONY: help demo test test-all test-lowest test-highest lint types torture adapters browser docs write dist dist-test conformance bench bench-recall mutants clean
 .DEFAULT_GOAL := help
 
 help:  ## List the targets
@@ -32,9 +32,6 @@ test-lowest: .lowest/installed  ## Run make test with the lowest versions that p
 test-highest: .highest/installed  ## Run make test with the newest versions that resolve
 	@ABILITIES_TESTS=quick $(subst $(BIN),.highest/bin,$(PYTEST)) $(TESTS)
 
-coverage: .venv/dev  ## Run every test at length, and show which branches none of them takes
-	@ABILITIES_TESTS=all $(PYTEST) --cov --cov-report=term:skip-covered
-
 lint: .venv/dev .lint/installed  ## Check the style of the Python and of the explorer's JavaScript
 	@$(BIN)/ruff check . && $(BIN)/ruff format --check .
 	@.lint/node_modules/.bin/biome check --config-path=tools/page --max-diagnostics=50 abilities/explorer/static
@@ -50,6 +47,9 @@ adapters: .venv/demo  ## Test the adapters for agent frameworks, each beside its
 
 browser: .venv/browser  ## Test the explorer in a real Chromium (apt installs it, if permitted)
 	@$(BIN)/python -m tests.browser
+
+docs: .venv/docs  ## Build the documentation's site in .docs/site
+	@$(BIN)/python -m tools.site
 
 dist: .venv/dev  ## Build the source distribution, the wheel and the bundles in dist/; TAG=v0.2.0 must name their version
 	@rm -rf dist && $(BIN)/python -m tools.release $(TAG)
@@ -76,7 +76,7 @@ mutants: .venv/mutation  ## Mutate the code of seven modules, and check that tes
 	@$(BIN)/python -m tools.mutation
 
 clean:  ## Remove the environment and caches
-	@rm -rf .venv .lint .lowest .highest .pytest_cache .mypy_cache .ruff_cache .hypothesis .mutation .torture .browser .conformance .adapters .coverage .dist build dist *.egg-info
+	@rm -rf .venv .lint .lowest .highest .pytest_cache .mypy_cache .ruff_cache .hypothesis .mutation .torture .browser .conformance .adapters .coverage .docs .dist build dist *.egg-info
 
 .venv/python: constraints.txt
 	@$(PYTHON) -c 'import sys; sys.exit("Python 3.11 or newer is needed: make PYTHON=python3.12" if sys.version_info < (3, 11) else 0)'
@@ -109,6 +109,6 @@ clean:  ## Remove the environment and caches
 	@$(BIN)/uv pip install --quiet --python .highest/bin/python --upgrade --editable '.[all]' --group test
 	@touch $@
 
-.venv/lint .venv/conformance .venv/bench .venv/browser .venv/torture .venv/mutation .venv/resolving: .venv/dev
+.venv/lint .venv/conformance .venv/bench .venv/browser .venv/docs .venv/torture .venv/mutation .venv/resolving: .venv/dev
 	@$(INSTALL) --group $(@F)
 	@touch $@

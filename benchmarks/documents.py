@@ -4,18 +4,19 @@ A document has blocks between ``<!-- benchmarks: NAME -->`` and ``<!-- end of be
 """
 
 import re
-import textwrap
 from collections.abc import Callable
 from pathlib import Path
 
 from benchmarks.measure import Measured
-from benchmarks.peers import BOUNDS, DEFAULT_BOUND, LARGE_BOUND
+from benchmarks.peers import BOUNDS, DEFAULT_BOUND
 from benchmarks.reasons import list_reasons
 from benchmarks.results import Results, load_results
 from benchmarks.wording import format_cell, format_value, format_wanted
 
 ROOT = Path(__file__).parent.parent
-DOCUMENTS = tuple(ROOT / name for name in ("README.md", "docs/why.md", "docs/performance.md"))
+DOCUMENTS = tuple(
+    ROOT / name for name in ("README.md", "docs/performance.md", "benchmarks/RESULTS.md")
+)
 
 # Package indexes show README too, where only whole addresses lead somewhere.
 _CHART = "https://github.com/agent-abilities/agent-abilities/raw/main/docs/benchmarks.svg"
@@ -37,7 +38,7 @@ COMPARED = (
     f"{_LINKED} 4 open_nodes, one level each",
     f"{_LINKED} one open_nodes that knows all names",
 )
-"""The rows in docs/why.md; those that were not measured are left out."""
+"""The rows in docs/performance.md; those that were not measured are left out."""
 
 
 def write_chart(results: Results) -> str:
@@ -66,29 +67,13 @@ def describe_replies(result: Measured, bound: int) -> str:
     return f"{result.note.removesuffix(' calls')} replies of up to {bound:,} bytes"
 
 
-def write_headline(results: Results) -> str:
-    """Return what 25 files cost at both bounds, for README."""
-    default = results.find(_SINGLE, DEFAULT_BOUND)
-    large = results.find(_SINGLE, LARGE_BOUND)
-    if default is None or large is None:
-        return ""
-
-    return wrap(
-        f"Twenty-five files of 16 KB exceed the default bound of a reply, {DEFAULT_BOUND:,} bytes"
-        f" (`max_response_bytes`). Reading them to the last byte takes"
-        f" {default.note.removesuffix(' calls')} replies, and is {format_times(default)} as fast as"
-        f" 25 single reads of the official filesystem server; with a bound of {LARGE_BOUND:,}"
-        f" bytes one reply is enough, and is {format_times(large)} as fast."
-    )
-
-
 def format_times(result: Measured) -> str:
     """Return a ratio in words: 4.74 times."""
     return f"{format_value(result).removesuffix('x')} times"
 
 
 def write_comparison(results: Results) -> str:
-    """Return the table of docs/why.md."""
+    """Return the table of docs/performance.md."""
     lines = list_table_head("times as fast", *(f"at {bound:,}" for bound in BOUNDS))
     for what in COMPARED:
         cells = [format_cell(results.find(what, bound)) for bound in BOUNDS]
@@ -99,7 +84,7 @@ def write_comparison(results: Results) -> str:
 
 
 def write_tokens(results: Results) -> str:
-    """Return the tokens of real sources, for docs/performance.md."""
+    """Return the tokens of real sources, for RESULTS.md."""
     lines = list_table_head("tokens, as a multiple", *(f"at {bound:,}" for bound in BOUNDS))
     for what in results.list_rows(replies=True):
         if what.startswith("tokens of "):
@@ -110,7 +95,7 @@ def write_tokens(results: Results) -> str:
 
 
 def write_shortfalls(results: Results) -> str:
-    """Return the rows that miss our own goals, and why, for docs/performance.md."""
+    """Return the rows that miss our own goals, and why, for RESULTS.md."""
     lines = list_table_head("what", "bound", "wanted", "measured")
     short = [result for result in results.all if result.met is False]
 
@@ -124,7 +109,7 @@ def write_shortfalls(results: Results) -> str:
 
 
 def write_replies(results: Results) -> str:
-    """Return every row about replies, for docs/performance.md."""
+    """Return every row about replies, for RESULTS.md."""
     lines = list_table_head("what", *(f"at {bound:,}" for bound in BOUNDS))
     for what in results.list_rows(replies=True):
         cells = [format_cell(results.find(what, bound)) for bound in BOUNDS]
@@ -134,7 +119,7 @@ def write_replies(results: Results) -> str:
 
 
 def write_others(results: Results) -> str:
-    """Return every row that has no bound, for docs/performance.md."""
+    """Return every row that has no bound, for RESULTS.md."""
     lines = list_table_head("what", "wanted", "measured")
     for what in results.list_rows(replies=False):
         result = results.find(what, None)
@@ -146,7 +131,6 @@ def write_others(results: Results) -> str:
 
 BLOCKS: dict[str, Callable[[Results], str]] = {
     "chart": write_chart,
-    "headline": write_headline,
     "comparison": write_comparison,
     "tokens": write_tokens,
     "shortfalls": write_shortfalls,
@@ -163,11 +147,6 @@ def list_table_head(*titles: str) -> list[str]:
 def format_line(*cells: str) -> str:
     """Return a line of a Markdown table."""
     return f"| {' | '.join(cells)} |"
-
-
-def wrap(text: str) -> str:
-    """Return a paragraph in lines of at most 110 characters."""
-    return "\n".join(textwrap.wrap(text, 110)) + "\n"
 
 
 def fill_blocks(text: str, results: Results) -> str:

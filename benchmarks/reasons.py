@@ -1,4 +1,4 @@
-"""Why rows fall short of our own goals, as docs/performance.md says it."""
+"""Why rows fall short of our own goals, as RESULTS.md says it."""
 
 from typing import NamedTuple
 

@@ -14,7 +14,7 @@ PROJECT: dict[str, Any] = tomllib.loads((ROOT / "pyproject.toml").read_text())["
 FIRST = ("tutorial", "reference", "read", "recall", "remember", "mcp")
 """The pages that most readers need, in this order."""
 
-OPTIONAL = ("performance", "refusals", "specification", "why")
+OPTIONAL = ("performance", "refusals", "why")
 """The pages that a reader with little room may skip."""
 
 SUMMARY = """\

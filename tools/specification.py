@@ -1,4 +1,4 @@
-"""Write `docs/specification.md` from the requirements and the tests' marks: `make write`.
+"""Write `tests/SPECIFICATION.md` from the requirements and the tests' marks: `make write`.
 
 The requirements stand in `tests/package/requirements.toml`. A test names those that it proves in
 `@pytest.mark.requirement("R1.1.1")`.
@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 ROOT = Path(__file__).parent.parent
-PAGE = ROOT / "docs" / "specification.md"
+PAGE = ROOT / "tests" / "SPECIFICATION.md"
 REQUIREMENTS = ROOT / "tests" / "package" / "requirements.toml"
 _ID = re.compile(r"R((\d)\.\d+)\.\d+")
 _HEAD = """\
@@ -153,7 +153,7 @@ def describe_differences(requirements: list[Requirement]) -> str:
 def format_link(test: MarkedTest) -> str:
     """Return a test's name as a link to its file."""
     words = test.name.removeprefix("test_").replace("_", " ")
-    return f"[{words}](../{test.path})"
+    return f"[{words}]({test.path.removeprefix('tests/')})"
 
 
 def format_row(*cells: str) -> str:

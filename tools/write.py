@@ -9,7 +9,6 @@ from pathlib import Path
 
 from abilities.schemas import format_declaration
 from benchmarks import documents
-from tests.support import first_hour
 from tests.support.catalog import BUILT_IN
 from tools import bundles, python_page, reference, specification
 from tools.llms import write_llms
@@ -28,7 +27,6 @@ def list_texts() -> dict[Path, Callable[[], str]]:
         texts[path] = partial(documents.fill_document, path)
     for module in (reference, python_page, specification):
         texts[module.PAGE] = module.page
-    texts[first_hour.PAGE] = first_hour.write_page
     for path, text in bundles.build_plugin().items():
         texts[ROOT / path] = partial(str, text)
 

@@ -225,7 +225,7 @@ def test_a_newcomer_can_paste_block_after_block(
         elif language == "python":
             run_python(code, folder, roots)
 
-    assert languages.count("console") > 1 and languages.count("python") > 1
+    assert languages.count("console") > 1 and "python" in languages
 
 
 @pytest.mark.thorough
@@ -248,11 +248,12 @@ def test_links_between_documents_lead_somewhere() -> None:
     ]
     # Package indexes show README too, where only whole addresses lead somewhere.
     label = r"\[[^\]]*\](?:\(|: )"
-    readme = README.read_text()
-    assert not re.search(rf"{label}(?!https://|#)", readme)
-    for mark, kind, name in re.findall(rf"(!?){label}\S+?/(\w+)/main/([^)\s]+)", readme):
-        assert (kind == "raw") if mark else (kind in ("blob", "tree")), name
-        links.append((README, name.partition("#")))
+    assert not re.search(rf"{label}(?!https://|#)", README.read_text())
+    whole = rf"(!?){label}https://github.com/agent-abilities/agent-abilities/(\w+)/main/([^)\s]+)"
+    for path in DOCUMENTS:
+        for mark, kind, name in re.findall(whole, path.read_text()):
+            assert (kind == "raw") if mark else (kind in ("blob", "tree")), name
+            links.append((README, name.partition("#")))
 
     assert len(links) > 30
     for path, (name, _, section) in links:
@@ -261,7 +262,7 @@ def test_links_between_documents_lead_somewhere() -> None:
 
         if section:
             headings = re.findall(r"^#+ (.*)$", target.read_text(), re.M)
-            anchors = [heading.lower().replace(" ", "-") for heading in headings]
+            anchors = [re.sub(r"[^\w -]", "", name).lower().replace(" ", "-") for name in headings]
             assert section in anchors, f"{path}: #{section}"
 
 

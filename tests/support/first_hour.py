@@ -1,14 +1,8 @@
-"""The mistakes of a first hour as a table: how each is made, what is said, and what to do.
-
-``make write`` writes docs/troubleshooting.md from it.
-"""
+"""The mistakes of a first hour as a table: how each is made, what is said, and what to do."""
 
 import shlex
 from collections.abc import Mapping
-from pathlib import Path
 from typing import NamedTuple
-
-PAGE = Path(__file__).parent.parent.parent / "docs" / "troubleshooting.md"
 
 
 class Mistake(NamedTuple):
@@ -301,64 +295,11 @@ REQUESTS = [
 ]
 # fmt: on
 
-GROUPS = {
-    "Arguments of a call": JSON_MISTAKES,
-    "Files and folders": FILE_MISTAKES,
-    "Settings": SETTINGS_MISTAKES,
-    "The store": STORE_MISTAKES,
-    "Import, export, backup": TRANSFER_MISTAKES,
-    "Commands, tokens, servers": COMMAND_MISTAKES,
-}
-
-COMMANDS = [mistake for group in GROUPS.values() for mistake in group]
-
-
-def write_page() -> str:
-    lines = [_INTRODUCTION]
-    for title, mistakes in GROUPS.items():
-        lines.append(f"\n## {title}\n\n{_HEADINGS}")
-        lines += [_format_row(each.name, each.words, each.step) for each in mistakes]
-
-    lines.append(f"\n## HTTP and MCP\n\n{_HEADINGS}")
-    for request in REQUESTS:
-        words = f"{request.status}: {request.words}"
-        lines.append(_format_row(request.name, words, request.step))
-
-    lines.append(f"\n## Python\n\n{_HEADINGS}")
-    lines += [_format_row(*row) for row in PYTHON]
-    return "\n".join([*lines, ""])
-
-
-_HEADINGS = "| mistake | what is said | what to do |\n|---|---|---|"
-
-_INTRODUCTION = """\
-# Troubleshooting
-
-What goes wrong in the first hour, what you are told, and the next step. Every row is a test.
-`abilities doctor` looks at the whole configuration: each line says what is fine (`ok`), worth
-knowing (`note`), `unsafe` or what `fails`, and the last one counts them and names the first step.
-
-Exit codes: 0 if the command did its work, 1 if it failed, 2 if the command line, its JSON or the
-settings are wrong. A sentence about a setting names the variable, the option, or the file and the
-line that set it. Variables that begin with `ABILITIES_` and are no settings are named on stderr
-and ignored: container platforms set such variables too."""
-
-# fmt: off
-PYTHON = [
-    ("a misspelt setting, `Settings(workspce_dir=…)`", "workspce_dir is no setting",
-     "did you mean workspace_dir?"),
-    ('a misspelt name, `load_tools(only=["recal"])`', "No ability has this name",
-     "did you mean 'recall'?"),
-    ("`Abilities.open(…)` without `async with`", "Python: it has no attribute 'call'",
-     "`async with Abilities.open(…) as abilities:`"),
-    ("`abilities.call(…)` without `await`", "Python: it was never awaited",
-     "`await abilities.call(…)`"),
+COMMANDS = [
+    *JSON_MISTAKES,
+    *FILE_MISTAKES,
+    *SETTINGS_MISTAKES,
+    *STORE_MISTAKES,
+    *TRANSFER_MISTAKES,
+    *COMMAND_MISTAKES,
 ]
-# fmt: on
-"""Mistakes in Python code; the last two no package can tell better than Python does."""
-
-
-def _format_row(*cells: str) -> str:
-    texts = [cell.replace("{here}", "/home/ada").replace("|", "\\|") for cell in cells]
-    name, words, step = texts
-    return f"| {name} | {words} | {step} |"

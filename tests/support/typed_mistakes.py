@@ -143,7 +143,9 @@ MISTAKES = [
     Mistake("setup vim", "'vim' is not one of", "'cursor'"),
     Mistake("setup claude", "'claude' is not one of", "Did you mean claude-code or claude-desktop"),
     Mistake("setup Cursor", "'Cursor' is not one of", "Did you mean cursor"),
-    Mistake("setup cursor --hooks", "--hooks is for claude-code, codex, gemini only", "leave it out"),
+    Mistake(
+        "setup cursor --hooks", "--hooks is for claude-code, codex, gemini only", "leave it out"
+    ),
     Mistake(
         "setup claude-desktop --project", "no configuration of a project", "leave out --project"
     ),
