@@ -12,7 +12,8 @@ import tempfile
 from pathlib import Path
 
 from abilities import schemas
-from abilities.declarations.records import Truncation
+from abilities.declarations.memory import LinkData, Memory
+from abilities.declarations.records import Summary, Truncation
 from abilities.declarations.refusals import FAULTS, Fault, Meaning, Reason
 from abilities.declarations.values import JsonObject, Model
 from abilities.definition import Ability
@@ -78,8 +79,18 @@ _VARYING = re.compile(
     r"|(?<=\")\d{4}-\d\d-\d\d(?=\")"
     r"|(?m:^[0-9a-f]{6}(?= [\[{]))"  # boundaries, which depend on all of these
 )
-_SHARED: dict[str, type[Model]] = {"error": Fault, "truncation": Truncation}
-"""What many answers contain, and the page describes once."""
+_SHARED: dict[str, type[Model]] = {
+    "error": Fault,
+    "link": LinkData,
+    "memory": Memory,
+    "summary": Summary,
+    "truncation": Truncation,
+}
+"""The objects that many answers contain, and the page describes once."""
+
+_NAMES = {tuple(model.model_json_schema()["properties"]): name for name, model in _SHARED.items()}
+"""The name of a shared object by its fields."""
+
 _HEAD = """\
 # Reference
 
@@ -147,18 +158,26 @@ def describe_fields(schema: JsonObject) -> str:
 
 
 def flatten(schema: JsonObject, prefix: str = "") -> list[tuple[str, JsonObject]]:
-    """Return the fields of an object and of the objects in it, three levels deep."""
+    """Return the fields of an object and of the objects in it, three levels deep.
+
+    Of a shared object only the name is shown.
+    """
     fields: list[tuple[str, JsonObject]] = []
     has_more_levels = prefix.count(".") < MAX_LEVELS - 1
 
     for name, field in schema.get("properties", {}).items():
-        fields.append((f"{prefix}{name}", field))
-        if name in _SHARED or not has_more_levels:
-            continue
-
         brackets = "[]" if field.get("type") == "array" else ""
+        inner_fields: list[tuple[str, JsonObject]] = []
+        shown = field
+
         for mark, inner in list_alternatives(field.get("items", field)):
-            fields += flatten(inner, f"{prefix}{name}{brackets}{mark}.")
+            shared = _NAMES.get(tuple(inner["properties"]))
+            if shared is not None:
+                shown = {**field, "description": f"{describe_meaning(field)} [{shared}](#{shared})"}
+            elif has_more_levels:
+                inner_fields += flatten(inner, f"{prefix}{name}{brackets}{mark}.")
+
+        fields += [(f"{prefix}{name}", shown), *inner_fields]
 
     return fields
 
@@ -238,14 +257,31 @@ def run_command(project: Path, *arguments: str) -> str:
 
 
 def describe_shared_parts() -> str:
-    """Return the parts that many answers contain, and every reason that a fault may have."""
+    """Return the objects that many answers contain, and every reason that a fault may have."""
+    schemas_by_name: dict[str, JsonObject] = {}
+    for ability in BUILT_IN:
+        schemas_by_name |= find_shared(schemas.build_output_schema(ability))
+
     parts = [
-        f"## {name}\n\n{model.__doc__}\n\n{describe_fields(model.model_json_schema())}"
+        f"## {name}\n\n{model.__doc__}\n\n{describe_fields(schemas_by_name[name])}"
         for name, model in _SHARED.items()
     ]
     head = ["| reason | code | retryable | message |", "|---|---|---|---|"]
     rows = [_describe_reason(reason, meaning) for reason, meaning in FAULTS.items()]
     return "\n".join([*parts, _REASONS_HEAD, *head, *rows, ""])
+
+
+def find_shared(schema: JsonObject) -> dict[str, JsonObject]:
+    """Return the shared objects in a schema by their names."""
+    found: dict[str, JsonObject] = {}
+    for field in schema.get("properties", {}).values():
+        for _, inner in list_alternatives(field.get("items", field)):
+            name = _NAMES.get(tuple(inner["properties"]))
+            found |= find_shared(inner)
+            if name is not None:
+                found[name] = inner
+
+    return found
 
 
 def _describe_reason(reason: Reason, meaning: Meaning) -> str:
