@@ -199,7 +199,7 @@ def count_peer(name: str, trials: list[PeerTrial]) -> str:
 
 
 async def main() -> None:
-    """Try all calls, and print the tables of `docs/refusals.md` and the counts."""
+    """Try all calls, and print the tables of `REFUSALS.md` and the counts."""
     with tempfile.TemporaryDirectory() as folder:
         base = Path(folder).resolve()
         agent, workspace = base / "agent", base / "workspace"

@@ -43,7 +43,7 @@ async def test_most_wrong_calls_are_mended_from_the_fault_alone(roots: Settings)
     assert all(trial.reasons for trial in trials), "each of them is wrong"
     assert sum(trial.is_accepted for trial in trials) >= LEAST_MENDED
 
-    page = (ROOT / "docs" / "refusals.md").read_text()
+    page = (ROOT / "benchmarks" / "REFUSALS.md").read_text()
     assert format_table(trials) in page, "python -m benchmarks.refusals"
 
     failed = {trial.call.habit for trial in trials if not trial.is_accepted}
