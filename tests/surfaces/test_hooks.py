@@ -294,6 +294,7 @@ def test_no_store_is_created(event: str, given: dict[str, Any], place: Place) ->
     assert not [path for path in place.home.rglob("*") if path.name.startswith("memory.db")]
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize(("event", "given"), EVENTS[2:])
 @pytest.mark.parametrize("damage", ["no store", "empty", "locked"])
 def test_a_store_that_cannot_be_read_is_passed_over(
