@@ -8,6 +8,7 @@ from urllib.parse import urljoin, urlsplit
 
 import pytest
 from playwright.sync_api import Browser, Page, expect
+from typing_extensions import override
 
 from tests.browser.visitor import LOOKS
 from tools import site
@@ -45,7 +46,8 @@ QUESTIONS = {
 
 
 class _Handler(http.server.SimpleHTTPRequestHandler):
-    def log_message(self, *_: object) -> None:
+    @override
+    def log_message(self, format: str, *args: object) -> None:
         """Keep the output of the tests short."""
 
 
