@@ -40,11 +40,21 @@ def run(work: Work, url: str, name: str, number: str) -> None:
 
 
 async def write_for_ever(store: ServableStore, name: str, start_at: int) -> None:
-    """Store memories, eight at a time; say the number of each."""
+    """Store memories, eight at a time; say the number of each.
+
+    A write that waited too long for others is made again: on a slow machine they take that long.
+    """
 
     async def write(n: int) -> None:
         content, links = f"{name} {n} " + "x" * (n % 3000), [(f"{name}-{n - 1}", 0.5)]
-        await put(store, f"{name}-{n}", content=content, tags=["t"], links=links)
+        is_stored = False
+        while not is_stored:
+            try:
+                await put(store, f"{name}-{n}", content=content, tags=["t"], links=links)
+                is_stored = True
+            except Refused as refused:
+                if refused.reason != "busy":
+                    raise
         print(n, flush=True)
 
     for n in range(start_at, 10**9, 8):
