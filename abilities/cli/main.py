@@ -47,6 +47,7 @@ _COMMANDS = {
     "init": ("demo", "Create an agent directory with a starter MEMORY.md."),
     "list": ("ability", "List the abilities, one per line."),
     "mcp": ("serve", "Serve the abilities to an MCP client over stdin and stdout."),
+    "mirror": ("mirror", "Keep Markdown files and the memories of a namespace equal."),
     "purge": ("memory", "Delete a memory for good, together with its history."),
     "recall": ("ability", "Find the memories and notes that answer questions."),
     "repair": ("backups", "Mend a damaged store."),

@@ -61,9 +61,10 @@ server: adapters application builtin declarations definition errors explorer hel
     helpers.threads helpers.tokens prompts registry schemas settings
 clients: declarations helpers.durable settings
 hooks: application declarations helpers.durable helpers.files helpers.memory prompts
+mirror: declarations helpers.files helpers.memory helpers.store helpers.transfer schemas
 cli: adapters application builtin clients declarations definition embedders errors helpers.embedder
     helpers.files helpers.memory helpers.reply helpers.store helpers.store.opening
-    helpers.store.sqlite helpers.tokens helpers.transfer helpers.walk hooks prompts registry
+    helpers.store.sqlite helpers.tokens helpers.transfer helpers.walk hooks mirror prompts registry
     schemas server settings
 __main__: cli hooks
 """
@@ -162,7 +163,7 @@ def test_memory_is_reached_through_its_helper_alone() -> None:
     assert list_importers("abilities.helpers.memory.helper") == {
         *("adapters.langgraph_store.items", "adapters.langgraph_store.searching"),
         *("adapters.langgraph_store.store", "application", "builtin.remember", "cli.memory"),
-        *("definition", "explorer.views"),
+        *("definition", "explorer.views", "mirror.syncing"),
     }
     assert list_importers("abilities.helpers.store") == {
         "adapters.langgraph_store.items",  # reads what a memory says of its item
@@ -175,6 +176,10 @@ def test_memory_is_reached_through_its_helper_alone() -> None:
         "cli.completion",  # looks whether it may be read for keys
         "cli.store",  # looks after the store
         "cli.store_checks",  # asks it whether it answers
+        "mirror.notes",  # writes memories as files
+        "mirror.syncing",  # compares them with files
+        "mirror.folder",  # shows names that are not UTF-8
+        "mirror.names",  # makes keys of paths
         "prompts",  # tells keys from damaged memories
         "builtin.memories",  # says what to query
         "builtin.remember",  # says what to change

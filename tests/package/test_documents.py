@@ -276,7 +276,7 @@ def test_the_repository_names_no_package_registry() -> None:
     assert len(files) > 200
 
     words = re.compile(
-        r"https?://[^\s)\"'>]*(?:pypi|registry|mirror|artifact)|--index-url|--extra-index"
+        r"https?://[^\s)\"'>]*(?:pypi|registry|mirror(?!\.md)|artifact)|--index-url|--extra-index"
     )
     for path in (ROOT / name for name in files):
         if path.is_file() and not path.is_symlink() and path != Path(__file__):
