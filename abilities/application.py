@@ -38,6 +38,7 @@ from abilities.helpers.store.protocol import (
 )
 from abilities.helpers.threads.workers import WorkerPool
 from abilities.plugins import add_ability, add_plugins
+from abilities.readers import open_documents
 from abilities.registry import AbilityRegistry, Reply
 from abilities.settings import Settings
 
@@ -208,12 +209,15 @@ class Resources:
         if store is None:  # an application's own store may be false, if it is empty
             store = open_store(settings)
         offer, problems = build_offer(settings, abilities, keeps_history=_keeps_history(store))
-        return cls(offer, problems, settings.policy, store, meaning)
+        documents, unloaded = open_documents(plugins=settings.plugins)
+        policy = replace(settings.policy, documents=documents)
+        return cls(offer, problems + unloaded, policy, store, meaning)
 
     async def close(self) -> None:
         """End the threads, and close the store when it has finished its work."""
         await self.offer.registry.close()  # first, because plugins use the others
         self.workers.close()
+        self.policy.documents.close()
         if self.meaning is not None:
             self.meaning.close()
         await self.store.close()

@@ -19,6 +19,7 @@ All exceptions have one root::
     │
     │   and internal ones, which end work and never reach a caller:
     ├── Abandoned       no caller waits for this work any more
+    ├── Converting      a document is being converted
     ├── BatchUndone     one of several changes that belong together cannot be made
     ├── EmbedderFailed  an embedder returned no vectors
     ├── ForeignExit     a plugin raised an exception that would end the process
@@ -34,13 +35,14 @@ from abilities.declarations.refusals import AbilitiesError, Fault, Refused
 
 __all__ = ["AbilitiesError", "AbilityError", "Fault", "Refused"]
 
-Extra = Literal["http", "mcp", "postgres", "semantic", "fastembed"]
+Extra = Literal["documents", "http", "mcp", "postgres", "semantic", "fastembed"]
 """An extra of the package, as in ``agent-abilities[http]``."""
 
 EXTRAS: tuple[Extra, ...] = ("http", "mcp", "postgres")
 """The extras of ``agent-abilities[all]``."""
 
 _MODULES: Final[dict[Extra, tuple[str, ...]]] = {
+    "documents": ("pypdf",),
     "http": (
         "fastapi",
         "httptools",

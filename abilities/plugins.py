@@ -53,11 +53,7 @@ def add_plugins(registry: AbilityRegistry) -> list[str]:
 
                 add_ability(registry, value)
         except BaseException as error:  # a plugin may raise anything, even SystemExit
-            trace = "".join(format_exception(error))[-_MAX_TRACE:]
-            # Lone surrogates are escaped, so that every log can hold the text.
-            shown = trace.encode(errors="backslashreplace").decode()
-            _log.warning("plugin %s was not loaded\n%s", point.value, shown)
-            problems.append(_describe_problem(point, error))
+            problems.append(report_problem(point, error))
 
     return problems
 
@@ -70,8 +66,13 @@ def list_points(group: str) -> list[EntryPoint]:
     return sorted(entry_points(group=group), key=lambda point: (point.name, point.value))
 
 
-def _describe_problem(point: EntryPoint, error: BaseException) -> str:
-    """Return a sentence in one line about a plugin that was not loaded."""
+def report_problem(point: EntryPoint, error: BaseException) -> str:
+    """Log why a plugin was not loaded, and return a sentence in one line about it."""
+    trace = "".join(format_exception(error))[-_MAX_TRACE:]
+    # Lone surrogates are escaped, so that every log can hold the text.
+    logged = trace.encode(errors="backslashreplace").decode()
+    _log.warning("plugin %s was not loaded\n%s", point.value, logged)
+
     try:
         reason = str(error) or type(error).__name__
     except BaseException:  # a plugin's exception runs the plugin's code

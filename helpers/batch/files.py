@@ -65,12 +65,15 @@ async def gather_files(asked: Sequence[AskedItem], sources: BatchSources) -> lis
     share = sources.max_bytes // len(asked)
 
     def begin(session: ReadingSession, item: AskedItem) -> _Found:
-        requested = parse_path(_get_path(item))
-        file = session.open(requested)
+        file = session.open(parse_path(_get_path(item)))
+        known = item.fields.known
+        if known is None or known != find_version(file.stat):
+            file = session.show_text(file)
 
         # The length of the lines is unknown, so this is an estimate.
+        requested = file.request
         part = requested.range
-        end = file.stat.st_size
+        end = file.size
         if part.end is not None:
             end = min(end, part.end)
         if part.last_line is not None:
@@ -80,7 +83,7 @@ async def gather_files(asked: Sequence[AskedItem], sources: BatchSources) -> lis
 
         # A file that the caller may already have is not read: it may be unchanged.
         size = min(max(end - part.start, 0), sources.max_chars)
-        if size > share or item.fields.known is not None:
+        if size > share or known is not None:
             os.close(file.fd)
             return requested, _SizedFile(file.stat, size)
 

@@ -20,6 +20,7 @@ from typing import Literal, NamedTuple, Self
 from abilities.declarations.limits import MAX_PATH_CHARS
 from abilities.declarations.refusals import Reason, Refused
 from abilities.declarations.values import has_control_character, has_surrogate
+from abilities.helpers.documents.documents import Documents
 from abilities.helpers.files.deny import DenyList
 from abilities.helpers.files.own_files import OwnFiles
 from abilities.helpers.text.pieces import WHOLE, Range, parse_range, split_suffix
@@ -89,6 +90,7 @@ class Policy:
     """The rules for opening files beneath a root, and whether secrets in them are redacted.
 
     Folders named in ``skip`` may be opened, but lists enter them only if the pattern names them.
+    ``documents`` has the texts of files that are read as documents.
     """
 
     deny: DenyList
@@ -97,6 +99,7 @@ class Policy:
     redacts: bool
     own: OwnFiles = field(default_factory=OwnFiles)
     skip: frozenset[str] = frozenset()
+    documents: Documents = field(default_factory=Documents)
 
 
 def parse_path(item: object) -> PathRequest:

@@ -1,17 +1,22 @@
 """Read parts of text files from the first root that has them, confined and bounded."""
 
+import asyncio
 import errno
 import os
+import sys
 import time
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from functools import partial
 from hashlib import blake2b
-from typing import NamedTuple, Self
+from tempfile import TemporaryFile
+from typing import NamedTuple, Self, cast
 
 from abilities.declarations.limits import MAX_READ_CHARS
 from abilities.declarations.refusals import Reason, Refused
 from abilities.declarations.values import JsonObject
+from abilities.helpers.documents.documents import AT_ONCE, Converting, Text
+from abilities.helpers.documents.reader import find_part
 from abilities.helpers.files.confinement import (
     OpenFolders,
     PathRequest,
@@ -22,8 +27,15 @@ from abilities.helpers.files.confinement import (
 from abilities.helpers.files.own_files import Snapshot
 from abilities.helpers.files.roots import Root
 from abilities.helpers.files.window import KnownLines, read_piece, read_present
-from abilities.helpers.text.pieces import Piece
-from abilities.helpers.threads.workers import ItemT, ResultT, Worker, WorkerPool
+from abilities.helpers.text.pieces import Piece, Range
+from abilities.helpers.threads.workers import (
+    CALL_SECONDS,
+    Call,
+    ItemT,
+    ResultT,
+    Worker,
+    WorkerPool,
+)
 
 _EXHAUSTED = (errno.EMFILE, errno.ENFILE, errno.ENOMEM)
 
@@ -95,12 +107,18 @@ class FileText(NamedTuple):
 
 
 class OpenFile(NamedTuple):
-    """A requested file that is open for reading: its root, a descriptor and its status."""
+    """A requested file that is open for reading: its root, a descriptor and its status.
+
+    After `ReadingSession.show_text`, the descriptor is that of its text, which has ``size`` bytes.
+    ``part`` is the requested part of a document.
+    """
 
     request: PathRequest
     root: Root
     fd: int
     stat: os.stat_result
+    size: int
+    part: str | None = None
 
 
 class ReadingSession:
@@ -143,11 +161,59 @@ class ReadingSession:
     def open(self, request: PathRequest, source: str | None = None) -> OpenFile:
         """Open a request in the first root that has it; `read_open` or the caller closes it.
 
-        With ``source``, only the root of this name is tried, because no other has the file.
+        With ``source``, only the root of this name is tried, because no other has the file. If no
+        file has a name such as ``book.xlsx#Sheet2``, this is a part of the document ``book.xlsx``.
 
         Raises Refused: the reason for an absent file, is_directory, denied, and the reasons of
         `open_file` and `Root.open`.
         """
+        try:
+            return self._open_shared(request, source)
+        except Refused as error:
+            if error.reason != self._absent or not request.range.is_whole:
+                raise
+
+            split = self._policy.documents.split_part(request.path)
+            if split is None:
+                raise
+
+        path, part = split
+        name, _, _ = request.name.rpartition("#")
+        parts = tuple(name.split("/"))
+        document = PathRequest(request.original, path, name, parts, request.range)
+        return self._open_shared(document, source)._replace(part=part)
+
+    def show_text(self, file: OpenFile) -> OpenFile:
+        """Return a document open as text, and any other file as it is; closes it if this fails.
+
+        Raises Converting, Refused("no_such_part") and the refusals of `Documents.find_text`.
+        """
+        try:
+            text = self._policy.documents.find_text(file.request.name, file.fd, file.stat)
+            if text is None:
+                if file.part is not None:
+                    raise Refused("no_such_part")
+                return file
+
+            request = file.request
+            if file.part is not None:
+                found = find_part(text, file.part)
+                if found is None:
+                    raise Refused("no_such_part")
+
+                start, end = found
+                request = request._replace(range=Range(start=start, end=end))
+
+            fd = _open_bytes(text)
+        except BaseException:
+            os.close(file.fd)
+            raise
+
+        os.close(file.fd)
+        return OpenFile(request, file.root, fd, file.stat, len(text))
+
+    def _open_shared(self, request: PathRequest, source: str | None) -> OpenFile:
+        """Open a file unless it is not shared. Raises Refused as `open` does."""
         if self._policy.deny.denies(request.name):
             # If only files are denied this name, a folder is refused as a folder.
             if not self._policy.deny.denies(f"{request.name}/"):
@@ -189,8 +255,9 @@ class ReadingSession:
     def read_open(self, file: OpenFile, max_chars: int, *, text_offsets: bool = False) -> FileText:
         """Read a file and close it.
 
-        Raises Refused: denied, and the reasons of `read_piece`.
+        Raises Refused: denied, and the reasons of `read_piece` and `show_text`; and Converting.
         """
+        file = self.show_text(file)
         request, status = file.request, file.stat
         version = (
             status.st_dev,
@@ -204,12 +271,12 @@ class ReadingSession:
         # Removed meanwhile, because another thread of the call may read the same file.
         known = self._known_lines.pop(version, None) or KnownLines()
         try:
-            if self._policy.own.is_copy(file.fd, status.st_size):
+            if self._policy.own.is_copy(file.fd, file.size):
                 raise Refused("denied")
 
             piece = read_piece(
                 file.fd,
-                status.st_size,
+                file.size,
                 request.range,
                 max_chars,
                 self._worker.check,
@@ -229,17 +296,17 @@ class ReadingSession:
         """Read all bytes of a file, undecoded, and close it.
 
         Raises Refused: denied, response_too_large if the file is larger, changed,
-        resource_exhausted, io_error.
+        resource_exhausted, io_error, and the reasons of `show_text`; and Converting.
         """
-        size = file.stat.st_size
+        file = self.show_text(file)
         try:
-            if self._policy.own.is_copy(file.fd, size):
+            if self._policy.own.is_copy(file.fd, file.size):
                 raise Refused("denied")
 
-            if size > max_bytes:
+            if file.size > max_bytes:
                 raise Refused("response_too_large")
 
-            return read_present(file.fd, size, 0, size)
+            return read_present(file.fd, file.size, 0, file.size)
         except OSError as error:
             raise _translate_read_error(error) from None
         finally:
@@ -267,7 +334,7 @@ class ReadingSession:
             opened = open_file(directory, request.parts, self._policy, self._folders)
             if not isinstance(opened, str):
                 descriptor, status = opened
-                return OpenFile(request, root, descriptor, status)
+                return OpenFile(request, root, descriptor, status, status.st_size)
 
             if opened == "directory":
                 reason = "is_directory"  # unless a later root has a file of this name
@@ -275,6 +342,27 @@ class ReadingSession:
                 break
 
         raise Refused(reason)
+
+
+def _open_bytes(text: bytes) -> int:
+    """Return a descriptor from which a text can be read, in memory if the system can do that.
+
+    Raises Refused("resource_exhausted").
+    """
+    try:
+        if sys.platform == "linux":
+            fd = os.memfd_create("text")
+        else:
+            with TemporaryFile() as file:
+                fd = os.dup(file.fileno())
+
+        with os.fdopen(fd, "wb", closefd=False) as writer:
+            writer.write(text)
+    except OSError:
+        raise Refused("resource_exhausted") from None
+
+    os.lseek(fd, 0, os.SEEK_SET)
+    return fd
 
 
 def _translate_read_error(error: OSError) -> Refused:
@@ -337,7 +425,44 @@ class FileReader:
     ) -> list[ResultT | Exception]:
         """Apply a function to every item in one session, as `WorkerPool.map` does.
 
-        The lines that are found in files are kept in ``known_lines`` for the call's next step.
+        Items that are documents are tried again when these have been converted, until the call
+        ends; the threads do not wait for that. The lines that are found in files are kept in
+        ``known_lines`` for the call's next step.
         """
         open_session = partial(self.open_session, known_lines=known_lines)
-        return await self._workers.map(open_session, function, items)
+        end = time.monotonic() + CALL_SECONDS
+        outcomes = await self._workers.map(open_session, function, items)
+        waiting = [place for place, each in enumerate(outcomes) if isinstance(each, Converting)]
+
+        while waiting:
+            # The others wait for a document that is converted now.
+            tried = waiting[: 2 * AT_ONCE]
+            running = [cast(Converting, outcomes[place]).text for place in tried]
+            if not await _wait_for_any(running, end - time.monotonic()):
+                for place in waiting:
+                    outcomes[place] = Refused("timeout")
+                break
+
+            again = [items[place] for place in tried]
+            results = await self._workers.map(open_session, function, again)
+            for place, result in zip(tried, results, strict=True):
+                outcomes[place] = result
+
+            waiting = [place for place in waiting if isinstance(outcomes[place], Converting)]
+
+        return outcomes
+
+
+async def _wait_for_any(texts: Sequence[Text], seconds: float) -> bool:
+    """Wait until a text is done; return False if none is after some seconds."""
+    call: Call[None, None] = Call(None)
+    for text in texts:
+        text.add_done_callback(lambda _: call.settle(None))
+
+    try:
+        async with asyncio.timeout(seconds):
+            await call.wait()
+    except TimeoutError:
+        return False
+
+    return True

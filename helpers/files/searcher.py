@@ -7,12 +7,14 @@ line end, LF or CR LF.
 import re
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import wait
 from contextlib import ExitStack, closing
 from dataclasses import dataclass, field
 from functools import partial
 from typing import NamedTuple, Protocol, Self
 
 from abilities.declarations.refusals import Refused
+from abilities.helpers.documents.documents import Converting, Text
 from abilities.helpers.files.confinement import Policy, parse_path
 from abilities.helpers.files.file_walk import FileWalk, FolderMemory, FoundFile
 from abilities.helpers.files.globs import Glob
@@ -60,6 +62,9 @@ _MAX_PIECE = 1_000_000
 _BESIDE_WORDS = rb"(?:^|[^\pL\pM\pN_])(?:%b)(?:[^\pL\pM\pN_]|$)"
 
 _REPLACEMENT = "\ufffd"
+
+_POLL_SECONDS = 0.05
+"""How often a search that waits for a document looks whether it is over."""
 
 _BEFORE_MATCH = 500  # characters that are shown before the match in a line that is cut
 
@@ -515,6 +520,9 @@ class _SearchSession:
 
         try:
             source, text = self._read_text(found, matcher)
+        except _OutOfTime:
+            self._pass_over(found, request)
+            return
         except Refused as error:
             if error.reason == "resource_exhausted":
                 raise
@@ -537,11 +545,16 @@ class _SearchSession:
         except _OutOfTime:
             if len(result.hits) > count:
                 self._stop_after_last_hit(request)
-            elif self._files > 1:
-                result.searched -= 1
-                self._stop((found.position, 0), request)
             else:
-                result.skipped += 1  # it takes longer than a call has
+                result.searched -= 1
+                self._pass_over(found, request)
+
+    def _pass_over(self, found: FoundFile, request: SearchRequest) -> None:
+        """Leave a file to the next call, or skip it if it takes longer than a call has."""
+        if self._files > 1:
+            self._stop((found.position, 0), request)
+        else:
+            self._result.skipped += 1
 
     def _stop_after_last_hit(self, request: SearchRequest) -> None:
         last = self._result.hits[-1]
@@ -554,11 +567,16 @@ class _SearchSession:
     def _read_text(self, found: FoundFile, matcher: Matcher) -> tuple[str, ShownText | None]:
         """Return the root that a file was read from, and its text; None if nothing can match.
 
-        Raises Refused.
+        Raises Refused, and _OutOfTime if it is a document that is still being converted.
         """
         # Opened again by its name, so that it is confined even if it was replaced meanwhile.
         file = self._reading.open(parse_path(found.path), found.source)
-        raw = self._reading.read_bytes(file, MAX_FILE_BYTES)
+        try:
+            raw = self._reading.read_bytes(file, MAX_FILE_BYTES)
+        except Converting as document:
+            self._wait_for(document.text)
+            return self._read_text(found, matcher)
+
         self._bytes += len(raw)
 
         encoding = detect_encoding(raw)
@@ -566,6 +584,15 @@ class _SearchSession:
             return file.root.name, None
 
         return file.root.name, show_text(raw, encoding, redacts=self._policy.redacts)
+
+    def _wait_for(self, text: Text) -> None:
+        """Wait until a document was converted. Raises _OutOfTime."""
+        while not text.done():
+            self._worker.check()
+            if time.monotonic() > self._file_deadline:
+                raise _OutOfTime
+
+            wait([text], timeout=_POLL_SECONDS)
 
     def _find_hits(
         self,

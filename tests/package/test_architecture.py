@@ -23,7 +23,8 @@ helpers.embedder: declarations
 helpers.tokens: declarations helpers.durable
 helpers.text: declarations
 helpers.search: helpers.text
-helpers.files: declarations helpers.text helpers.threads
+helpers.documents: declarations helpers.threads
+helpers.files: declarations helpers.documents helpers.text helpers.threads
 helpers.reply: declarations helpers.text
 helpers.store: declarations helpers.durable helpers.files helpers.search helpers.walk
 helpers.store.sqlite: declarations helpers.durable helpers.search helpers.store helpers.threads
@@ -41,12 +42,13 @@ schemas: declarations definition
 decorator: declarations definition schemas
 plugins: declarations definition registry schemas
 embedders: errors helpers.embedder helpers.memory plugins
+readers: errors helpers.documents plugins
 settings: declarations helpers.files helpers.memory helpers.search helpers.store
     helpers.store.opening helpers.tokens
 builtin: declarations definition helpers.batch helpers.files helpers.memory helpers.reply
     helpers.store helpers.text helpers.walk schemas
 application: builtin declarations definition embedders helpers.embedder helpers.files helpers.memory
-    helpers.store helpers.store.opening helpers.threads plugins registry settings
+    helpers.store helpers.store.opening helpers.threads plugins readers registry settings
 abilities: application declarations decorator definition errors helpers.files helpers.reply registry
     settings
 prompts: application declarations helpers.files helpers.memory helpers.store registry schemas

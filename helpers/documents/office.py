@@ -1,0 +1,386 @@
+"""Read Word, Excel and PowerPoint files (ECMA-376), with the standard library.
+
+A file is a ZIP archive of XML files. These are parsed as they are unpacked, so that large ones take
+no more memory than small ones, and none may declare a document type, as entities need.
+"""
+
+import re
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
+from datetime import datetime, timedelta
+from posixpath import dirname, join, normpath
+from typing import BinaryIO, Protocol
+from xml.parsers.expat import ParserCreate
+from zipfile import ZipFile
+
+from abilities.helpers.documents.reader import Part
+
+Attributes = Mapping[str, str]
+
+_CHUNK = 64 * 1024
+
+_SKIPPED = ("Fallback", "moveFrom", "rPh", "f")
+"""Elements with text that is elsewhere too or is not shown: a second form for old programs, text
+before it was moved, pronunciations, and formulas, of which the values are read.
+"""
+
+# Numbers of the built-in formats for dates and times (ECMA-376-1, 18.8.30).
+_DATE_FORMATS = frozenset((*range(14, 23), *range(27, 37), *range(45, 48), *range(50, 59)))
+_NOT_IN_DATES = re.compile(r'"[^"]*"|\\.|\[[^\]]*\]|General', re.IGNORECASE)
+_COLUMN = re.compile(r"[A-Z]{1,3}")
+_MAX_COLUMNS = 16_384
+
+
+class _Handler(Protocol):
+    """Collects what an XML file contains. Names of elements have no namespace."""
+
+    def start(self, name: str, attributes: Attributes) -> None: ...
+
+    def end(self, name: str, text: str) -> None:
+        """End an element; ``text`` is all that was in text elements since the last `end`."""
+        ...
+
+
+class _Package:
+    """The files of an archive, and how they refer to each other."""
+
+    def __init__(self, stream: BinaryIO) -> None:
+        self._archive = ZipFile(stream)
+        self.main = next(
+            target
+            for kind, target in self.list_targets("").values()
+            if kind.endswith("/officeDocument")
+        )
+
+    def parse(self, name: str, handler: _Handler) -> Iterator[None]:
+        """Parse a file, and pause after each chunk of it. Raises KeyError and ExpatError."""
+        parser = ParserCreate(namespace_separator=" ")
+        parser.buffer_text = True
+        text: list[str] = []
+        skipped = 0
+
+        def start(full_name: str, attributes: Attributes) -> None:
+            nonlocal skipped
+            name = full_name.rpartition(" ")[2]
+            if skipped or name in _SKIPPED:
+                skipped += 1
+                return
+
+            if name in ("t", "v"):
+                text.clear()
+                parser.CharacterDataHandler = text.append
+            handler.start(name, attributes)
+
+        def end(full_name: str) -> None:
+            nonlocal skipped
+            if skipped:
+                skipped -= 1
+                return
+
+            parser.CharacterDataHandler = None
+            handler.end(full_name.rpartition(" ")[2], "".join(text))
+            text.clear()
+
+        def refuse(*_: object) -> None:
+            raise ValueError("an office document declares no document type")
+
+        parser.StartElementHandler = start
+        parser.EndElementHandler = end
+        parser.StartDoctypeDeclHandler = refuse
+
+        with self._archive.open(name) as file:
+            while chunk := file.read(_CHUNK):
+                parser.Parse(chunk)
+                yield
+
+        parser.Parse(b"", True)
+
+    def parse_whole(self, name: str, handler: _Handler) -> None:
+        """Parse a file at once. Raises KeyError and ExpatError."""
+        for _ in self.parse(name, handler):
+            pass
+
+    def list_targets(self, name: str) -> dict[str, tuple[str, str]]:
+        """Return the type and the name of each file that a file refers to, by its id."""
+        folder, relations = dirname(name), _Relations()
+        file = name.rpartition("/")[2]
+        with suppress(KeyError):  # a file that refers to none
+            self.parse_whole(join(folder, "_rels", f"{file}.rels"), relations)
+
+        return {
+            reference: (kind, normpath(join("/", folder, target))[1:])
+            for reference, (kind, target) in relations.targets.items()
+        }
+
+
+class _Relations:
+    def __init__(self) -> None:
+        self.targets: dict[str, tuple[str, str]] = {}
+
+    def start(self, name: str, attributes: Attributes) -> None:
+        if name == "Relationship":
+            self.targets[attributes["Id"]] = (attributes["Type"], attributes["Target"])
+
+    def end(self, name: str, text: str) -> None: ...
+
+
+class _Lines:
+    """Collects paragraphs as lines, and rows of tables as lines with tabs between the cells.
+
+    Word and PowerPoint use the same names for their elements.
+    """
+
+    def __init__(self) -> None:
+        self._lines: list[str] = []
+        self._text: list[str] = []
+        self._cells: list[str] = []
+        self._tables = self._paragraphs = self._runs = 0
+
+    def take(self) -> str:
+        """Return the lines since the last call."""
+        text = "".join(f"{line}\n" for line in self._lines)
+        self._lines.clear()
+        return text
+
+    def start(self, name: str, attributes: Attributes) -> None:
+        if name == "tbl":
+            self._tables += 1
+        elif name == "p":
+            self._paragraphs += 1  # a text box in a paragraph has paragraphs of its own
+        elif name == "r":
+            self._runs += 1
+        elif name == "tab" and self._runs:
+            self._text.append("\t")
+        elif name in ("br", "cr"):
+            self._text.append(" ")  # a paragraph is one line
+
+    def end(self, name: str, text: str) -> None:
+        if name == "t":
+            self._text.append(text.replace("\n", " "))
+        elif name == "r":
+            self._runs -= 1
+        elif name == "p":
+            self._paragraphs -= 1
+            if self._paragraphs or self._tables:
+                self._text.append(" ")
+            else:
+                self._lines.append(self._take_text())
+        elif name == "tc" and self._tables == 1:
+            self._cells.append(self._take_text().strip())
+        elif name == "tr" and self._tables == 1:
+            self._lines.append("\t".join(self._cells))
+            self._cells.clear()
+        elif name == "tbl":
+            self._tables -= 1
+
+    def _take_text(self) -> str:
+        text = "".join(self._text)
+        self._text.clear()
+        return text
+
+
+class WordReader:
+    """Reads the body: a line per paragraph or row of a table. There are no marks."""
+
+    suffixes = (".docx", ".docm", ".dotx")
+    magic = b"PK\x03\x04"
+
+    def convert(self, stream: BinaryIO) -> Iterator[Part]:
+        """Yield the text. Raises the exceptions of `zipfile` and expat."""
+        package, lines = _Package(stream), _Lines()
+        for _ in package.parse(package.main, lines):
+            yield Part("", lines.take())
+
+
+class SlidesReader:
+    """Reads a part per slide, and the speaker's notes after a line of their own."""
+
+    suffixes = (".pptx", ".pptm", ".ppsx")
+    magic = b"PK\x03\x04"
+
+    def convert(self, stream: BinaryIO) -> Iterator[Part]:
+        """Yield the slides in their order. Raises the exceptions of `zipfile` and expat."""
+        package, slides = _Package(stream), _References("sldId")
+        package.parse_whole(package.main, slides)
+        targets = package.list_targets(package.main)
+
+        for number, (_, reference) in enumerate(slides.found, start=1):
+            _, name = targets[reference]
+            lines = _Lines()
+            package.parse_whole(name, lines)
+            text = lines.take()
+
+            for kind, notes in package.list_targets(name).values():
+                if kind.endswith("/notesSlide"):
+                    package.parse_whole(notes, lines)
+                    text += f"--- notes\n{lines.take()}"
+
+            yield Part(f"slide {number}", text)
+
+
+class _References:
+    """Collects the names of elements, and the ids by which they refer to other files."""
+
+    def __init__(self, element: str) -> None:
+        self._element = element
+        self.found: list[tuple[str, str]] = []
+        self.counts_from_1904 = False
+
+    def start(self, name: str, attributes: Attributes) -> None:
+        if name == self._element:
+            key = next(key for key in attributes if key.endswith("/relationships id"))
+            self.found.append((attributes.get("name", ""), attributes[key]))
+        elif name == "workbookPr":
+            self.counts_from_1904 = attributes.get("date1904") in ("1", "true")
+
+    def end(self, name: str, text: str) -> None: ...
+
+
+class SheetsReader:
+    """Reads a part per sheet: each row's number and the values of its cells, with tabs between."""
+
+    suffixes = (".xlsx", ".xlsm", ".xltx")
+    magic = b"PK\x03\x04"
+
+    def convert(self, stream: BinaryIO) -> Iterator[Part]:
+        """Yield the sheets in their order. Raises the exceptions of `zipfile` and expat."""
+        package, sheets = _Package(stream), _References("sheet")
+        package.parse_whole(package.main, sheets)
+        targets = package.list_targets(package.main)
+        strings, styles = _Strings(), _Styles()
+        for kind, name in targets.values():
+            if kind.endswith("/sharedStrings"):
+                package.parse_whole(name, strings)
+            elif kind.endswith("/styles"):
+                package.parse_whole(name, styles)
+
+        for title, reference in sheets.found:
+            yield Part(f"sheet {title}", "")
+            kind, name = targets[reference]
+            if kind.endswith("/worksheet"):
+                rows = _Rows(strings.found, styles.find_dates(), sheets.counts_from_1904)
+                for _ in package.parse(name, rows):
+                    yield Part("", rows.take())
+
+
+class _Strings:
+    """Collects the texts of cells, which are stored once and numbered."""
+
+    def __init__(self) -> None:
+        self.found: list[str] = []
+        self._text: list[str] = []
+
+    def start(self, name: str, attributes: Attributes) -> None: ...
+
+    def end(self, name: str, text: str) -> None:
+        if name == "t":
+            self._text.append(text)
+        elif name == "si":
+            self.found.append(" ".join("".join(self._text).split()))
+            self._text.clear()
+
+
+class _Styles:
+    """Finds out which styles of cells show a number as a date."""
+
+    def __init__(self) -> None:
+        self._date_formats = set(_DATE_FORMATS)
+        self._formats: list[int] = []
+        self._is_in_cells = False
+
+    def find_dates(self) -> set[int]:
+        """Return the numbers of the styles that show dates."""
+        formats = enumerate(self._formats)
+        return {style for style, number in formats if number in self._date_formats}
+
+    def start(self, name: str, attributes: Attributes) -> None:
+        if name == "numFmt":
+            code = _NOT_IN_DATES.sub("", attributes["formatCode"]).lower()
+            if any(letter in code for letter in "ymdhs"):
+                self._date_formats.add(int(attributes["numFmtId"]))
+        elif name == "cellXfs":
+            self._is_in_cells = True
+        elif name == "xf" and self._is_in_cells:
+            self._formats.append(int(attributes.get("numFmtId", 0)))
+
+    def end(self, name: str, text: str) -> None:
+        if name == "cellXfs":
+            self._is_in_cells = False
+
+
+class _Rows:
+    def __init__(self, strings: list[str], dates: set[int], counts_from_1904: bool) -> None:
+        self._strings = strings
+        self._dates = dates
+        self._epoch = datetime(1904, 1, 1) if counts_from_1904 else datetime(1899, 12, 30)
+        self._lines: list[str] = []
+        self._number = 0
+        self._cells: list[str] = []
+        self._cell: Attributes = {}
+        self._value: list[str] = []
+
+    def take(self) -> str:
+        """Return the rows since the last call."""
+        text = "".join(f"{line}\n" for line in self._lines)
+        self._lines.clear()
+        return text
+
+    def start(self, name: str, attributes: Attributes) -> None:
+        if name == "row":
+            self._number = int(attributes.get("r", self._number + 1))
+        elif name == "c":
+            self._cell = attributes
+
+    def end(self, name: str, text: str) -> None:
+        if name in ("t", "v"):
+            self._value.append(text)
+        elif name == "c":
+            value = self._format_value("".join(self._value))
+            self._value.clear()
+            if value:
+                missing = self._find_column() - len(self._cells)
+                self._cells += [""] * missing
+                self._cells.append(value)
+        elif name == "row":
+            if self._cells:
+                self._lines.append("\t".join((str(self._number), *self._cells)))
+            self._cells.clear()
+
+    def _find_column(self) -> int:
+        """Return the place of the cell in its row, from 0."""
+        letters = _COLUMN.match(self._cell.get("r", ""))
+        if letters is None:
+            return len(self._cells)
+
+        column = 0
+        for letter in letters[0]:
+            column = column * 26 + ord(letter) - ord("A") + 1
+
+        return min(column, _MAX_COLUMNS) - 1
+
+    def _format_value(self, value: str) -> str:
+        kind = self._cell.get("t", "n")
+        if kind == "s":
+            return self._strings[int(value)] if value else ""
+
+        if kind == "b":
+            return "TRUE" if value == "1" else "FALSE"
+
+        if kind == "n" and value and int(self._cell.get("s", 0)) in self._dates:
+            with suppress(ValueError, OverflowError):
+                return self._format_date(float(value))
+
+        return " ".join(value.split())
+
+    def _format_date(self, days: float) -> str:
+        """Return a date, a time or both, rounded to seconds."""
+        moment = self._epoch + timedelta(seconds=round(days * 86_400))
+        if 0 <= days < 1:
+            return f"{moment:%H:%M:%S}"
+
+        return moment.isoformat(" ").removesuffix(" 00:00:00")
+
+
+WORD = WordReader()
+SHEETS = SheetsReader()
+SLIDES = SlidesReader()
