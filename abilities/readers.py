@@ -49,8 +49,9 @@ def open_documents(*, plugins: bool) -> tuple[Documents, list[str]]:
 def _load_point(point: EntryPoint) -> InstalledReader:
     """Return the reader of an entry point. Raises TypeError and the plugin's exceptions."""
     reader: Any = point.load()
-    suffixes = [suffix.lower() for suffix in reader.suffixes]
-    if not (isinstance(reader.magic, bytes) and callable(reader.convert) and all(suffixes)):
-        raise TypeError("a reader has 'suffixes', 'magic' and a method 'convert'")
+    names = [*reader.suffixes, *reader.imports]
+    is_named = all(isinstance(name, str) and name for name in names)
+    if not (is_named and isinstance(reader.magic, bytes) and callable(reader.convert)):
+        raise TypeError("a reader has 'suffixes', 'magic', 'imports' and a method 'convert'")
 
     return InstalledReader(reader, f"{point.module}:{point.attr}")

@@ -59,13 +59,19 @@ def send_request(channel: socket.socket, place: str, document: int, output: int)
     socket.send_fds(channel, [place.encode().ljust(_REQUEST_BYTES)], [document, output])
 
 
-def serve(descriptor: int, places: Sequence[str]) -> None:
-    """Serve requests over a socket until the other end is closed."""
+def serve(descriptor: int, places: Sequence[str], seconds: int) -> None:
+    """Serve requests over a socket until the other end is closed.
+
+    ``seconds`` is the time for one document.
+    """
     channel = socket.socket(fileno=descriptor)
     readers: dict[str, Reader] = {}
     for place in places:
         with suppress(Exception):  # then only its documents cannot be read
-            readers[place] = load_reader(place)
+            reader = load_reader(place)
+            for name in reader.imports:
+                import_module(name)
+            readers[place] = reader
 
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the terminal sends it to all of its processes
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # so that no ended process stays
@@ -89,29 +95,27 @@ def serve(descriptor: int, places: Sequence[str]) -> None:
             return
 
         if not os.fork():
-            _run(libc, readers, request.decode().rstrip(), *descriptors)
+            try:
+                signal.alarm(seconds)  # ends the process, whatever it is doing
+                resource.setrlimit(resource.RLIMIT_CPU, (seconds, seconds))
+                _run(libc, readers[request.decode().rstrip()], *descriptors)
+            finally:
+                os._exit(0)
 
         for each in descriptors:
             os.close(each)
 
 
-def _run(libc: Any, readers: dict[str, Reader], place: str, document: int, output: int) -> None:
-    """Convert one document and end the process."""
-    try:
-        signal.alarm(SECONDS)  # ends the process, whatever it is doing
-        resource.setrlimit(resource.RLIMIT_CPU, (SECONDS, SECONDS))
-        parent = os.getppid()
-        if libc is not None:
-            libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+def _run(libc: Any, reader: Reader, document: int, output: int) -> None:
+    """Convert one document in the process that was forked for it."""
+    if libc is not None:
+        libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
 
-        os.dup2(document, 0)
-        os.dup2(output, 1)
-        os.closerange(_FIRST_FREE_DESCRIPTOR, 256)
-        sys.addaudithook(_refuse_event)
-        if os.getppid() == parent:
-            _convert(readers[place])
-    finally:
-        os._exit(0)
+    os.dup2(document, 0)
+    os.dup2(output, 1)
+    os.closerange(_FIRST_FREE_DESCRIPTOR, 256)
+    sys.addaudithook(_refuse_event)
+    _convert(reader)
 
 
 def _convert(reader: Reader) -> None:

@@ -41,7 +41,7 @@ REST_IS_MISSING = b"[the rest is missing: it takes too much time or memory, or i
 
 _PROGRAM = (
     "import sys; sys.path[:] = {path!r}; "
-    "from abilities.helpers.documents.converter import serve; serve({descriptor}, {places!r})"
+    "from abilities.helpers.documents.converter import serve; serve{arguments!r}"
 )
 _CHUNK = 64 * 1024
 
@@ -250,7 +250,8 @@ class _Converter:
         self._channel, theirs = socket.socketpair()
         path = [os.path.abspath(folder) for folder in sys.path]
         with theirs:
-            program = _PROGRAM.format(path=path, descriptor=theirs.fileno(), places=self._places)
+            arguments = (theirs.fileno(), self._places, SECONDS)
+            program = _PROGRAM.format(path=path, arguments=arguments)
             self._process = subprocess.Popen(  # noqa: S603 - our own program, nothing of a caller
                 [sys.executable, "-I", "-c", program],
                 stdin=subprocess.DEVNULL,

@@ -15,6 +15,7 @@ class NotebookReader:
 
     suffixes = (".ipynb",)
     magic = b"{"
+    imports = ()
 
     def convert(self, stream: BinaryIO) -> Iterator[Part]:
         """Yield a part per cell: its source, and a part of the text of its outputs."""

@@ -184,6 +184,7 @@ class WordReader:
 
     suffixes = (".docx", ".docm", ".dotx")
     magic = b"PK\x03\x04"
+    imports = ()
 
     def convert(self, stream: BinaryIO) -> Iterator[Part]:
         """Yield the text. Raises the exceptions of `zipfile` and expat."""
@@ -197,6 +198,7 @@ class SlidesReader:
 
     suffixes = (".pptx", ".pptm", ".ppsx")
     magic = b"PK\x03\x04"
+    imports = ()
 
     def convert(self, stream: BinaryIO) -> Iterator[Part]:
         """Yield the slides in their order. Raises the exceptions of `zipfile` and expat."""
@@ -241,6 +243,7 @@ class SheetsReader:
 
     suffixes = (".xlsx", ".xlsm", ".xltx")
     magic = b"PK\x03\x04"
+    imports = ()
 
     def convert(self, stream: BinaryIO) -> Iterator[Part]:
         """Yield the sheets in their order. Raises the exceptions of `zipfile` and expat."""

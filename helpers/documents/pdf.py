@@ -11,10 +11,11 @@ class PdfReader:
 
     suffixes = (".pdf",)
     magic = b"%PDF-"
+    imports = ("pypdf",)
 
     def convert(self, stream: BinaryIO) -> Iterator[Part]:
         """Yield a part per page. Raises the exceptions of pypdf."""
-        # Imported here, because only the process of the readers needs it.
+        # Imported here, because other processes need only the names of the files.
         import pypdf
 
         for number, page in enumerate(pypdf.PdfReader(stream).pages, start=1):

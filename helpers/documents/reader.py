@@ -30,7 +30,8 @@ class Reader(Protocol):
     """Reads the documents of a format. Its module is imported in every process that reads files.
 
     ``suffixes`` are the ends of the names of such documents, in lower case, such as ``.pdf``.
-    ``magic`` is contained in their first 1,024 bytes.
+    ``magic`` is contained in their first 1,024 bytes. ``imports`` are the modules that `convert`
+    imports, which are imported once for all documents.
     """
 
     @property
@@ -41,6 +42,11 @@ class Reader(Protocol):
     @property
     def magic(self) -> bytes:
         """Bytes that the beginning of each document contains."""
+        ...
+
+    @property
+    def imports(self) -> Sequence[str]:
+        """Names of modules."""
         ...
 
     def convert(self, stream: BinaryIO, /) -> Iterable[tuple[str, str]]:

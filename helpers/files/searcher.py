@@ -518,43 +518,32 @@ class _SearchSession:
             self._stop((found.position, 0), request)
             return
 
+        count, searched = len(result.hits), result.searched
         try:
             source, text = self._read_text(found, matcher)
-        except _OutOfTime:
-            self._pass_over(found, request)
-            return
-        except Refused as error:
-            if error.reason == "resource_exhausted":
-                raise
-            if error.reason not in _UNSEEN:
-                result.skipped += 1
-            return
+            result.searched += 1
+            if text is None:
+                return
 
-        result.searched += 1
-        if text is None:
-            return
-
-        count = len(result.hits)
-        try:
             for hit in self._find_hits(found.position, source, text, matcher, request):
                 if len(result.hits) == request.limit:
                     self._stop_after_last_hit(request)
                     return
 
                 result.hits.append(hit)
+        except Refused as error:
+            if error.reason == "resource_exhausted":
+                raise
+            if error.reason not in _UNSEEN:
+                result.skipped += 1
         except _OutOfTime:
             if len(result.hits) > count:
                 self._stop_after_last_hit(request)
+            elif self._files > 1:
+                result.searched = searched
+                self._stop((found.position, 0), request)
             else:
-                result.searched -= 1
-                self._pass_over(found, request)
-
-    def _pass_over(self, found: FoundFile, request: SearchRequest) -> None:
-        """Leave a file to the next call, or skip it if it takes longer than a call has."""
-        if self._files > 1:
-            self._stop((found.position, 0), request)
-        else:
-            self._result.skipped += 1
+                result.skipped += 1  # it takes longer than a call has
 
     def _stop_after_last_hit(self, request: SearchRequest) -> None:
         last = self._result.hits[-1]
