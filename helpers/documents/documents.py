@@ -127,15 +127,17 @@ class Documents:
                 text = self._texts[key] = self._begin(place, key, fd)
 
             self._texts.move_to_end(key)
+            if not text.done():
+                raise Converting(text)
 
-        if not text.done():
-            raise Converting(text)
+            outcome = text.result()
+            if isinstance(outcome, bytes):
+                return outcome
 
-        outcome = text.result()
-        if isinstance(outcome, str):
+            if outcome != "unreadable_document":
+                del self._texts[key]  # the next call may succeed
+
             raise Refused(outcome)
-
-        return outcome
 
     def _begin(self, place: str, key: _Key, fd: int) -> Text:
         """Begin to convert a document on a thread of its own. Raises Refused."""
@@ -156,7 +158,7 @@ class Documents:
             finally:
                 os.close(document)
 
-            self._keep(key, text, outcome)
+            self._keep(text, outcome)
 
         if start_daemon(run, "abilities-document") is None:
             os.close(document)
@@ -164,13 +166,10 @@ class Documents:
 
         return text
 
-    def _keep(self, key: _Key, text: Text, outcome: bytes | Reason) -> None:
+    def _keep(self, text: Text, outcome: bytes | Reason) -> None:
         """Set an outcome, and forget the oldest texts if there are too many."""
         with self._lock:
             text.set_result(outcome)
-            if isinstance(outcome, str) and outcome != "unreadable_document":
-                del self._texts[key]  # it may work the next time
-
             done = {key: text.result() for key, text in self._texts.items() if text.done()}
             size = sum(map(len, done.values()))
             for oldest, kept in done.items():
@@ -191,28 +190,20 @@ class _Converter:
 
     def __init__(self, places: Sequence[str]) -> None:
         self._places = [place for place in places if place]
-        self._process: subprocess.Popen[bytes] | None = None
-        self._channel: socket.socket | None = None
+        self._running: tuple[subprocess.Popen[bytes], socket.socket] | None = None
         self._lock = Lock()
 
     def close(self) -> None:
         """End the process, and all that it has started."""
         with self._lock:
-            if self._process is None:
-                return
-
-            assert self._channel is not None
-            self._channel.close()
-            self._process.kill()
-            self._process.wait()
-            self._process = None
+            self._end()
 
     def convert(self, place: str, document: int) -> bytes:
         """Return the text of a document. Raises Refused and OSError."""
         answer, output = os.pipe()
         try:
             try:
-                self._send(place, document, output)
+                process = self._send(place, document, output)
             finally:
                 os.close(output)
 
@@ -224,43 +215,63 @@ class _Converter:
             return raw.removesuffix(WHOLE)
 
         if not raw:
-            process = self._process
-            has_ended = process is None or process.poll() is not None
+            has_ended = process.poll() is not None
             raise Refused("io_error" if has_ended else "unreadable_document")
 
         # A part of a character or a line may be last.
         complete = raw[:MAX_TEXT_BYTES].decode(errors="ignore").encode()
-        return complete + b"\n" * (not complete.endswith(b"\n")) + REST_IS_MISSING
+        if not complete.endswith(b"\n"):
+            complete += b"\n"
 
-    def _send(self, place: str, document: int, output: int) -> None:
+        return complete + REST_IS_MISSING
+
+    def _send(self, place: str, document: int, output: int) -> subprocess.Popen[bytes]:
+        """Send a document to the process, and return that. Raises OSError."""
         with self._lock:
-            if self._process is not None and self._channel is not None:
+            if self._running is not None:
+                process, channel = self._running
                 with suppress(OSError):  # it has ended, for example because memory was short
-                    send_request(self._channel, place, document, output)
-                    return
+                    send_request(channel, place, document, output)
+                    return process
 
-                self._channel.close()
-                self._process.wait()
+                self._end()
 
-            self._start()
-            assert self._channel is not None
-            send_request(self._channel, place, document, output)
+            process, channel = self._running = self._start()
+            send_request(channel, place, document, output)
+            return process
 
-    def _start(self) -> None:
-        self._channel, theirs = socket.socketpair()
+    def _end(self) -> None:
+        if self._running is None:
+            return
+
+        process, channel = self._running
+        self._running = None
+        channel.close()
+        process.kill()
+        process.wait()
+
+    def _start(self) -> tuple[subprocess.Popen[bytes], socket.socket]:
+        channel, theirs = socket.socketpair()
         path = [os.path.abspath(folder) for folder in sys.path]
+        arguments = (theirs.fileno(), self._places, SECONDS)
+        program = _PROGRAM.format(path=path, arguments=arguments)
+
         with theirs:
-            arguments = (theirs.fileno(), self._places, SECONDS)
-            program = _PROGRAM.format(path=path, arguments=arguments)
-            self._process = subprocess.Popen(  # noqa: S603 - our own program, nothing of a caller
-                [sys.executable, "-I", "-c", program],
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.DEVNULL,
-                stderr=subprocess.DEVNULL,
-                pass_fds=[theirs.fileno()],
-                cwd="/",
-                env={},
-            )
+            try:
+                process = subprocess.Popen(  # noqa: S603 - our own program, nothing of a caller
+                    [sys.executable, "-I", "-c", program],
+                    stdin=subprocess.DEVNULL,
+                    stdout=subprocess.DEVNULL,
+                    stderr=subprocess.DEVNULL,
+                    pass_fds=[theirs.fileno()],
+                    cwd="/",
+                    env={},
+                )
+            except OSError:
+                channel.close()
+                raise
+
+        return process, channel
 
 
 def _receive(answer: int) -> bytes:

@@ -19,7 +19,7 @@ Attributes = Mapping[str, str]
 
 _CHUNK = 64 * 1024
 
-_SKIPPED = ("Fallback", "moveFrom", "rPh", "f")
+_SKIPPED = ("Fallback", "moveFrom", "fld", "rPh", "f")
 """Elements with text that is elsewhere too or is not shown: a second form for old programs, text
 before it was moved, pronunciations, and formulas, of which the values are read.
 """

@@ -62,9 +62,9 @@ def zip_bomb(members: dict[str, bytes], bomb: str, block: bytes) -> bytes:
 def relate(**targets: str) -> bytes:
     """Return the file of relations from ids to ``type target``."""
     lines = ""
-    for id, target in targets.items():
+    for name, target in targets.items():
         kind, _, path = target.partition(" ")
-        lines += f'<Relationship Id="{id}" Type="{OFFICE}/{kind}" Target="{path}"/>'
+        lines += f'<Relationship Id="{name}" Type="{OFFICE}/{kind}" Target="{path}"/>'
 
     return f'<Relationships xmlns="{PACKAGE}">{lines}</Relationships>'.encode()
 
@@ -140,8 +140,11 @@ def list_archives(kind: str, canary: str) -> Iterator[tuple[str, bytes]]:
     yield "outside", zip_members({"_rels/.rels": relate(a=f"officeDocument ../../..{canary}")})
     yield "absolute", zip_members({"_rels/.rels": relate(a=f"officeDocument file://{canary}")})
     yield "itself", zip_members({"_rels/.rels": relate(a="officeDocument _rels/.rels")})
-    yield "encrypted", whole.replace(b"PK\x03\x04\x14\0\0", b"PK\x03\x04\x14\0\1").replace(
-        b"PK\x01\x02\x14\x03\x14\0\0", b"PK\x01\x02\x14\x03\x14\0\1"
+    yield (
+        "encrypted",
+        whole.replace(b"PK\x03\x04\x14\0\0", b"PK\x03\x04\x14\0\1").replace(
+            b"PK\x01\x02\x14\x03\x14\0\0", b"PK\x01\x02\x14\x03\x14\0\1"
+        ),
     )
     yield "method", whole.replace(b"\x08\0", b"\x63\0")
     yield "ole", b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1" + bytes(3000)
@@ -198,7 +201,9 @@ def write_stream(content: bytes, entries: bytes = b"") -> bytes:
 
 CATALOG = b"<</Type/Catalog/Pages 2 0 R>>"
 PAGES = b"<</Type/Pages/Kids[3 0 R]/Count 1>>"
-PAGE = b"<</Type/Page/Parent 2 0 R/MediaBox[0 0 9 9]/Contents 4 0 R/Resources<</Font<</F 5 0 R>>>>>>"
+PAGE = (
+    b"<</Type/Page/Parent 2 0 R/MediaBox[0 0 9 9]/Contents 4 0 R/Resources<</Font<</F 5 0 R>>>>>>"
+)
 FONT = b"<</Type/Font/Subtype/Type1/BaseFont/Helvetica>>"
 SHOW = b"BT /F 9 Tf (fine) Tj ET"
 _ONE_PAGE = (CATALOG, PAGES, PAGE)
@@ -216,11 +221,19 @@ def list_pdfs(canary: str) -> Iterator[tuple[str, bytes]]:
     yield "pages-loop", build_pdf(CATALOG, b"<</Type/Pages/Kids[2 0 R]/Count 1>>")
     yield "pages-many", build_pdf(CATALOG, b"<</Type/Pages/Kids[%b]/Count 9>>" % (b"2 0 R " * 2000))
     yield "count", build_pdf(CATALOG, b"<</Type/Pages/Kids[3 0 R]/Count 999999999>>", PAGE)
-    yield "parent-loop", build_pdf(
-        CATALOG, b"<</Type/Pages/Kids[3 0 R]/Count 1/Parent 3 0 R>>", PAGE.replace(b"2 0", b"3 0")
+    yield (
+        "parent-loop",
+        build_pdf(
+            CATALOG,
+            b"<</Type/Pages/Kids[3 0 R]/Count 1/Parent 3 0 R>>",
+            PAGE.replace(b"2 0", b"3 0"),
+        ),
     )
-    yield "deep-pages", build_pdf(
-        CATALOG, *(b"<</Type/Pages/Kids[%d 0 R]/Count 1>>" % (n + 3) for n in range(5000))
+    yield (
+        "deep-pages",
+        build_pdf(
+            CATALOG, *(b"<</Type/Pages/Kids[%d 0 R]/Count 1>>" % (n + 3) for n in range(5000))
+        ),
     )
     yield "self", build_pdf(CATALOG, b"2 0 R")
     yield "contents-loop", build_pdf(*_ONE_PAGE, b"[4 0 R 4 0 R]", FONT)
@@ -283,7 +296,10 @@ def list_notebooks() -> Iterator[tuple[str, bytes]]:
     yield "deep", b'{"cells": ' + b"[" * 1_000_000
     yield "types", b'{"cells": {"a": 1}}'
     yield "number", b'{"cells": [{"source": %b}]}' % (b"9" * 100_000)
-    yield "endless", json.dumps({"cells": [{"cell_type": "raw", "source": "x\n" * 3_000_000}]}).encode()
+    yield (
+        "endless",
+        json.dumps({"cells": [{"cell_type": "raw", "source": "x\n" * 3_000_000}]}).encode(),
+    )
     yield "binary", b'{"cells": "\0\xff' + bytes(1000)
 
 
