@@ -35,7 +35,7 @@ class FileReadBulkInput(Arguments):
 
     paths: Paths = Field(
         description="Relative, as file lists show them. A suffix reads a part: '#L10-L40', "
-        "'#L100-', '#L-50' (last lines), or '#byte=…' from an answer's 'next'."
+        "'#L100-', '#L-50' (last lines), '#p3-p5' (pages), or '#byte=…' from an answer's 'next'."
     )
     max_chars_per_file: MaxChars = Field(
         default=DEFAULT_READ_CHARS,

@@ -54,8 +54,8 @@ from abilities.schemas import validate_arguments
 
 DESCRIPTION = """\
 Read files, notes and memories, search files and ask questions, all in one call with one budget.
-An item is a path ('src/app.py#L10-L40', 'app.log#L-50') or an object: {"file": path}, \
-{"glob": pattern, "limit"}, {"search": text, "in": glob, "regex", "whole" (words), \
+An item is a path ('src/app.py#L10-L40', 'app.log#L-50', 'plan.pdf#p3-p5') or an object: \
+{"file": path}, {"glob": pattern, "limit"}, {"search": text, "in": glob, "regex", "whole" (words), \
 "context": 0-10 lines}, {"note": "long_term", "today", "yesterday", YYYY-MM-DD or "last 7 days"}, \
 {"memory": key; 'project/*' lists keys; "depth", "breadth", "total" to follow links}, \
 {"recall": question}; each with "weight" 1-9 (share of the room) and "known" (a version you have: \

@@ -109,8 +109,8 @@ class FileText(NamedTuple):
 class OpenFile(NamedTuple):
     """A requested file that is open for reading: its root, a descriptor and its status.
 
-    After `ReadingSession.show_text`, the descriptor is that of its text, which has ``size`` bytes.
-    ``part`` is the requested part of a document.
+    The descriptor has ``size`` bytes; if it ``is_shown``, they are the text of a document. ``part``
+    is the requested part of a document that is not shown yet.
     """
 
     request: PathRequest
@@ -119,6 +119,7 @@ class OpenFile(NamedTuple):
     stat: os.stat_result
     size: int
     part: str | None = None
+    is_shown: bool = False
 
 
 class ReadingSession:
@@ -188,6 +189,9 @@ class ReadingSession:
 
         Raises Converting, Refused("no_such_part") and the refusals of `Documents.find_text`.
         """
+        if file.is_shown:
+            return file
+
         try:
             text = self._policy.documents.find_text(file.request.name, file.fd, file.stat)
             if text is None:
@@ -210,7 +214,7 @@ class ReadingSession:
             raise
 
         os.close(file.fd)
-        return OpenFile(request, file.root, fd, file.stat, len(text))
+        return OpenFile(request, file.root, fd, file.stat, len(text), is_shown=True)
 
     def _open_shared(self, request: PathRequest, source: str | None) -> OpenFile:
         """Open a file unless it is not shared. Raises Refused as `open` does."""

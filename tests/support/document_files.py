@@ -6,8 +6,10 @@ import json
 import warnings
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import docx
+import docx.table
 import openpyxl  # type: ignore[import-untyped]
 import pptx
 import pypdf
@@ -33,6 +35,7 @@ def build_word() -> bytes:
 def read_word(path: Path) -> str:
     """Return the text as python-docx reads it: a line per paragraph or row."""
     lines: list[str] = []
+    item: Any  # a paragraph or a table
     for item in docx.Document(str(path)).iter_inner_content():
         if isinstance(item, docx.table.Table):
             lines += ["\t".join(_join(cell.text) for cell in row.cells) for row in item.rows]
@@ -87,7 +90,7 @@ def build_slides() -> bytes:
     """Return slides, the second with notes."""
     presentation = pptx.Presentation()
     for number in range(1, 5):
-        slide = presentation.slides.add_slide(presentation.slide_layouts[1])
+        slide: Any = presentation.slides.add_slide(presentation.slide_layouts[1])
         slide.shapes.title.text = f"Title {number}"
         slide.placeholders[1].text = "first line\nsecond line"
         if number == 2:
@@ -99,6 +102,7 @@ def build_slides() -> bytes:
 def read_slides(path: Path) -> str:
     """Return the text as python-pptx reads it."""
     lines: list[str] = []
+    slide: Any
     for number, slide in enumerate(pptx.Presentation(str(path)).slides, start=1):
         lines.append(f"[slide {number}]")
         for shape in slide.shapes:
