@@ -152,7 +152,7 @@ class Documents:
                     outcome = "changed"
             except Refused as error:
                 outcome = error.reason
-            except OSError as error:
+            except Exception as error:  # else the others would wait for it
                 _log.warning("a document could not be converted", exc_info=error)
                 outcome = "resource_exhausted"
             finally:
@@ -191,12 +191,14 @@ class _Converter:
     def __init__(self, places: Sequence[str]) -> None:
         self._places = [place for place in places if place]
         self._running: tuple[subprocess.Popen[bytes], socket.socket] | None = None
+        self._is_closed = False
         self._lock = Lock()
 
     def close(self) -> None:
         """End the process, and all that it has started."""
         with self._lock:
             self._end()
+            self._is_closed = True
 
     def convert(self, place: str, document: int) -> bytes:
         """Return the text of a document. Raises Refused and OSError."""
@@ -228,6 +230,9 @@ class _Converter:
     def _send(self, place: str, document: int, output: int) -> subprocess.Popen[bytes]:
         """Send a document to the process, and return that. Raises OSError."""
         with self._lock:
+            if self._is_closed:
+                raise Refused("io_error")
+
             if self._running is not None:
                 process, channel = self._running
                 with suppress(OSError):  # it has ended, for example because memory was short
@@ -275,16 +280,18 @@ class _Converter:
 
 
 def _receive(answer: int) -> bytes:
-    """Return what a process writes until it ends or has written too much. Raises OSError."""
+    """Return what a process writes until it ends or has written too much.
+
+    Raises Refused("timeout") if it does neither, for example because it is not scheduled.
+    """
     raw = bytearray()
-    deadline = time.monotonic() + SECONDS + 1
+    deadline = time.monotonic() + 2 * SECONDS
     poll = select.poll()
     poll.register(answer, select.POLLIN)
 
     while len(raw) <= MAX_TEXT_BYTES + len(WHOLE):
-        seconds = deadline - time.monotonic()
-        if seconds <= 0 or not poll.poll(seconds * 1000):
-            break
+        if not poll.poll(max(deadline - time.monotonic(), 0) * 1000):
+            raise Refused("timeout")
 
         chunk = os.read(answer, _CHUNK)
         if not chunk:

@@ -5,10 +5,10 @@ no more memory than small ones, and none may declare a document type, as entitie
 """
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from datetime import datetime, timedelta
-from posixpath import dirname, join, normpath
+from posixpath import join, normpath
 from typing import BinaryIO, Protocol
 from xml.parsers.expat import ParserCreate
 from zipfile import ZipFile
@@ -95,31 +95,48 @@ class _Package:
 
         parser.Parse(b"", True)
 
-    def parse_whole(self, name: str, handler: _Handler) -> None:
-        """Parse a file at once. Raises KeyError and ExpatError."""
-        for _ in self.parse(name, handler):
+    def list_elements(self, name: str, *wanted: str) -> list[tuple[str, Attributes]]:
+        """Return the names and attributes of some elements of a file, in their order.
+
+        Raises KeyError and ExpatError.
+        """
+        elements = _Elements(wanted)
+        for _ in self.parse(name, elements):
             pass
+
+        return elements.found
 
     def list_targets(self, name: str) -> dict[str, tuple[str, str]]:
         """Return the type and the name of each file that a file refers to, by its id."""
-        folder, relations = dirname(name), _Relations()
-        file = name.rpartition("/")[2]
+        folder, _, file = name.rpartition("/")
+        targets: dict[str, tuple[str, str]] = {}
         with suppress(KeyError):  # a file that refers to none
-            self.parse_whole(join(folder, "_rels", f"{file}.rels"), relations)
+            relations = join(folder, "_rels", f"{file}.rels")
+            for _, attributes in self.list_elements(relations, "Relationship"):
+                target = normpath(join("/", folder, attributes["Target"]))[1:]
+                targets[attributes["Id"]] = (attributes["Type"], target)
 
-        return {
-            reference: (kind, normpath(join("/", folder, target))[1:])
-            for reference, (kind, target) in relations.targets.items()
-        }
+        return targets
+
+    def list_parts(self, element: str) -> list[tuple[str, str, str]]:
+        """Return the title, type and name of each file that elements of the main file refer to."""
+        targets = self.list_targets(self.main)
+        parts: list[tuple[str, str, str]] = []
+        for _, attributes in self.list_elements(self.main, element):
+            reference = next(key for key in attributes if key.endswith("/relationships id"))
+            parts.append((attributes.get("name", ""), *targets[attributes[reference]]))
+
+        return parts
 
 
-class _Relations:
-    def __init__(self) -> None:
-        self.targets: dict[str, tuple[str, str]] = {}
+class _Elements:
+    def __init__(self, wanted: Sequence[str]) -> None:
+        self._wanted = wanted
+        self.found: list[tuple[str, Attributes]] = []
 
     def start(self, name: str, attributes: Attributes) -> None:
-        if name == "Relationship":
-            self.targets[attributes["Id"]] = (attributes["Type"], attributes["Target"])
+        if name in self._wanted:
+            self.found.append((name, attributes))
 
     def end(self, name: str, text: str) -> None: ...
 
@@ -188,9 +205,14 @@ class WordReader:
 
     def convert(self, stream: BinaryIO) -> Iterator[Part]:
         """Yield the text. Raises the exceptions of `zipfile` and expat."""
-        package, lines = _Package(stream), _Lines()
-        for _ in package.parse(package.main, lines):
-            yield Part("", lines.take())
+        package = _Package(stream)
+        yield from _read_lines(package, package.main)
+
+
+def _read_lines(package: _Package, name: str) -> Iterator[Part]:
+    lines = _Lines()
+    for _ in package.parse(name, lines):
+        yield Part("", lines.take())
 
 
 class SlidesReader:
@@ -202,40 +224,15 @@ class SlidesReader:
 
     def convert(self, stream: BinaryIO) -> Iterator[Part]:
         """Yield the slides in their order. Raises the exceptions of `zipfile` and expat."""
-        package, slides = _Package(stream), _References("sldId")
-        package.parse_whole(package.main, slides)
-        targets = package.list_targets(package.main)
-
-        for number, (_, reference) in enumerate(slides.found, start=1):
-            _, name = targets[reference]
-            lines = _Lines()
-            package.parse_whole(name, lines)
-            text = lines.take()
+        package = _Package(stream)
+        for number, (_, _, name) in enumerate(package.list_parts("sldId"), start=1):
+            yield Part(f"slide {number}", "")
+            yield from _read_lines(package, name)
 
             for kind, notes in package.list_targets(name).values():
                 if kind.endswith("/notesSlide"):
-                    package.parse_whole(notes, lines)
-                    text += f"--- notes\n{lines.take()}"
-
-            yield Part(f"slide {number}", text)
-
-
-class _References:
-    """Collects the names of elements, and the ids by which they refer to other files."""
-
-    def __init__(self, element: str) -> None:
-        self._element = element
-        self.found: list[tuple[str, str]] = []
-        self.counts_from_1904 = False
-
-    def start(self, name: str, attributes: Attributes) -> None:
-        if name == self._element:
-            key = next(key for key in attributes if key.endswith("/relationships id"))
-            self.found.append((attributes.get("name", ""), attributes[key]))
-        elif name == "workbookPr":
-            self.counts_from_1904 = attributes.get("date1904") in ("1", "true")
-
-    def end(self, name: str, text: str) -> None: ...
+                    yield Part("", "--- notes")
+                    yield from _read_lines(package, notes)
 
 
 class SheetsReader:
@@ -247,23 +244,44 @@ class SheetsReader:
 
     def convert(self, stream: BinaryIO) -> Iterator[Part]:
         """Yield the sheets in their order. Raises the exceptions of `zipfile` and expat."""
-        package, sheets = _Package(stream), _References("sheet")
-        package.parse_whole(package.main, sheets)
-        targets = package.list_targets(package.main)
-        strings, styles = _Strings(), _Styles()
-        for kind, name in targets.values():
+        package, strings = _Package(stream), _Strings()
+        dates: set[int] = set()
+        for kind, name in package.list_targets(package.main).values():
             if kind.endswith("/sharedStrings"):
-                package.parse_whole(name, strings)
+                for _ in package.parse(name, strings):
+                    pass
             elif kind.endswith("/styles"):
-                package.parse_whole(name, styles)
+                dates = _find_date_styles(package, name)
 
-        for title, reference in sheets.found:
+        epoch = datetime(1899, 12, 30)
+        for _, attributes in package.list_elements(package.main, "workbookPr"):
+            if attributes.get("date1904") in ("1", "true"):
+                epoch = datetime(1904, 1, 1)
+
+        for title, kind, name in package.list_parts("sheet"):
             yield Part(f"sheet {title}", "")
-            kind, name = targets[reference]
             if kind.endswith("/worksheet"):
-                rows = _Rows(strings.found, styles.find_dates(), sheets.counts_from_1904)
+                rows = _Rows(strings.found, dates, epoch)
                 for _ in package.parse(name, rows):
                     yield Part("", rows.take())
+
+
+def _find_date_styles(package: _Package, name: str) -> set[int]:
+    """Return the numbers of the styles of cells that show a number as a date."""
+    date_formats = set(_DATE_FORMATS)
+    styles: list[int] = []
+
+    for element, attributes in package.list_elements(name, "numFmt", "cellXfs", "xf"):
+        if element == "numFmt":
+            code = _NOT_IN_DATES.sub("", attributes["formatCode"]).lower()
+            if any(letter in code for letter in "ymdhs"):
+                date_formats.add(int(attributes["numFmtId"]))
+        elif element == "cellXfs":
+            styles.clear()  # those before are not styles of cells
+        else:
+            styles.append(int(attributes.get("numFmtId", 0)))
+
+    return {style for style, number in enumerate(styles) if number in date_formats}
 
 
 class _Strings:
@@ -283,39 +301,11 @@ class _Strings:
             self._text.clear()
 
 
-class _Styles:
-    """Finds out which styles of cells show a number as a date."""
-
-    def __init__(self) -> None:
-        self._date_formats = set(_DATE_FORMATS)
-        self._formats: list[int] = []
-        self._is_in_cells = False
-
-    def find_dates(self) -> set[int]:
-        """Return the numbers of the styles that show dates."""
-        formats = enumerate(self._formats)
-        return {style for style, number in formats if number in self._date_formats}
-
-    def start(self, name: str, attributes: Attributes) -> None:
-        if name == "numFmt":
-            code = _NOT_IN_DATES.sub("", attributes["formatCode"]).lower()
-            if any(letter in code for letter in "ymdhs"):
-                self._date_formats.add(int(attributes["numFmtId"]))
-        elif name == "cellXfs":
-            self._is_in_cells = True
-        elif name == "xf" and self._is_in_cells:
-            self._formats.append(int(attributes.get("numFmtId", 0)))
-
-    def end(self, name: str, text: str) -> None:
-        if name == "cellXfs":
-            self._is_in_cells = False
-
-
 class _Rows:
-    def __init__(self, strings: list[str], dates: set[int], counts_from_1904: bool) -> None:
+    def __init__(self, strings: list[str], dates: set[int], epoch: datetime) -> None:
         self._strings = strings
         self._dates = dates
-        self._epoch = datetime(1904, 1, 1) if counts_from_1904 else datetime(1899, 12, 30)
+        self._epoch = epoch
         self._lines: list[str] = []
         self._number = 0
         self._cells: list[str] = []

@@ -209,6 +209,9 @@ class ReadingSession:
                 request = request._replace(range=Range(start=start, end=end))
 
             fd = _open_bytes(text)
+        except OSError as error:
+            os.close(file.fd)
+            raise _translate_read_error(error) from None
         except BaseException:
             os.close(file.fd)
             raise
@@ -349,21 +352,15 @@ class ReadingSession:
 
 
 def _open_bytes(text: bytes) -> int:
-    """Return a descriptor from which a text can be read, in memory if the system can do that.
+    """Return a descriptor from which a text can be read, in memory if possible. Raises OSError."""
+    if sys.platform == "linux":
+        fd = os.memfd_create("text")
+    else:
+        with TemporaryFile() as file:
+            fd = os.dup(file.fileno())
 
-    Raises Refused("resource_exhausted").
-    """
-    try:
-        if sys.platform == "linux":
-            fd = os.memfd_create("text")
-        else:
-            with TemporaryFile() as file:
-                fd = os.dup(file.fileno())
-
-        with os.fdopen(fd, "wb", closefd=False) as writer:
-            writer.write(text)
-    except OSError:
-        raise Refused("resource_exhausted") from None
+    with os.fdopen(fd, "wb", closefd=False) as writer:
+        writer.write(text)
 
     os.lseek(fd, 0, os.SEEK_SET)
     return fd
