@@ -138,7 +138,7 @@ _MESSAGES: dict[Code, dict[Reason, str]] = {
         "trailing_slash": "Path must name a file.",
         "is_directory": "Path is a directory.",
         "binary_file": "File is not text.",
-        "reader_missing": "Documents are read after: pip install 'agent-abilities[documents]'",
+        "reader_missing": "To read documents, run pip install 'agent-abilities[documents]'.",
         "unreadable_document": "The document is encrypted, damaged, or too complex to read.",
         "no_such_part": "No such part; lines such as [page 3] name the parts, and #p3 reads one.",
         "invalid_range": "The range or resume point is not valid here.",

@@ -10,14 +10,13 @@ from contextlib import suppress
 from datetime import datetime, timedelta
 from posixpath import join, normpath
 from typing import BinaryIO, Protocol
-from xml.parsers.expat import ParserCreate
-from zipfile import ZipFile
 
 from abilities.helpers.documents.reader import Part
 
 Attributes = Mapping[str, str]
 
 _CHUNK = 64 * 1024
+_IMPORTS = ("xml.parsers.expat", "zipfile")
 
 _SKIPPED = ("Fallback", "moveFrom", "fld", "rPh", "f")
 """Elements with text that is elsewhere too or is not shown: a second form for old programs, text
@@ -45,6 +44,8 @@ class _Package:
     """The files of an archive, and how they refer to each other."""
 
     def __init__(self, stream: BinaryIO) -> None:
+        from zipfile import ZipFile
+
         self._archive = ZipFile(stream)
         self.main = next(
             target
@@ -54,6 +55,8 @@ class _Package:
 
     def parse(self, name: str, handler: _Handler) -> Iterator[None]:
         """Parse a file, and pause after each chunk of it. Raises KeyError and ExpatError."""
+        from xml.parsers.expat import ParserCreate
+
         parser = ParserCreate(namespace_separator=" ")
         parser.buffer_text = True
         text: list[str] = []
@@ -201,7 +204,7 @@ class WordReader:
 
     suffixes = (".docx", ".docm", ".dotx")
     magic = b"PK\x03\x04"
-    imports = ()
+    imports = _IMPORTS
 
     def convert(self, stream: BinaryIO) -> Iterator[Part]:
         """Yield the text. Raises the exceptions of `zipfile` and expat."""
@@ -220,7 +223,7 @@ class SlidesReader:
 
     suffixes = (".pptx", ".pptm", ".ppsx")
     magic = b"PK\x03\x04"
-    imports = ()
+    imports = _IMPORTS
 
     def convert(self, stream: BinaryIO) -> Iterator[Part]:
         """Yield the slides in their order. Raises the exceptions of `zipfile` and expat."""
@@ -240,7 +243,7 @@ class SheetsReader:
 
     suffixes = (".xlsx", ".xlsm", ".xltx")
     magic = b"PK\x03\x04"
-    imports = ()
+    imports = _IMPORTS
 
     def convert(self, stream: BinaryIO) -> Iterator[Part]:
         """Yield the sheets in their order. Raises the exceptions of `zipfile` and expat."""

@@ -367,7 +367,7 @@ def test_a_command_makes_what_it_needs_once(
 
     count(Settings, "__init__", "settings")
     count(SqliteStore, "__init__", "stores")
-    count(plugins, "entry_points", "registries")  # each discovers plugins once
+    count(plugins, "list_points", "registries")  # each discovers plugins once
     variables = environment(roots)
 
     done = CliRunner().invoke(main, command, env=variables)
