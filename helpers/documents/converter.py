@@ -6,14 +6,13 @@ a document that crashes or hangs affects no other, and none sees what another co
 
 Of such a process is guaranteed:
 
-- It ends after `SECONDS`, has at most `MEMORY_BYTES`, and writes at most `MAX_TEXT_BYTES`.
+- It ends after `SECONDS`, writes at most `MAX_TEXT_BYTES`, and on Linux has at most `MEMORY_BYTES`.
 - It has no environment and no descriptor but its two and /dev/null, and can write to no file.
 - Python opens only modules for it, creates no sockets, and starts no programs.
 - It ends with the converter, and the converter with the process that started it.
 - On Linux it has no network, unless the kernel denies namespaces to ordinary users.
 """
 
-import ctypes
 import gc
 import os
 import resource
@@ -75,13 +74,14 @@ def serve(descriptor: int, places: Sequence[str], seconds: int) -> None:
 
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the terminal sends it to all of its processes
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # so that no ended process stays
-    limits = {resource.RLIMIT_AS: MEMORY_BYTES, resource.RLIMIT_FSIZE: 0, resource.RLIMIT_CORE: 0}
-    for kind, limit in limits.items():
-        with suppress(OSError, ValueError):  # a lower limit may already be set
-            resource.setrlimit(kind, (limit, limit))
+    _limit(resource.RLIMIT_AS, MEMORY_BYTES)
+    _limit(resource.RLIMIT_FSIZE, 0)
+    _limit(resource.RLIMIT_CORE, 0)
 
     libc: Any = None
     if sys.platform == "linux":
+        import ctypes  # not needed where only the constants are
+
         libc = ctypes.CDLL(None)
         libc.unshare(_CLONE_NEWUSER | _CLONE_NEWNET)
 
@@ -97,13 +97,18 @@ def serve(descriptor: int, places: Sequence[str], seconds: int) -> None:
         if not os.fork():
             try:
                 signal.alarm(seconds)  # ends the process, whatever it is doing
-                resource.setrlimit(resource.RLIMIT_CPU, (seconds, seconds))
+                _limit(resource.RLIMIT_CPU, seconds)
                 _run(libc, readers[request.decode().rstrip()], *descriptors)
             finally:
                 os._exit(0)
 
         for each in descriptors:
             os.close(each)
+
+
+def _limit(kind: int, limit: int) -> None:
+    with suppress(OSError, ValueError):  # a lower limit may already be set
+        resource.setrlimit(kind, (limit, limit))
 
 
 def _run(libc: Any, reader: Reader, document: int, output: int) -> None:
