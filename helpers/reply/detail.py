@@ -11,6 +11,9 @@ from abilities.declarations.values import JsonObject, as_object, json_bytes
 
 _DAY_CHARS = len("YYYY-MM-DD")
 
+_EXPLAINED = ("reader_missing", "no_such_part")
+"""Reasons whose message says what to do."""
+
 
 class RecordShape(NamedTuple):
     """The fields of a concise record in their order: one list for success, one for failure.
@@ -135,7 +138,7 @@ def shape_record(record: JsonObject, shape: RecordShape | None) -> JsonObject:
     fault: JsonObject = record["error"]
     values["reason"] = fault["reason"]
     # Most reasons say enough. Only the message says how to correct a malformed item.
-    if "field" in fault or "expected" in fault:
+    if "field" in fault or "expected" in fault or fault["reason"] in _EXPLAINED:
         values["message"] = fault["message"]
     if fault.get("did_you_mean", "") not in values.get("message", ""):
         values["did_you_mean"] = fault["did_you_mean"]

@@ -198,12 +198,14 @@ async def test_without_the_extra_the_refusal_names_it(
     monkeypatch.setitem(errors._MODULES, "documents", ("no_such_module",))
     async with Abilities.open(roots) as app:
         payload = await app.call("file_read_bulk", {"paths": [*DOCUMENTS, "paper.pdf#p1"]})
+        concise = await app.call("read", {"items": ["paper.pdf"], "detail": "concise"})
 
     *refused, notebook, part = list_outcomes(payload)
     assert {*refused, part} == {"reader_missing"}
     assert notebook == (workspace / "study.ipynb").read_text()
     command = errors.format_install("documents")
     assert command in payload["results"][0]["error"]["message"]
+    assert command in concise["results"][0]["message"]
 
 
 @pytest.mark.parametrize("raw", ['{"cells": [', '{"a": 1}', "{}", '{"cells": [1]}', "<<<<<<< {"])
