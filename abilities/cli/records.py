@@ -82,7 +82,8 @@ class Page:
 
     def print_content(self, content: str) -> None:
         """Print a content of several lines, indented so that none looks like a line of the page."""
-        text = Text(escape_lines(content))
+        # A tab has no width when a text is measured, so the lines would be too short for it.
+        text = Text(escape_lines(content).expandtabs())
         self._print(Padding(text, (0, 0, 0, _CONTENT_INDENT), expand=False))
 
     def print_beginning(self, content: str) -> None:

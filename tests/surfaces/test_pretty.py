@@ -155,6 +155,13 @@ def test_a_terminal_shows_the_beginning_of_a_long_content_and_a_pipe_all_of_it()
     assert "line 999" in piped and "further" not in piped
 
 
+def test_a_line_with_tabs_stays_one_line() -> None:
+    record = {"input": "a.tsv", "success": True, "content": "1\ta\tb\n"}
+    answer = AnsweredCall("read", {}, {"results": [record], "summary": SUMMARY})
+
+    assert "  1       a       b" in print_plainly(answer)
+
+
 PAGED = {
     "file_list": {"limit": 2, "pattern": "*.md"},
     "query_memories": {"limit": 2, "sort_by": "created_at", "search": "it's"},
