@@ -1,6 +1,6 @@
 // From a memory to the texts of a form, and from these back to what is stored or changed.
 
-import { callAbility, CallError, readView } from "./api.js";
+import { CallError, callAbility, readView } from "./api.js";
 
 // The view returns this many links at a time.
 export const LINKS_PER_PAGE = 20;
