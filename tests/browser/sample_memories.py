@@ -78,6 +78,9 @@ MEMORIES = [
     ),
 ]
 
+AGES_OF_NOTES = (0, 1, 2, 5, 9, 30, 31, 60)
+"""How many days ago the samples have notes."""
+
 SCRIPTS = [
     "<script>hacked()</script>",
     "<img src=x onerror=hacked()>",
@@ -145,7 +148,7 @@ def create_samples(base: Path) -> Settings:
         "workspace/long.txt": "".join(f"line {n} of a long file\n" for n in range(6_000)),
         "workspace/.env": "SECRET=1\n",
     }
-    for age in (0, 1, 2, 5, 9, 30, 31, 60):
+    for age in AGES_OF_NOTES:
         day = date.today() - timedelta(days=age)
         lines = "Something was learned.\n" * (1 + age % 7)
         files[f"agent/memory/{day.isoformat()}.md"] = f"# {day}\n{lines}"

@@ -8,7 +8,7 @@ from playwright.sync_api import Route, expect
 
 from abilities import render
 from abilities.declarations.values import JsonObject
-from tests.browser.sample_memories import MEMORIES
+from tests.browser.sample_memories import AGES_OF_NOTES, MEMORIES
 from tests.browser.visitor import Visitor
 from tests.support.catalog import BUILT_IN
 
@@ -370,9 +370,23 @@ def test_notes_are_read_by_day(reader: Visitor) -> None:
     (record,) = reader.agent.call("memory_read_bulk", targets=[target])["results"]
     content = record["data"]["content"]
 
+    # The latest notes are open, beside the calendar of the months that have any.
+    reader.go("notes")
+    today = date.today()
+    heading = f"{today.day} {today:%B} {today.year}"
+    assert reader.read_texts(".note h3") == [heading]
+    note, calendar = reader.page.locator(".note"), reader.page.locator(".year")
+    beside, below = note.bounding_box(), calendar.bounding_box()
+    assert beside and below and beside["x"] > below["x"] + below["width"] - 1
+
+    months = {f"{today - timedelta(days=age):%B}" for age in AGES_OF_NOTES}
+    if len({(today - timedelta(days=age)).year for age in AGES_OF_NOTES}) == 1:
+        assert set(reader.read_texts(".year caption")) == months
+
     reader.go(f"notes?year={day.year}")
     reader.press(f"{day.isoformat()}, {len(content.encode())} bytes")
     assert reader.page.locator("pre.content").inner_text().strip() == content.strip()
+    assert reader.read_texts(".note h3") == [f"{day.day} {day:%B} {day.year}"]
 
     reader.press("Long-term notes")
     assert "Ada prefers tea." in reader.read_texts("pre.content")[0]
@@ -393,6 +407,33 @@ def test_files_show_which_root_they_are_read_from(reader: Visitor) -> None:
     reader.field("Pattern").fill("src/**")
     reader.settle()
     assert reader.read_texts(".files .path") == ["src/app.py"]
+
+
+def test_a_path_opens_its_file_with_numbered_lines(reader: Visitor) -> None:
+    reader.go("files")
+    reader.follow(reader.page.get_by_role("link", name="src/app.py"))
+    assert reader.read_texts("h1") == ["src/app.py"]
+
+    source = reader.page.locator(".source")
+    assert source.locator("pre").inner_text() == "print('hello')\n"
+    assert source.locator(".numbers").inner_text() == "1"
+    font = source.locator("pre").evaluate("pre => getComputedStyle(pre).fontFamily")
+    assert font.endswith("monospace")
+
+    # A long file comes in pieces, and its lines are numbered on.
+    reader.open("files", "long.txt")
+    while reader.button("Read on").count():
+        reader.press("Read on")
+    lines = source.locator("pre").inner_text().splitlines()
+    assert lines[-1] == f"line {len(lines) - 1} of a long file"
+    numbers = source.locator(".numbers").inner_text().splitlines()
+    assert numbers == [str(number) for number in range(1, len(lines) + 1)]
+
+    reader.open("files", "none.md")
+    assert "NOT_FOUND" in reader.read_texts(".fault")[0]
+
+    reader.follow(reader.page.get_by_role("link", name="All files"))
+    assert reader.read_texts("h1") == ["Files"]
 
 
 def test_files_are_read_in_one_call(reader: Visitor) -> None:

@@ -34,11 +34,11 @@ export function Year({ year, today, days, chosen, onChoose }) {
   return html`<div class="year">${tables}</div>`;
 }
 
-/** Lists the months up to the current one, and later ones that have notes; the latest first. */
+/** Lists the current month and those that have notes, the latest first. */
 function listMonths(year, today, days) {
   const months = MONTHS.map((_, index) => index + 1).filter((month) => {
     const prefix = `${year}-${pad(month)}`;
-    return prefix <= today.slice(0, 7) || days.some((day) => day.date.startsWith(prefix));
+    return prefix === today.slice(0, 7) || days.some((day) => day.date.startsWith(prefix));
   });
 
   return months.reverse();
@@ -72,6 +72,12 @@ function listWeeks(year, month) {
   const weeks = [];
   for (let index = 0; index < cells.length; index += 7) weeks.push(cells.slice(index, index + 7));
   return weeks;
+}
+
+/** Formats a date for a heading, for example "26 November 2026". */
+export function formatDay(date) {
+  const [year, month, day] = date.split("-");
+  return `${Number(day)} ${MONTHS[month - 1]} ${year}`;
 }
 
 function pad(number) {

@@ -1,8 +1,9 @@
 // The files of both roots: which root each is read from, what that hides, and what reading some of
 // them in one call returns, or would return.
 
-import { replaceParams } from "./address.js";
+import { linkTo, replaceParams } from "./address.js";
 import { readView, tryAbility } from "./api.js";
+import { File } from "./file.js";
 import { formatBytes, formatCount, showName } from "./format.js";
 import { useDebounced, useRequest } from "./hooks.js";
 import { Name, RequestStatus, TextField, Time } from "./parts.js";
@@ -13,7 +14,14 @@ import { html, useState } from "./vendor/htm-preact.js";
 
 const ALL_FILES = "**/*";
 
-export function Files({ address, abilities }) {
+export function Files({ address, abilities, round }) {
+  if (address.key)
+    return html`<${File} path=${address.key} abilities=${abilities} round=${round} />`;
+
+  return html`<${List} address=${address} abilities=${abilities} />`;
+}
+
+function List({ address, abilities }) {
   const { pattern = "", after = null } = address.params;
   const [selected, setSelected] = useState([]);
   const [plan, setPlan] = useState(null);
@@ -178,7 +186,7 @@ function Row({ file, selection, onSelect }) {
           onChange=${(event) => onSelect(path, event.target.checked)}
         />
       </td>
-      <td class="path"><${Name} of=${path} /></td>
+      <td class="path"><a href=${linkTo("files", path)}><${Name} of=${path} /></a></td>
       <td><${Source} file=${file} /></td>
       <td>${size !== undefined && formatBytes(size)}</td>
       <td><${Time} at=${modifiedAt} /></td>

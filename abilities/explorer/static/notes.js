@@ -2,21 +2,21 @@
 
 import { replaceParams } from "./address.js";
 import { callAbility, readView } from "./api.js";
-import { Year } from "./calendar.js";
+import { formatDay, Year } from "./calendar.js";
 import { formatCount } from "./format.js";
-import { useRequest } from "./hooks.js";
-import { RequestStatus } from "./parts.js";
-import { Records } from "./reply.js";
-import { html, useEffect, useRef, useState } from "./vendor/htm-preact.js";
+import { usePages, useRequest } from "./hooks.js";
+import { More, RequestStatus } from "./parts.js";
+import { Record } from "./reply.js";
+import { html, useEffect, useRef } from "./vendor/htm-preact.js";
 
 const LONG_TERM = "long_term";
 
-export function Notes({ address }) {
+export function Notes({ address, round }) {
   const { params } = address;
-  const { read: chosen } = params;
   const year = params.year ? Number(params.year) : null;
 
-  const request = useRequest(() => readView("days", { year }), [year]);
+  const request = useRequest(() => readView("days", { year }), [year, round]);
+  const chosen = params.read ?? request.data?.days.at(-1)?.date;
   const change = (changes) => replaceParams("notes", "", { ...params, ...changes });
   const choose = (read) => change({ read });
 
@@ -31,47 +31,60 @@ export function Notes({ address }) {
       What the agent wrote in its own directory, as <code>memory_read_bulk</code> returns it.
     </p>
     <${RequestStatus} request=${request} />
-    ${
-      request.data &&
-      html`<${Calendar}
-        ...${request.data}
-        chosen=${chosen}
-        onYear=${(other) => change({ year: other })}
-        onChoose=${choose}
-      />`
-    }
-    ${chosen && html`<${Note} name=${chosen} key=${chosen} />`}
+    <div class="notes">
+      ${
+        request.data &&
+        html`<${Calendar}
+          ...${request.data}
+          chosen=${chosen}
+          onYear=${(other) => change({ year: other, read: undefined })}
+          onChoose=${choose}
+        />`
+      }
+      ${chosen && html`<${Note} name=${chosen} round=${round} key=${chosen} />`}
+    </div>
   `;
 }
 
 function Calendar({ year, today, days, chosen, onYear, onChoose }) {
-  const count = formatCount(days.length, "day has", "days have");
+  const count = formatCount(days.length, "day has notes", "days have notes");
 
   return html`
-    <div class="headline">
-      <h2>${year}</h2>
-      <button aria-label="Previous year" onClick=${() => onYear(year - 1)}>←</button>
-      <button aria-label="Next year" onClick=${() => onYear(year + 1)}>→</button>
-      <span class="count" role="status">${count} notes</span>
-    </div>
-    <${Year} year=${year} today=${today} days=${days} chosen=${chosen} onChoose=${onChoose} />
+    <section aria-label="Calendar">
+      <div class="headline">
+        <h2>${year}</h2>
+        <button aria-label="Previous year" onClick=${() => onYear(year - 1)}>←</button>
+        <button aria-label="Next year" onClick=${() => onYear(year + 1)}>→</button>
+        <span class="count" role="status">${count}</span>
+      </div>
+      <${Year} year=${year} today=${today} days=${days} chosen=${chosen} onChoose=${onChoose} />
+    </section>
   `;
 }
 
 /** The long-term notes or those of a day, read as an agent would. */
-function Note({ name }) {
-  const target = name === LONG_TERM ? { type: name } : { type: "short_term", date: name };
-  const [args, setArgs] = useState({ targets: [target], detail: "full" });
-  const request = useRequest(() => callAbility("memory_read_bulk", args), [args]);
+function Note({ name, round }) {
+  const isLongTerm = name === LONG_TERM;
+  const target = isLongTerm ? { type: name } : { type: "short_term", date: name };
+  const pages = usePages(
+    (more) => callAbility("memory_read_bulk", more ?? { targets: [target], detail: "full" }),
+    [round],
+  );
+
+  const title = isLongTerm ? "Long-term notes" : formatDay(name);
+  const records = pages.all.map(
+    ({ results: [record] }) => html`<${Record} record=${record} title=${title} />`,
+  );
   const element = useRef();
 
-  // The calendar above may fill the screen.
-  useEffect(() => element.current.scrollIntoView({ block: "nearest" }), [request.data]);
+  // On a phone, the note is above the calendar.
+  useEffect(() => element.current.scrollIntoView({ block: "nearest" }), [pages.all.length]);
 
   return html`
-    <div ref=${element}>
-      <${RequestStatus} request=${request} />
-      ${request.data && html`<${Records} payload=${request.data} onNext=${setArgs} />`}
-    </div>
+    <section class="note" ref=${element} aria-label=${title}>
+      <${RequestStatus} request=${pages.request} />
+      ${records}
+      <${More} pages=${pages} label="Read on" />
+    </section>
   `;
 }

@@ -2,6 +2,7 @@
 
 import { formatBytes, formatCount, formatNumber, showName } from "./format.js";
 import { Fault, Name, Sizes } from "./parts.js";
+import { SourceText } from "./source_text.js";
 import { html, useState } from "./vendor/htm-preact.js";
 
 export function Reply({ reply }) {
@@ -60,12 +61,13 @@ function Summary({ succeeded, requested, failed, truncated, returned_chars: char
   `;
 }
 
-function Record({ record }) {
+/** One record; `title` is its heading, by default what was asked for. */
+export function Record({ record, title }) {
   const { input, data, error, truncation, unchanged } = expand(record);
 
   return html`
     <article class="record">
-      <h3><${Name} of=${input} /></h3>
+      <h3>${title ?? html`<${Name} of=${input} />`}</h3>
       ${error && html`<${Fault} error=${{ fault: error }} />`}
       ${unchanged && html`<p class="faint">Unchanged, not sent again.</p>`}
       ${data?.items && html`<${Items} data=${data} />`}
@@ -98,7 +100,8 @@ function Items({ data }) {
 }
 
 function Data({ input, data }) {
-  const { size_bytes: size, encoding, replaced, redacted, content } = data;
+  const { path, size_bytes: size, encoding, replaced, redacted, content } = data;
+  const label = `Content of ${showName(input)}`;
   const facts = [showName(data.source ?? data.filename ?? data.key ?? "")];
 
   if (size !== undefined) facts.push(formatBytes(size));
@@ -108,8 +111,20 @@ function Data({ input, data }) {
 
   return html`
     <p class="faint">${facts.join(", ")}</p>
-    <pre class="content" tabindex="0" aria-label="Content of ${showName(input)}">${content}</pre>
+    ${
+      path === undefined
+        ? html`<pre class="content" tabindex="0" aria-label=${label}>${content}</pre>`
+        : html`<${SourceText} label=${label} text=${content} first=${findFirstLine(input)} />`
+    }
   `;
+}
+
+/** Returns the number of the line that a piece begins with, or null if that is unknown. */
+function findFirstLine(input) {
+  const [, line, byte] = input.match(/#(?:L(\d+)|byte=(\d+))[^#]*$/) ?? [];
+  if (Number(byte) > 0) return null;
+
+  return Number(line ?? 1);
 }
 
 const CAUSES = {
