@@ -12,12 +12,15 @@ from pydantic import Field
 
 from abilities.builtin.bulk_read_memory import memory_get
 from abilities.builtin.file_list import file_list, parse_listing_request
+from abilities.builtin.memories import query_memories
 from abilities.builtin.memory_history import memory_changes, memory_history
 from abilities.builtin.memory_read_bulk import memory_read_bulk
+from abilities.builtin.recall import recall
 from abilities.declarations.fields import Arguments, Integer, Offset, Version
 from abilities.declarations.file_list import FileListInput
 from abilities.declarations.memory import Action, Id, Key, LinkData, Memory
 from abilities.declarations.memory_history import ChangeEntry
+from abilities.declarations.recall import Question, RecallInput
 from abilities.declarations.refusals import Fault, Refused
 from abilities.declarations.values import JsonObject, Model
 from abilities.decorator import ability
@@ -26,6 +29,7 @@ from abilities.helpers.files.file_walk import FoundFile
 from abilities.helpers.files.reader import format_modified_at
 from abilities.helpers.memory.helper import DayFile
 from abilities.helpers.memory.records import to_memory_data
+from abilities.helpers.memory.review import Kind, ReviewItem, list_labels, review_memories
 from abilities.helpers.memory.targets import require_name
 from abilities.helpers.memory.versions import TimelineFilter, describe_change, describe_pair
 from abilities.registry import AbilityRegistry
@@ -36,6 +40,9 @@ MAX_BYTES = 4_000_000
 TIMELINE_CHANGES = 50
 """Changes on one page of the timeline."""
 
+MAX_BEGINNING = 300
+"""Characters of a content that a review shows."""
+
 MAX_HIDDEN = 1_000
 """Hidden files shown on one page; the workspace is listed this much further than the page."""
 
@@ -43,6 +50,9 @@ EQUIVALENTS: Mapping[str, tuple[str, ...]] = {
     "memory": (memory_get.name, memory_read_bulk.name),
     "version": (memory_history.name,),
     "timeline": (memory_changes.name,),
+    "review": (query_memories.name,),
+    "labels": (query_memories.name,),
+    "why": (recall.name,),
     "days": (memory_read_bulk.name,),
     "files": (file_list.name,),
 }
@@ -61,6 +71,7 @@ class SessionAnswer(Model):
     version: str = Field(description="The version of agent-abilities that serves the page.")
     namespace: str = Field(description="The namespace whose memories and files are shown.")
     scope: Scope = Field(description="What the caller may do.")
+    latest: int = Field(description="The version of the latest change; 0 before the first one.")
 
 
 class MemoryViewInput(Arguments):
@@ -116,6 +127,67 @@ class TimelineAnswer(Model):
     changes: list[ChangeEntry] = Field(description="The changes, 50 at most.")
     next_request: dict[str, Any] | None = Field(
         default=None, description="Arguments for older changes; absent if there are none."
+    )
+
+
+class ReviewInput(Arguments):
+    """No arguments."""
+
+
+class ReviewedMemory(Model):
+    """A memory to look at, and why."""
+
+    kind: Kind = Field(
+        description="similar: a newer one says nearly the same; superseded: another one took its "
+        "place; dangling: a link of it leads to no memory; expiring: it will be archived; unread: "
+        "not read by its key or changed for 30 days."
+    )
+    id: str = Field(description="The memory's UUID.")
+    key: str = Field(description="The memory's key.")
+    version: int = Field(description="The memory's version.")
+    content: str = Field(description="Its summary, or the beginning of its content.")
+    updated_at: str = Field(description="Its last change, RFC 3339 UTC.")
+    expires_at: str | None = Field(default=None, description="When it expires, RFC 3339 UTC.")
+    other: str | None = Field(
+        default=None, description="The key of the newer memory, or of the missing one."
+    )
+    other_content: str | None = Field(
+        default=None, description="The beginning of the newer memory."
+    )
+    link_type: str | None = Field(default=None, description="The type of the dangling link.")
+
+
+class ReviewAnswer(Model):
+    """The memories to look at."""
+
+    items: list[ReviewedMemory] = Field(description="By kind, 20 of each at most.")
+    examined: int = Field(description="How many of the latest memories were examined.")
+    total: int = Field(description="How many memories there are.")
+
+
+class LabelsInput(Arguments):
+    """No arguments."""
+
+
+class LabelsAnswer(Model):
+    """Labels to suggest."""
+
+    tags: list[str] = Field(description="Tags of the latest memories, and the most used ones.")
+    categories: list[str] = Field(description="Categories of the latest memories.")
+
+
+class WhyInput(Arguments):
+    """The memory to explain, and the question."""
+
+    key: Key = Field(description="The memory's key.")
+    question: Question = Field(description="The question.")
+
+
+class WhyAnswer(Model):
+    """Why a memory is in the answer to a question, or not."""
+
+    explanation: dict[str, Any] = Field(
+        description="Place and score, or the reason, and the points of each word and link."
     )
 
 
@@ -182,7 +254,10 @@ async def show_session(context: Context, _: SessionInput) -> SessionAnswer:
     """Return the caller's namespace and scope, and the version that serves the page."""
     scope: Scope = "read" if context.read_only else "write"
     return SessionAnswer(
-        version=version("agent-abilities"), namespace=context.namespace, scope=scope
+        version=version("agent-abilities"),
+        namespace=context.namespace,
+        scope=scope,
+        latest=await context.memory.versions.read_latest(),
     )
 
 
@@ -239,6 +314,44 @@ async def show_timeline(context: Context, arguments: TimelineInput) -> TimelineA
 
     changes = [ChangeEntry.model_validate(describe_change(change)) for change in page.changes]
     return TimelineAnswer(changes=changes, next_request=following)
+
+
+@ability(name="review", description="The memories to look at, and why.", read_only=True)
+async def show_review(context: Context, _: ReviewInput) -> ReviewAnswer:
+    """Return the memories to look at; this counts as no access."""
+    review = await review_memories(context.memory)
+    items = [_describe_item(item) for item in review.items]
+    return ReviewAnswer(items=items, examined=review.examined, total=review.total)
+
+
+def _describe_item(item: ReviewItem) -> ReviewedMemory:
+    row = item.stored.row
+    return ReviewedMemory(
+        kind=item.kind,
+        id=row.id,
+        key=row.key,
+        version=row.version,
+        content=row.summary or row.content[:MAX_BEGINNING],
+        updated_at=row.updated_at,
+        expires_at=row.expires_at or None,
+        other=item.other or None,
+        other_content=item.other_content[:MAX_BEGINNING] or None,
+        link_type=item.link_type or None,
+    )
+
+
+@ability(name="labels", description="Tags and categories that are in use.", read_only=True)
+async def show_labels(context: Context, _: LabelsInput) -> LabelsAnswer:
+    """Return tags and categories to suggest, each sorted."""
+    tags, categories = await list_labels(context.memory)
+    return LabelsAnswer(tags=tags, categories=categories)
+
+
+@ability(name="why", description="Why a memory answers a question, or not.", read_only=True)
+async def explain_place(context: Context, arguments: WhyInput) -> WhyAnswer:
+    """Return the place of a memory in the answer to a question, or why it has none."""
+    asked = RecallInput(queries=[arguments.question])
+    return WhyAnswer(explanation=await context.memory.explain(arguments.key, asked))
 
 
 @ability(name="days", description="The days of a year that have notes.", read_only=True)
@@ -310,6 +423,17 @@ def _describe_file(read: FoundFile | None, hidden: FoundFile | None) -> RootedFi
 
 
 VIEWS = AbilityRegistry(
-    [show_session, show_memory, show_version, show_timeline, list_days, list_files], read_only=True
+    [
+        show_session,
+        show_memory,
+        show_version,
+        show_timeline,
+        show_review,
+        show_labels,
+        explain_place,
+        list_days,
+        list_files,
+    ],
+    read_only=True,
 )
 """The internal abilities by name."""

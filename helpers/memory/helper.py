@@ -269,6 +269,7 @@ class MemoryHelper:
         # `MemoryStore.read_stats` and `MemoryStore.read` need only the namespace.
         self.read_stats: Callable[[], Awaitable[Stats]] = partial(store.read_stats, namespace)
         self.read_memories: ReadMemories = partial(store.read, namespace)
+        self.compare_contents = self._recalling.compare_contents
 
     @property
     def today(self) -> date:

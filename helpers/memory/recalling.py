@@ -194,12 +194,16 @@ class Recalling:
 
         try:
             async with asyncio.timeout(_LOOKUP_SECONDS):
-                return await self._compare(contents)
+                return await self.compare_contents(contents)
         except Exception as error:
             _log.debug("no similar memories were looked for: %s", error)
             return {}
 
-    async def _compare(self, contents: Mapping[str, str]) -> dict[str, list[JsonObject]]:
+    async def compare_contents(self, contents: Mapping[str, str]) -> dict[str, list[JsonObject]]:
+        """Return the memories that say nearly the same as contents, as `find_similar` does.
+
+        Raises Refused.
+        """
         language = await self._store.read_language()
         questions = {key: _split_beginning(text, language) for key, text in contents.items()}
         request = RecallRequest(tuple(questions.values()), alike=True)

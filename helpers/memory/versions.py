@@ -154,6 +154,14 @@ class Versions:
 
         return pages
 
+    async def read_latest(self) -> int:
+        """Return the version of the latest change, or 0 if none is known. Raises Refused."""
+        if not isinstance(self._store, HistoryStore):
+            return 0
+
+        changes = await self._store.read_latest_changes(self._namespace, None, 1)
+        return changes[0].version if changes else 0
+
     async def read_timeline(
         self, before: int | None, limit: int, chosen: TimelineFilter
     ) -> TimelinePage:

@@ -25,7 +25,9 @@ def test_memories_are_searched_filtered_sorted_and_counted(reader: Visitor) -> N
         ("Category", "person", {"category": "person"}),
         ("Sort by", "importance", {"sort_by": "importance"}),
     ):
-        expected = reader.agent.call("query_memories", limit=25, **query)
+        expected = reader.agent.call(
+            "query_memories", **{"limit": 25, "sort_by": "updated_at", **query}
+        )
         total = expected["total"]
 
         reader.go("memories")
@@ -60,7 +62,7 @@ def test_a_question_shows_what_an_agent_gets(reader: Visitor) -> None:
     found = record["memories"]
     linked = next(memory for memory in found if "via" in memory)
 
-    reader.go("memories")
+    reader.go("home")
     reader.field("Question").fill(question)
     reader.follow(reader.page.get_by_role("button", name="Ask"))
 
@@ -84,7 +86,7 @@ def test_a_question_says_what_the_reply_has_no_room_for(visitor: Visitor) -> Non
     visitor.agent.store(
         *({"key": f"long-{n}", "type": "task", "content": f"zeppelin {n} " * 60} for n in range(30))
     )
-    visitor.go("memories?question=zeppelin%20unheardof")
+    visitor.go("home?question=zeppelin%20unheardof")
 
     answered = visitor.page.locator(".answer")
     assert 0 < answered.locator("ol a.key").count() < 30

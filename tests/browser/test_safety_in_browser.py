@@ -16,8 +16,9 @@ SHOTS = {
     "phone": ("graph/project%2Fgoals?breadth=2&depth=2", "explorer-phone.png"),
 }
 VIEWS = [
+    "home",
     "memories",
-    "memories?question=Who%20decides%20what%20counts%3F",
+    "home?question=Who%20decides%20what%20counts%3F",
     "memory/project%2Fgoals",
     "changes",
     "graph",
@@ -27,6 +28,7 @@ VIEWS = [
     "notes?read=long_term",
     "files",
     "files?pattern=*.md",
+    "files/src%2Fapp.py",
     "try/store_memory",
 ]
 

@@ -17,6 +17,7 @@ import pytest
 from abilities import Settings, render
 from abilities.declarations.values import JsonObject
 from abilities.explorer.pages import PAGES
+from abilities.helpers.memory import review as review_module
 from abilities.helpers.memory import versions as versions_module
 from abilities.helpers.tokens import TokenFile
 from tests.support.serving import serving_app
@@ -51,6 +52,9 @@ VIEWS_ASKED: dict[str, JsonObject] = {
     "memory": {"key": "tea"},
     "version": {"key": "tea", "version": 1},
     "timeline": {},
+    "review": {},
+    "labels": {},
+    "why": {"key": "tea", "question": "tea?"},
     "days": {"year": 2026},
     "files": {},
 }
@@ -59,10 +63,10 @@ VIEWS_ASKED: dict[str, JsonObject] = {
 @pytest.mark.parametrize(
     ("tools", "shown"),
     [
-        ("all", {"memory", "version", "timeline", "days", "files"}),
-        ("lean", {"memory", "days", "files"}),
+        ("all", {*VIEWS_ASKED}),
+        ("lean", {"memory", "why", "days", "files"}),
         ("files", {"files"}),
-        ("memory", {"memory", "version", "timeline", "days"}),
+        ("memory", {*VIEWS_ASKED} - {"files"}),
         ("memory_history", {"version"}),
     ],
 )
@@ -208,6 +212,81 @@ async def test_the_timeline_is_filtered_and_goes_back(
         page = await read_view(client, "timeline", **filtered)
         assert [change["version"] for change in page["changes"]] == expected
         assert "next_request" not in page
+
+
+async def test_what_is_to_be_reviewed_is_listed_by_kind(
+    client: httpx.AsyncClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    said = "We deploy the payments service on Tuesdays, never on Fridays"
+    links = [{"key": "gone", "link_weight": 0.1}]
+    links += [{"key": f"there {n}", "link_weight": 0.9} for n in range(25)]
+    await call(client, "store_memory", type="core", key="older", content=f"{said}.")
+    operations: list[JsonObject] = [
+        {"op": "store", **MEMORY, "key": "newer", "content": f"{said}!"},
+        {"op": "store", **MEMORY, "key": "due", "expires_at": "2999-01-01T00:00:00Z"},
+        *({"op": "store", **MEMORY, "key": f"there {n}", "content": str(n)} for n in range(25)),
+        {"op": "store", **MEMORY, "key": "from", "content": "from", "links": links},
+        {"op": "store", **MEMORY, "key": "before", "content": "before"},
+        {"op": "supersede", "key": "before", "new_key": "after", "content": "after"},
+    ]
+    assert (await call(client, "remember", operations=operations))["summary"]["failed"] == 0
+
+    review = await read_view(client, "review")
+    assert (review["examined"], review["total"]) == (30, 30)
+    found = [(item["kind"], item["key"], item.get("other")) for item in review["items"]]
+    assert found == [
+        ("similar", "older", "newer"),
+        ("superseded", "before", "after"),
+        ("dangling", "from", "gone"),
+        ("expiring", "due", None),
+    ]
+
+    # A memory that was read by its key is not listed, and looking at the list is no reading.
+    monkeypatch.setattr(review_module, "UNREAD_DAYS", -1)
+    await call(client, "memory_get", key="older")
+    await read_view(client, "review")
+
+    async def list_unread() -> set[str]:
+        items = (await read_view(client, "review"))["items"]
+        return {item["key"] for item in items if item["kind"] == "unread"}
+
+    await call(client, "store_memory", **MEMORY, key="last")  # accesses are counted first
+    unread = await list_unread()
+    assert len(unread) == review_module.MAX_LISTED
+    assert "older" not in unread
+
+
+async def test_labels_that_are_in_use_are_suggested(client: httpx.AsyncClient) -> None:
+    for n, (tags, category) in enumerate([(["b"], "x"), (["a", "b"], "")]):
+        await call(client, "store_memory", **MEMORY, key=str(n), tags=tags, category=category)
+
+    assert await read_view(client, "labels") == {"tags": ["a", "b"], "categories": ["x"]}
+
+
+async def test_a_question_is_explained_for_any_memory(client: httpx.AsyncClient) -> None:
+    await call(client, "store_memory", type="core", key="tea", content="Ada prefers tea.")
+    await call(client, "store_memory", type="core", key="rain", content="It rains.")
+
+    question = "What does Ada prefer?"
+    (record,) = (await call(client, "recall", queries=[question]))["results"]
+    why = (await read_view(client, "why", key="tea", question=question))["explanation"]
+    assert (why["place"], why["score"]) == (1, record["memories"][0]["score"])
+
+    why = (await read_view(client, "why", key="rain", question=question))["explanation"]
+    assert why["reason"] == "no_match"
+
+
+async def test_the_session_says_whether_a_memory_was_changed(client: httpx.AsyncClient) -> None:
+    assert (await read_view(client, "session"))["latest"] == 0
+
+    await call(client, "store_memory", **MEMORY, key="tea")
+    stored = (await read_view(client, "session"))["latest"]
+    assert stored > 0
+
+    await call(client, "memory_get", key="tea")
+    assert (await read_view(client, "session"))["latest"] == stored
+    await call(client, "delete_memory", key="tea", permanent=True)
+    assert (await read_view(client, "session"))["latest"] > stored
 
 
 async def test_days_with_notes_are_listed_and_an_unreadable_one_says_why(

@@ -1,13 +1,13 @@
 // The address of a view: `#/view/key?name=value`. Every view can be bookmarked and shared, and
 // the browser's "back" leads to the view before.
 
-/** Reads the current address; without a view in it, that is the list of memories. */
+/** Reads the current address; without a view in it, that is the overview. */
 export function readAddress() {
   const [path, query = ""] = location.hash.replace(/^#\/?/, "").split("?");
   const [view = "", key = ""] = path.split("/");
   const params = Object.fromEntries(new URLSearchParams(query));
 
-  return { view: view || "memories", key: decode(key), params };
+  return { view: view || "home", key: decode(key), params };
 }
 
 /** Decodes a key. One that was typed by hand may not be encoded, and is returned as it is. */

@@ -1,10 +1,11 @@
 // The frame around every view: where to go, who you are, and what you may do.
 
 import { linkTo, open } from "./address.js";
-import { token } from "./api.js";
+import { readView, token } from "./api.js";
 import { Files } from "./files.js";
 import { showName } from "./format.js";
 import { Graph } from "./graph.js";
+import { Home } from "./home.js";
 import { Memories } from "./memories.js";
 import { Memory } from "./memory.js";
 import { Notes } from "./notes.js";
@@ -14,6 +15,7 @@ import { Try } from "./try.js";
 import { html, useEffect, useRef, useState } from "./vendor/htm-preact.js";
 
 const VIEWS = {
+  home: { title: "Overview", component: Home },
   memories: { title: "Memories", component: Memories },
   memory: { title: "Memory", component: Memory },
   changes: { title: "Changes", component: Timeline },
@@ -22,11 +24,14 @@ const VIEWS = {
   files: { title: "Files", component: Files },
   try: { title: "Try it", component: Try },
 };
-const TABS = ["memories", "changes", "graph", "notes", "files", "try"];
+// Agents may write through other processes, so the page asks; that is one small read.
+const ASK_MILLISECONDS = 3000;
+
+const TABS = ["home", "memories", "changes", "graph", "notes", "files", "try"];
 
 export function Frame({ address, session, abilities, onForget }) {
   const { view, key } = address;
-  const { title, component: View } = Object.hasOwn(VIEWS, view) ? VIEWS[view] : VIEWS.memories;
+  const { title, component: View } = Object.hasOwn(VIEWS, view) ? VIEWS[view] : VIEWS.home;
   const main = useRef();
   const isFirst = useRef(true);
   const [notice, setNotice] = useState(null);
@@ -48,9 +53,12 @@ export function Frame({ address, session, abilities, onForget }) {
   };
   const reportUndone = ({ text, key: undone }) => {
     report({ text });
+    if (undone === undefined) return;
     open("memory", undone);
     focusHeading();
   };
+
+  useChanges(session.latest, onForget, () => setRound((before) => before + 1));
 
   const skip = (event) => {
     event.preventDefault();
@@ -60,7 +68,7 @@ export function Frame({ address, session, abilities, onForget }) {
   return html`
     <a class="skip" href="#main" onClick=${skip}>Skip to content</a>
     <header>
-      <a class="brand" href=${linkTo("memories")}>
+      <a class="brand" href=${linkTo("home")}>
         <img src="/explorer/icon.svg" alt="" width="24" height="24" /> agent-abilities
       </a>
       <${Tabs} view=${view} />
@@ -78,6 +86,36 @@ export function Frame({ address, session, abilities, onForget }) {
       />
     </main>
   `;
+}
+
+/**
+ * Calls `onChange` when memories were changed since the version `latest`, as long as the tab is
+ * seen, and `onRefused` if the token does not count any more.
+ */
+function useChanges(latest, onRefused, onChange) {
+  const seen = useRef(latest);
+
+  useEffect(() => {
+    const ask = async () => {
+      if (document.hidden) return;
+
+      try {
+        const session = await readView("session");
+        if (session.latest !== seen.current) onChange();
+        seen.current = session.latest;
+      } catch (problem) {
+        if (problem.status === 401) onRefused();
+      }
+    };
+
+    const timer = setInterval(ask, ASK_MILLISECONDS);
+    document.addEventListener("visibilitychange", ask);
+
+    return () => {
+      clearInterval(timer);
+      document.removeEventListener("visibilitychange", ask);
+    };
+  }, []);
 }
 
 function Tabs({ view }) {

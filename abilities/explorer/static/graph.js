@@ -24,11 +24,11 @@ const DIRECTIONS = {
   both: "both",
 };
 
-export function Graph({ address, abilities }) {
+export function Graph({ address, abilities, round }) {
   const { key, params } = address;
   if (!key) return html`<${Start} />`;
 
-  return html`<${Walk} start=${key} params=${params} abilities=${abilities} />`;
+  return html`<${Walk} start=${key} params=${params} abilities=${abilities} round=${round} />`;
 }
 
 /** The choice of a memory to start at. */
@@ -82,7 +82,7 @@ function Candidate({ memory }) {
   `;
 }
 
-function Walk({ start, params, abilities }) {
+function Walk({ start, params, abilities, round }) {
   const schemas = getArguments(abilities, "bulk_read_memory");
   const limits = readLimits(schemas, params);
   const direction = params.direction in DIRECTIONS ? params.direction : "out";
@@ -91,7 +91,7 @@ function Walk({ start, params, abilities }) {
   const debounced = useDebounced(JSON.stringify({ ...limits, direction }), 150);
   const request = useRequest(
     () => tryAbility("bulk_read_memory", { key: start, ...JSON.parse(debounced), detail: "full" }),
-    [start, debounced],
+    [start, debounced, round],
   );
 
   const reply = request.data;

@@ -7,25 +7,27 @@ import { Editor } from "./editor.js";
 import { formatCount, shorten, showName } from "./format.js";
 import { useDebounced, useRequest } from "./hooks.js";
 import { Chips, Name, Pager, RequestStatus, Select, TextField, Time } from "./parts.js";
-import { Question } from "./question.js";
 import { getArguments, listOptions } from "./schemas.js";
-import { Statistics } from "./statistics.js";
+import { LabelField } from "./suggested.js";
 import { html, useState } from "./vendor/htm-preact.js";
 
 const PAGE_SIZE = 25;
 const SNIPPET_CHARACTERS = 240;
-const DEFAULT_SORT = "accessed_at";
+const DEFAULT_SORT = "updated_at";
 const SORT_LABELS = {
-  accessed_at: "last read",
   updated_at: "last changed",
   created_at: "created",
   importance: "importance",
-  access_count: "times read",
+  accessed_at: "last read by key",
+  access_count: "times read by key",
 };
 const ORDERS = [
   ["", "descending"],
   ["asc", "ascending"],
 ];
+
+const FILTERS = ["type", "importance", "tag", "category", "archived", "order"];
+const wide = matchMedia("(min-width: 44rem)");
 
 // No memory has an empty key, so this names the draft of a new one.
 const NEW = "";
@@ -37,13 +39,10 @@ export function Memories({ address, canWrite, abilities, round, onWritten }) {
   const debounced = useDebounced(JSON.stringify(params));
   const request = useRequest(() => queryMemories(JSON.parse(debounced)), [debounced, round]);
   const exact = useRequest(() => findExactKey(JSON.parse(debounced).search), [debounced, round]);
-  const stats = useRequest(() => callAbility("get_memory_stats", {}), [round]);
 
   // Other filters match other memories, so their first page is shown.
   const filter = (changes) => replaceParams("memories", "", { ...params, offset: "", ...changes });
   const move = (offset) => replaceParams("memories", "", { ...params, offset: offset || "" });
-
-  const ask = (question) => open("memories", "", { ...params, question });
 
   const begin = () => setIsCreating(true);
   const finishCreating = (outcome) => {
@@ -61,8 +60,6 @@ export function Memories({ address, canWrite, abilities, round, onWritten }) {
   return html`
     <div class="headline"><h1 tabindex="-1">Memories</h1>${canWrite && create}</div>
     ${canWrite && creation}
-    <${Question} question=${params.question} abilities=${abilities} onAsk=${ask} />
-    <${Statistics} stats=${stats.data} onTag=${(tag) => filter({ tag })} />
     <${Filters} params=${params} abilities=${abilities} onFilter=${filter} />
     <${RequestStatus} request=${request} />
     ${exact.data && html`<${ExactMatch} memoryKey=${exact.data} />`}
@@ -109,18 +106,23 @@ function Filters({ params, abilities, onFilter }) {
   const field = (name) => ({ value: params[name] ?? "", onChange: set(name) });
   const setArchived = (event) => onFilter({ archived: event.target.checked ? "true" : "" });
 
+  const count = FILTERS.filter((name) => params[name]).length;
+
   return html`
-    <form class="filters" role="search" onSubmit=${(event) => event.preventDefault()}>
+    <form role="search" onSubmit=${(event) => event.preventDefault()}>
       <${TextField}
         label="Search"
         type="search"
         placeholder="text in memories, or a key"
         ...${field("search")}
       />
+      <details open=${wide.matches || count > 0}>
+        <summary>Filters and order${count > 0 && ` (${count} set)`}</summary>
+        <div class="filters">
       <${Select} label="Type" options=${types} ...${field("type")} />
       <${Select} label="Importance" options=${importances} ...${field("importance")} />
-      <${TextField} label="Tag" ...${field("tag")} />
-      <${TextField} label="Category" ...${field("category")} />
+      <${LabelField} label="Tag" kind="tags" ...${field("tag")} />
+      <${LabelField} label="Category" kind="categories" ...${field("category")} />
       <${Select}
         label="Sort by"
         options=${sorts}
@@ -132,6 +134,8 @@ function Filters({ params, abilities, onFilter }) {
         <input type="checkbox" checked=${params.archived === "true"} onChange=${setArchived} />
         Include archived
       </label>
+        </div>
+      </details>
     </form>
   `;
 }
@@ -179,7 +183,8 @@ function Item({ memory }) {
       <${Chips} memory=${memory} />
       <p class="snippet">${shorten(text, SNIPPET_CHARACTERS)}</p>
       <p class="faint">
-        changed <${Time} at=${updatedAt} /> · read ${formatCount(reads, "time", "times")}
+        changed <${Time} at=${updatedAt} />
+        ${reads > 0 && ` · read by key ${formatCount(reads, "time", "times")}`}
         ${links > 0 && ` · ${formatCount(links, "link", "links")}`}${tags}${" · "}
         <a href=${linkTo("graph", key)} aria-label="Graph of ${showName(key)}">graph</a>
       </p>

@@ -248,8 +248,8 @@ function Facts({ memory }) {
 
   return html`
     <dl class="facts">
-      <${Fact} name="Read">
-        ${reads}, last <${Time} at=${memory.accessed_at} />
+      <${Fact} name="Read by its key">
+        ${reads}${memory.access_count > 0 && html`, last <${Time} at=${memory.accessed_at} />`}
       <//>
       <${Fact} name="Changed"><${Time} at=${memory.updated_at} /><//>
       <${Fact} name="Created"><${Time} at=${memory.created_at} /><//>

@@ -7,7 +7,9 @@ import { useRequest } from "./hooks.js";
 import { Fault, Name, RequestStatus, TextField } from "./parts.js";
 import { Reply } from "./reply.js";
 import { getArguments } from "./schemas.js";
+import { KeyField } from "./suggested.js";
 import { html, useEffect, useState } from "./vendor/htm-preact.js";
+import { Why } from "./why.js";
 
 const SNIPPET_CHARACTERS = 240;
 const SHOWN_LEFT_OUT = 10;
@@ -48,7 +50,7 @@ function Answer({ question, most }) {
   return html`
     <section class="answer" aria-label="What an agent gets">
       <${RequestStatus} request=${request} />
-      ${request.data && html`<${Found} ...${request.data} />`}
+      ${request.data && html`<${Found} question=${question} ...${request.data} />`}
     </section>
   `;
 }
@@ -70,12 +72,12 @@ async function recall(question, most) {
   return { reply, record, shown: data.memories.slice(0, count), left };
 }
 
-function Found({ reply, record, shown, left }) {
+function Found({ question, reply, record, shown, left }) {
   if (reply.error) return html`<${Fault} error=${reply.error} />`;
 
   const { matched, unknown_words: unknown = [] } = record;
   const { tokens } = measureText(reply.text);
-  const items = shown.map((memory) => html`<${Item} memory=${memory} />`);
+  const items = shown.map((memory) => html`<${Item} memory=${memory} question=${question} />`);
 
   return html`
     <p class="count" role="status">
@@ -85,6 +87,7 @@ function Found({ reply, record, shown, left }) {
     ${unknown.length > 0 && html`<${Unknown} words=${unknown} />`}
     <ol class="memories">${items}</ol>
     ${left.length > 0 && html`<${LeftOut} memories=${left} />`}
+    <${Missing} question=${question} />
     <details>
       <summary>The reply</summary>
       <${Reply} reply=${reply} />
@@ -96,7 +99,7 @@ function Unknown({ words }) {
   return html`<p class="faint">In no memory: <${Name} of=${words.join(", ")} /></p>`;
 }
 
-function Item({ memory }) {
+function Item({ memory, question }) {
   const { content = "", score, words = {}, via, link = "", direction, date, error } = memory;
   const held = Object.keys(words);
   const giver = via && html`<a href=${linkTo("memory", via)}><${Name} of=${via} /></a>`;
@@ -113,7 +116,45 @@ function Item({ memory }) {
         ${held.length > 0 && html` · holds <${Name} of=${held.join(", ")} />`}
         ${via && html` · by a link${kind} ${way} ${giver}`}
       </p>
+      ${memory.key !== undefined && html`<${Reasons} question=${question} memoryKey=${memory.key} />`}
     </li>
+  `;
+}
+
+/** The points of a memory, loaded when they are asked for. */
+function Reasons({ question, memoryKey }) {
+  const [isOpen, setIsOpen] = useState(false);
+
+  return html`
+    <details onToggle=${(event) => setIsOpen(event.target.open)}>
+      <summary>Why?</summary>
+      ${isOpen && html`<${Why} question=${question} memoryKey=${memoryKey} />`}
+    </details>
+  `;
+}
+
+/** Explains why a memory that somebody expected is not in the answer, or where it is. */
+function Missing({ question }) {
+  const [text, setText] = useState("");
+  const [asked, setAsked] = useState("");
+
+  const explain = (event) => {
+    event.preventDefault();
+    setAsked(text.trim());
+  };
+
+  return html`
+    <form class="question" onSubmit=${explain}>
+      <${KeyField}
+        label="A memory is missing?"
+        placeholder="its key"
+        required
+        value=${text}
+        onChange=${setText}
+      />
+      <button>Explain</button>
+    </form>
+    ${asked && html`<${Why} question=${question} memoryKey=${asked} />`}
   `;
 }
 

@@ -5,11 +5,11 @@ import { formatNumber } from "./format.js";
 import { Name } from "./parts.js";
 import { html } from "./vendor/htm-preact.js";
 
-export function Statistics({ stats, onTag }) {
+export function Statistics({ stats }) {
   if (!stats) return null;
 
   const types = Object.entries(stats.by_type);
-  const mostRead = stats.most_accessed?.key;
+  const mostRead = stats.most_accessed?.access_count > 0 && stats.most_accessed.key;
 
   return html`
     <section class="figures" aria-label="Statistics">
@@ -18,7 +18,7 @@ export function Statistics({ stats, onTag }) {
       <${Figure} value=${stats.archived_count} label="archived" />
       <${Figure} value=${Math.round(stats.total_storage_kb)} label="kB" />
       ${mostRead && html`<${MostRead} memoryKey=${mostRead} />`}
-      ${stats.top_tags.length > 0 && html`<${Tags} tags=${stats.top_tags} onTag=${onTag} />`}
+      ${stats.top_tags.length > 0 && html`<${Tags} tags=${stats.top_tags} />`}
     </section>
   `;
 }
@@ -29,18 +29,18 @@ function Figure({ value, label }) {
 
 function MostRead({ memoryKey }) {
   return html`
-    <div>most read <a href=${linkTo("memory", memoryKey)}><${Name} of=${memoryKey} /></a></div>
+    <div>most read by key <a href=${linkTo("memory", memoryKey)}><${Name} of=${memoryKey} /></a></div>
   `;
 }
 
-function Tags({ tags, onTag }) {
-  const buttons = tags.map(
+function Tags({ tags }) {
+  const links = tags.map(
     ({ tag, count }) => html`
-      <button class="tag" onClick=${() => onTag(tag)} title="Show only memories with this tag">
+      <a class="tag" href=${linkTo("memories", "", { tag })} title="Memories with this tag">
         <${Name} of=${tag} />${" "}<span class="faint">${formatNumber(count)}</span>
-      </button>
+      </a>
     `,
   );
 
-  return html`<div class="tags">${buttons}</div>`;
+  return html`<div class="tags">${links}</div>`;
 }

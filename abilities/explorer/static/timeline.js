@@ -67,7 +67,7 @@ function Changes({ pages, params }) {
   return html`<ol class="timeline">${items}</ol>`;
 }
 
-function Change({ change, params }) {
+export function Change({ change, params = {} }) {
   const { id, key, action, at, by } = change;
   const byThem = linkTo("changes", "", { ...params, by });
 

@@ -1,0 +1,121 @@
+// The first page: what to do first if nothing is stored yet; otherwise a question, what was changed
+// lately and by whom, and what to review.
+
+import { linkTo, open } from "./address.js";
+import { callAbility, readView } from "./api.js";
+import { useRequest } from "./hooks.js";
+import { Fault, RequestStatus } from "./parts.js";
+import { Question } from "./question.js";
+import { Review } from "./review.js";
+import { countSample, loadSample, removeSample, SAMPLE_SIZE } from "./sample.js";
+import { isOffered } from "./schemas.js";
+import { Statistics } from "./statistics.js";
+import { Change } from "./timeline.js";
+import { html, useState } from "./vendor/htm-preact.js";
+
+const SHOWN_CHANGES = 8;
+
+export function Home({ address, canWrite, abilities, round, onWritten }) {
+  const { question } = address.params;
+  const stats = useRequest(() => readStats(abilities), [round]);
+  const ask = (asked) => open("home", "", { question: asked });
+
+  const isEmpty = stats.data?.total_memories === 0 && stats.data.archived_count === 0;
+  const canLoad = canWrite && isOffered(abilities, "remember");
+
+  return html`
+    <div class="headline"><h1 tabindex="-1">Overview</h1></div>
+    <${RequestStatus} request=${stats} />
+    ${isEmpty && html`<${FirstSteps} canLoad=${canLoad} onWritten=${onWritten} />`}
+    ${
+      stats.data !== undefined &&
+      !isEmpty &&
+      html`
+        <${Question} question=${question} abilities=${abilities} onAsk=${ask} />
+        <${Statistics} stats=${stats.data} />
+        ${canLoad && html`<${Sample} round=${round} onWritten=${onWritten} />`}
+        <div class="overview">
+          <${Review}
+            canWrite=${canWrite}
+            abilities=${abilities}
+            round=${round}
+            onWritten=${onWritten}
+          />
+          ${isOffered(abilities, "memory_changes") && html`<${Latest} round=${round} />`}
+        </div>
+      `
+    }
+  `;
+}
+
+/** Returns the statistics, or null if the caller may not read them. */
+function readStats(abilities) {
+  return isOffered(abilities, "get_memory_stats") ? callAbility("get_memory_stats", {}) : null;
+}
+
+/** What to do while nothing is stored. */
+function FirstSteps({ canLoad, onWritten }) {
+  return html`
+    <p>No memory is stored in this namespace yet. This is how the first ones come here:</p>
+    <ol class="steps">
+      <li>
+        <strong>Connect an agent.</strong> <code>abilities setup</code> adds these abilities to the
+        clients on your machine.
+      </li>
+      <li>
+        <strong>Tell it something to keep</strong>, for example: “Remember that we deploy on
+        Tuesdays.” It appears here as soon as it is stored.
+      </li>
+      <li>
+        <strong>Or look around first</strong> with a sample of ${SAMPLE_SIZE} memories, which one
+        button removes again.
+        ${canLoad && html`<${Action} label="Load the sample" run=${loadSample} onWritten=${onWritten} />`}
+      </li>
+    </ol>
+  `;
+}
+
+/** Says that the sample is there, and removes it. */
+function Sample({ round, onWritten }) {
+  const request = useRequest(countSample, [round]);
+  if (!request.data) return null;
+
+  return html`
+    <p class="draft">
+      <span>${request.data} of these memories are a sample.</span>
+      <${Action} label="Remove the sample" run=${removeSample} onWritten=${onWritten} />
+    </p>
+  `;
+}
+
+/** A button for a change that can be undone, and why it failed. */
+function Action({ label, run, onWritten }) {
+  const [error, setError] = useState();
+
+  const act = async () => {
+    try {
+      onWritten(await run());
+    } catch (problem) {
+      setError(problem);
+    }
+  };
+
+  return html`<button onClick=${act}>${label}</button><${Fault} error=${error} />`;
+}
+
+/** What was changed last, and by whom. */
+function Latest({ round }) {
+  const request = useRequest(() => readView("timeline"), [round]);
+  const changes = request.data?.changes.slice(0, SHOWN_CHANGES) ?? [];
+
+  return html`
+    <section aria-labelledby="latest-title">
+      <h2 id="latest-title">Latest changes</h2>
+      <${RequestStatus} request=${request} />
+      <ol class="timeline">
+        ${changes.map((change) => html`<${Change} key=${change.version} change=${change} />`)}
+      </ol>
+      <p><a href=${linkTo("changes")}>All changes</a></p>
+    </section>
+  `;
+}

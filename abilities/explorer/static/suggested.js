@@ -1,0 +1,53 @@
+// Text fields that suggest what is stored already: keys, tags and categories.
+
+import { callAbility, readView } from "./api.js";
+import { useDebounced, useRequest } from "./hooks.js";
+import { TextField } from "./parts.js";
+import { html, useState } from "./vendor/htm-preact.js";
+
+const SUGGESTED_KEYS = 20;
+
+let listCount = 0;
+
+/** A field for the key of a memory. All properties are those of a TextField. */
+export function KeyField(properties) {
+  const { id, keys } = useKeys(properties.value);
+  return html`<${TextField} ...${properties} list=${id} /><${Suggestions} id=${id} of=${keys} />`;
+}
+
+/** A field for a tag or a category; `kind` is "tags" or "categories". */
+export function LabelField({ kind, ...properties }) {
+  const id = useListId();
+  const request = useRequest(() => readView("labels"), []);
+
+  return html`
+    <${TextField} ...${properties} list=${id} />
+    <${Suggestions} id=${id} of=${request.data?.[kind] ?? []} />
+  `;
+}
+
+/** Returns {id, keys}: keys of memories that have a text, for the list with that id. */
+export function useKeys(text) {
+  const id = useListId();
+  const search = useDebounced(text);
+  const request = useRequest(
+    () => callAbility("query_memories", { search: search || null, limit: SUGGESTED_KEYS }),
+    [search],
+  );
+
+  return { id, keys: request.data?.memories.map(({ key }) => key) ?? [] };
+}
+
+function useListId() {
+  const [id] = useState(() => {
+    listCount += 1;
+    return `suggestions-${listCount}`;
+  });
+  return id;
+}
+
+export function Suggestions({ id, of: values }) {
+  return html`
+    <datalist id=${id}>${values.map((value) => html`<option value=${value}></option>`)}</datalist>
+  `;
+}
