@@ -93,7 +93,8 @@ def somebody(look: str, chromium: Browser, server: Server) -> Iterator[Visitor]:
 
 @pytest.fixture
 def token_visit(settings: Settings, tmp_path: Path, page: Page) -> Iterator[TokenVisit]:
-    settings = settings.model_copy(update={"tokens_file": tmp_path / "tokens.json"})
+    update = {"tokens_file": tmp_path / "tokens.json", "shared_files": True}
+    settings = settings.model_copy(update=update)
     tokens = TokenFile(settings.tokens_file)
     read_token = tokens.add("default", "read")[1]
     write_token = tokens.add("default", "write", label="helper bot")[1]

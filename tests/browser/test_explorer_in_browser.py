@@ -224,6 +224,52 @@ def test_a_memory_is_stored(visitor: Visitor) -> None:
     assert memory["tags"] == ["new"]
 
 
+def test_a_memory_is_renamed_and_that_is_undone(visitor: Visitor) -> None:
+    visitor.open("memory", "people/Ada")
+    visitor.button("Rename").click()
+    visitor.field("New key").fill("people/Ada Lovelace")
+    visitor.expect_usable()
+    visitor.press("Rename")
+
+    assert visitor.read_texts("h1") == ["people/Ada Lovelace"]
+    links = visitor.agent.get("project/goals")["links"]
+    assert "people/Ada Lovelace" in [link["key"] for link in links]
+
+    visitor.press("Undo")
+    assert visitor.read_texts("h1") == ["people/Ada"]
+    assert visitor.agent.find("people/Ada Lovelace") == {}
+
+
+def test_names_that_are_in_use_are_suggested(visitor: Visitor) -> None:
+    def list_suggestions(label: str) -> list[str]:
+        options = "input => [...input.list.options].map(option => option.value)"
+        suggested: list[str] = visitor.page.get_by_label(label, exact=True).evaluate(options)
+        return suggested
+
+    visitor.go("memories")
+    assert list_suggestions("Tag") == sorted(
+        {tag for one in MEMORIES for tag in one.get("tags", [])}
+    )
+    assert list_suggestions("Category") == ["goal", "person"]
+
+    visitor.edit("tasks/walk")
+    visitor.settle()
+    assert list_suggestions("Category") == ["goal", "person"]
+    visitor.button("Add the tag plan").click()
+    visitor.button("Add a link").click()
+    linked = visitor.page.get_by_label("Key of the linked memory").last
+    linked.fill("decisions")
+    visitor.settle()
+    options = linked.evaluate("input => [...input.list.options].map(option => option.value)")
+    assert options == ["decisions/storage"]
+
+    linked.fill(options[0])
+    visitor.press("Save changes")
+    memory = visitor.agent.get("tasks/walk")
+    assert memory["tags"] == ["plan"]
+    assert "decisions/storage" in [link["key"] for link in memory["links"]]
+
+
 def test_limits_are_those_that_the_server_publishes(reader: Visitor) -> None:
     def publish_other_limits(route: Route) -> None:
         abilities = route.fetch().json()

@@ -1,5 +1,6 @@
 """The first page of the explorer, and what is kept up to date, in a real browser."""
 
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -29,8 +30,8 @@ def clicks(page: Page) -> list[str]:
     clicked: list[str] = []
     page.expose_function("noteClick", lambda text: clicked.append(text))  # it must be a function
     page.add_init_script(
-        "addEventListener('click', event => event.detail && "
-        "noteClick(event.target.closest('button, a, summary, label, input')?.innerText ?? ''), true)"
+        "addEventListener('click', ({ detail, target }) => "
+        "detail && noteClick(target.closest('button, a, summary, label')?.innerText ?? ''), true)"
     )
     return clicked
 
@@ -105,13 +106,14 @@ def test_things_to_review_are_settled_and_undone(visitor: Visitor) -> None:
     def is_due() -> bool:
         return "expires_at" in agent.get("due")
 
-    for button, is_settled in (
+    actions: list[tuple[str, Callable[[], bool]]] = [
         ("Replace by the newer: older", lambda: is_archived("older")),
         ("Restore: before", lambda: not is_archived("before")),
         ("Remove the link: from", lambda: not has_link()),
         ("Keep for good: due", lambda: not is_due()),
         ("Archive: due", lambda: is_archived("due")),
-    ):
+    ]
+    for button, is_settled in actions:
         assert not is_settled()
         visitor.press(button)
         assert is_settled(), button

@@ -6,8 +6,9 @@ from urllib.parse import quote
 from playwright.sync_api import Browser, BrowserContext, Page, expect
 
 from abilities import Settings
+from abilities.helpers.tokens import TokenFile
 from tests.browser.sample_memories import SCRIPTS, list_attacks
-from tests.browser.visitor import TokenVisit, Visitor
+from tests.browser.visitor import Agent, TokenVisit, Visitor
 
 SCREENSHOTS = Path(__file__).parent.parent.parent / ".browser"
 SHOTS = {
@@ -72,6 +73,45 @@ def test_a_token_is_asked_for_and_stays_in_the_tab(
     other_tab.goto(visitor.address)
     expect_token_form(other_tab)
 
+    visitor.button("Forget token").click()
+    expect_token_form(page)
+    assert page.evaluate("sessionStorage.length") == 0
+
+
+def test_tokens_of_several_namespaces_are_chosen_from_a_menu(
+    token_visit: TokenVisit, tmp_path: Path
+) -> None:
+    visitor, page = token_visit.visitor, token_visit.visitor.page
+    visitor.expected.append("404 (Not Found)")
+    team_token = TokenFile(tmp_path / "tokens.json").add("team", "write")[1]
+    Agent(visitor.address, team_token).store({"key": "rules", "type": "core", "content": "x"})
+    page.goto(visitor.address)
+    visitor.enter(token_visit.write_token)
+    expect(visitor.field("Namespace")).to_have_count(0)
+
+    visitor.button("Add a token").click()
+    visitor.enter("abl_nonsense")
+    assert "A valid token is needed" in visitor.read_texts(".fault")[0]
+    visitor.expect_usable()
+    visitor.press("default")
+    visitor.button("Add a token").click()
+    visitor.enter(team_token)
+
+    menu = visitor.field("Namespace")
+    expect(menu).to_have_value("team")
+    visitor.go("memories")
+    assert visitor.read_texts(".memories a.key") == ["rules"]
+    visitor.expect_usable()
+
+    menu.select_option("default")
+    visitor.settle()
+    visitor.go("memories")
+    assert "rules" not in visitor.read_texts(".memories a.key")
+    assert visitor.read_texts(".memories a.key")
+    page.reload()
+    expect(menu).to_have_value("default")
+
+    visitor.settle()
     visitor.button("Forget token").click()
     expect_token_form(page)
     assert page.evaluate("sessionStorage.length") == 0

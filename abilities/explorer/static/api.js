@@ -1,12 +1,25 @@
-// Calls to the server that sent this page. If it requires a token, the token stays in this tab.
+// Calls to the server that sent this page. If it requires tokens, they stay in this tab.
 
 const STORAGE_KEY = "abilities-token";
+
+const OTHERS_KEY = "abilities-tokens";
 
 export const token = {
   get: () => sessionStorage.getItem(STORAGE_KEY),
   set: (text) => sessionStorage.setItem(STORAGE_KEY, text),
-  forget: () => sessionStorage.removeItem(STORAGE_KEY),
+  list: () => JSON.parse(sessionStorage.getItem(OTHERS_KEY) ?? "{}"),
+  keep,
+  forget: () => {
+    sessionStorage.removeItem(STORAGE_KEY);
+    sessionStorage.removeItem(OTHERS_KEY);
+  },
 };
+
+/** Keeps the present token by its namespace, so that the tab can come back to it. */
+function keep(namespace) {
+  const kept = { ...token.list(), [namespace]: token.get() };
+  sessionStorage.setItem(OTHERS_KEY, JSON.stringify(kept));
+}
 
 /** A call that failed as a whole: the server's fault, and its status, or 0 without a response. */
 export class CallError extends Error {

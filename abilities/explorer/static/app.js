@@ -1,7 +1,7 @@
 // The page: the token if the server requires one, then the view at the current address.
 
 import { readAddress } from "./address.js";
-import { listAbilities, readView } from "./api.js";
+import { listAbilities, readView, token } from "./api.js";
 import { drafts, warnOfDrafts } from "./drafts.js";
 import { Frame } from "./frame.js";
 import { useRequest } from "./hooks.js";
@@ -11,7 +11,13 @@ import { html, render, useEffect, useState } from "./vendor/htm-preact.js";
 
 function App() {
   const [address, setAddress] = useState(readAddress());
+  const [isAdding, setIsAdding] = useState(false);
   const start = useRequest(loadStart, []);
+
+  const enter = () => {
+    setIsAdding(false);
+    start.reload();
+  };
 
   useEffect(() => {
     const follow = () => setAddress(readAddress());
@@ -27,8 +33,8 @@ function App() {
     };
   }, []);
 
-  if (start.error?.status === 401) {
-    return html`<${TokenForm} error=${start.error} onEnter=${start.reload} />`;
+  if (isAdding || start.error?.status === 401) {
+    return html`<${TokenForm} error=${start.error} onEnter=${enter} />`;
   }
 
   if (start.error) {
@@ -39,13 +45,22 @@ function App() {
     return html`<main class="alone"><p role="status">Loading …</p></main>`;
   }
 
-  return html`<${Frame} address=${address} ...${start.data} onForget=${start.reload} />`;
+  return html`
+    <${Frame}
+      key=${start.data.session.namespace}
+      address=${address}
+      ...${start.data}
+      onToken=${start.reload}
+      onAdd=${() => setIsAdding(true)}
+    />
+  `;
 }
 
 async function loadStart() {
   const session = await readView("session");
   const abilities = await listAbilities();
   drafts.open(session.namespace);
+  if (Object.keys(token.list()).length > 0) token.keep(session.namespace);
 
   return { session, abilities };
 }

@@ -4,9 +4,12 @@ import { createForm, isChanged, loadMemory, saveMemory } from "./changes.js";
 import { Conflict } from "./conflict.js";
 import { drafts } from "./drafts.js";
 import { countCharacters, formatNumber, showName } from "./format.js";
-import { Fault, Select, TextArea, TextField } from "./parts.js";
+import { Fault, Name, Select, TextArea, TextField } from "./parts.js";
 import { getArguments, listOptions } from "./schemas.js";
+import { KeyInput, LabelField, useLabels } from "./suggested.js";
 import { html, useEffect, useState } from "./vendor/htm-preact.js";
+
+const SUGGESTED_TAGS = 12;
 
 /** The memory that a form for a new one begins with. */
 const NO_MEMORY = { memory: null, links: [] };
@@ -157,8 +160,9 @@ function Details({ schemas, field }) {
         maxlength=${schemas.summary?.maxLength}
         ...${field("summary")}
       />
-      <${TextField}
+      <${LabelField}
         label="Category"
+        kind="categories"
         maxlength=${schemas.category?.maxLength}
         ...${field("category")}
       />
@@ -178,7 +182,15 @@ function Details({ schemas, field }) {
       />
     </div>
     <div class="row">
-      <${TextArea} label="Tags" hint=${describeTags(schemas.tags)} rows="3" ...${field("tags")} />
+      <div>
+        <${TextArea}
+          label="Tags"
+          hint=${describeTags(schemas.tags)}
+          rows="3"
+          ...${field("tags")}
+        />
+        <${UsedTags} ...${field("tags")} />
+      </div>
       <${TextArea}
         label="Metadata"
         hint="A JSON object."
@@ -188,6 +200,28 @@ function Details({ schemas, field }) {
       />
     </div>
   `;
+}
+
+/** Buttons that add tags of other memories. */
+function UsedTags({ value, onChange }) {
+  const labels = useLabels();
+  const lines = value.split("\n").map((line) => line.trim());
+  const added = lines.filter(Boolean);
+  const unused = labels?.tags.filter((tag) => !added.includes(tag)).slice(0, SUGGESTED_TAGS) ?? [];
+
+  const buttons = unused.map(
+    (tag) => html`
+      <button
+        type="button"
+        class="tag"
+        aria-label="Add the tag ${showName(tag)}"
+        onClick=${() => onChange([...added, tag].join("\n"))}
+      >
+        + <${Name} of=${tag} />
+      </button>
+    `,
+  );
+  return html`<div class="chips">${buttons}</div>`;
 }
 
 function describeTags(schema) {
@@ -232,15 +266,20 @@ function Links({ schema, rows, onChange }) {
 
 /** One link. The key and the type of a stored link identify it, so only its weight changes. */
 function LinkRow({ row, schema, onChange, onRemove }) {
+  const label = "Key of the linked memory";
+
   return html`
     <div class="link-row">
-      <input
-        aria-label="Key of the linked memory"
-        maxlength=${schema?.key.maxLength}
-        value=${row.key}
-        disabled=${row.isStored}
-        onInput=${(event) => onChange({ key: event.target.value })}
-      />
+      ${
+        row.isStored
+          ? html`<input aria-label=${label} value=${row.key} disabled />`
+          : html`<${KeyInput}
+              aria-label=${label}
+              maxlength=${schema?.key.maxLength}
+              value=${row.key}
+              onChange=${(key) => onChange({ key })}
+            />`
+      }
       <input
         aria-label="Type of the link"
         maxlength=${schema?.type.maxLength}

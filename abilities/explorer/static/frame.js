@@ -29,7 +29,7 @@ const ASK_MILLISECONDS = 3000;
 
 const TABS = ["home", "memories", "changes", "graph", "notes", "files", "try"];
 
-export function Frame({ address, session, abilities, onForget }) {
+export function Frame({ address, session, abilities, onToken, onAdd }) {
   const { view, key } = address;
   const { title, component: View } = Object.hasOwn(VIEWS, view) ? VIEWS[view] : VIEWS.home;
   const main = useRef();
@@ -58,7 +58,7 @@ export function Frame({ address, session, abilities, onForget }) {
     focusHeading();
   };
 
-  useChanges(session.latest, onForget, () => setRound((before) => before + 1));
+  useChanges(session.latest, onToken, () => setRound((before) => before + 1));
 
   const skip = (event) => {
     event.preventDefault();
@@ -72,7 +72,7 @@ export function Frame({ address, session, abilities, onForget }) {
         <img src="/explorer/icon.svg" alt="" width="24" height="24" /> agent-abilities
       </a>
       <${Tabs} view=${view} />
-      <${Session} session=${session} onForget=${onForget} />
+      <${Session} session=${session} onToken=${onToken} onAdd=${onAdd} />
     </header>
     <${Notice} notice=${notice} onUndone=${reportUndone} onClose=${() => setNotice(null)} />
     <main id="main" tabindex="-1" ref=${main}>
@@ -131,19 +131,44 @@ function Tabs({ view }) {
   return html`<nav aria-label="Views">${links}</nav>`;
 }
 
-function Session({ session, onForget }) {
+function Session({ session, onToken, onAdd }) {
   const access = session.scope === "write" ? "read and write" : "read only";
   const forget = () => {
     token.forget();
-    onForget();
+    onToken();
+  };
+  const add = () => {
+    token.keep(session.namespace);
+    onAdd();
   };
 
   return html`
     <span class="who">
-      <span class="chip" title="Namespace of these memories and files">${session.namespace}</span>
+      <${Namespace} chosen=${session.namespace} onToken=${onToken} />
       <span class="chip" title="Your access">${access}</span>
+      ${token.get() && html`<button class="quiet" onClick=${add}>Add a token</button>`}
       ${token.get() && html`<button class="quiet" onClick=${forget}>Forget token</button>`}
       <a href="/docs">API</a>
     </span>
   `;
+}
+
+/** The namespace that is shown; a menu of those whose tokens are kept in this tab, if there are more. */
+function Namespace({ chosen, onToken }) {
+  const tokens = token.list();
+  const names = Object.keys(tokens);
+  if (names.length < 2) {
+    return html`<span class="chip" title="Namespace of these memories and files">${chosen}</span>`;
+  }
+
+  const choose = (event) => {
+    token.set(tokens[event.target.value]);
+    open("home");
+    onToken();
+  };
+  const options = names.map(
+    (name) => html`<option value=${name} selected=${name === chosen}>${showName(name)}</option>`,
+  );
+
+  return html`<select aria-label="Namespace" value=${chosen} onChange=${choose}>${options}</select>`;
 }

@@ -11,8 +11,9 @@ import { useRequest } from "./hooks.js";
 import { Links } from "./links.js";
 import { MissingMemory } from "./missing_memory.js";
 import { Chips, Confirm, Fault, Name, RequestStatus, Sizes, Time } from "./parts.js";
-import { isOffered } from "./schemas.js";
-import { archiveMemory, deleteMemory } from "./undoing.js";
+import { getArguments, isOffered } from "./schemas.js";
+import { KeyField } from "./suggested.js";
+import { archiveMemory, deleteMemory, renameMemory } from "./undoing.js";
 import { html, useState } from "./vendor/htm-preact.js";
 
 export function Memory({ address, canWrite, abilities, round, onWritten }) {
@@ -138,6 +139,7 @@ function Body({ memory, canWrite, abilities, onChange, onWritten }) {
     canWrite &&
     html`<${Actions}
       memory=${memory}
+      abilities=${abilities}
       canUndo=${isOffered(abilities, "memory_restore")}
       onEdit=${edit}
       onAsk=${ask}
@@ -178,19 +180,67 @@ function Content({ memory, children }) {
   `;
 }
 
-function Actions({ memory, canUndo, onEdit, onAsk, onReport, onWritten }) {
+function Actions({ memory, abilities, canUndo, onEdit, onAsk, onReport, onWritten }) {
   const archive = () => onAsk(askToArchive(memory, onWritten));
   const restore = () => onAsk(askToRestore(memory, onReport));
   const remove = () => onAsk(askToDelete(memory, canUndo, onWritten));
+  const [isRenaming, setIsRenaming] = useState(false);
+
+  if (isRenaming) {
+    return html`
+      <${RenameForm}
+        memory=${memory}
+        maxLength=${getArguments(abilities, "update_memory").key?.maxLength}
+        onCancel=${() => setIsRenaming(false)}
+        onWritten=${onWritten}
+      />
+    `;
+  }
 
   return html`
     <button onClick=${onEdit}>Edit</button>
+    <button onClick=${() => setIsRenaming(true)}>Rename</button>
     ${
       memory.archived
         ? html`<button onClick=${restore}>Restore</button>`
         : html`<button onClick=${archive}>Archive</button>`
     }
     <button class="danger" onClick=${remove}>Delete permanently</button>
+  `;
+}
+
+/** The new key of a memory. */
+function RenameForm({ memory, maxLength, onCancel, onWritten }) {
+  const [text, setText] = useState(memory.key);
+  const [error, setError] = useState();
+
+  const rename = async (event) => {
+    event.preventDefault();
+    try {
+      const notice = await renameMemory(memory, text);
+      open("memory", text);
+      onWritten(notice);
+    } catch (problem) {
+      setError(problem);
+    }
+  };
+
+  return html`
+    <form class="rename" onSubmit=${rename}>
+      <${KeyField}
+        label="New key"
+        hint="Links to this memory follow."
+        required
+        maxlength=${maxLength}
+        value=${text}
+        onChange=${setText}
+      />
+      <div class="actions">
+        <button class="primary" disabled=${text === memory.key}>Rename</button>
+        <button type="button" onClick=${onCancel}>Cancel</button>
+      </div>
+      <${Fault} error=${error} />
+    </form>
   `;
 }
 

@@ -15,19 +15,34 @@ export function KeyField(properties) {
   return html`<${TextField} ...${properties} list=${id} /><${Suggestions} id=${id} of=${keys} />`;
 }
 
-/** A field for a tag or a category; `kind` is "tags" or "categories". */
-export function LabelField({ kind, ...properties }) {
-  const id = useListId();
-  const request = useRequest(() => readView("labels"), []);
+/** The same without a label. */
+export function KeyInput({ onChange, ...attributes }) {
+  const { id, keys } = useKeys(attributes.value);
 
   return html`
-    <${TextField} ...${properties} list=${id} />
-    <${Suggestions} id=${id} of=${request.data?.[kind] ?? []} />
+    <input ...${attributes} list=${id} onInput=${(event) => onChange(event.target.value)} />
+    <${Suggestions} id=${id} of=${keys} />
   `;
 }
 
+/** A field for a tag or a category; `kind` is "tags" or "categories". */
+export function LabelField({ kind, ...properties }) {
+  const id = useListId();
+  const labels = useLabels();
+
+  return html`
+    <${TextField} ...${properties} list=${id} />
+    <${Suggestions} id=${id} of=${labels?.[kind] ?? []} />
+  `;
+}
+
+/** Returns {tags, categories} that are in use, once they are loaded. */
+export function useLabels() {
+  return useRequest(() => readView("labels"), []).data;
+}
+
 /** Returns {id, keys}: keys of memories that have a text, for the list with that id. */
-export function useKeys(text) {
+function useKeys(text) {
   const id = useListId();
   const search = useDebounced(text);
   const request = useRequest(
@@ -46,7 +61,7 @@ function useListId() {
   return id;
 }
 
-export function Suggestions({ id, of: values }) {
+function Suggestions({ id, of: values }) {
   return html`
     <datalist id=${id}>${values.map((value) => html`<option value=${value}></option>`)}</datalist>
   `;

@@ -1,19 +1,24 @@
 // The form that asks for a token.
 
 import { token } from "./api.js";
-import { Fault, TextField } from "./parts.js";
+import { Fault, Name, TextField } from "./parts.js";
 import { html, useState } from "./vendor/htm-preact.js";
 
 export function TokenForm({ error, onEnter }) {
   const [text, setText] = useState("");
 
   // Without a token, the error says only that one is required.
-  const wasRefused = token.get() !== null;
+  const wasRefused = error && token.get() !== null;
+  const kept = Object.entries(token.list());
 
   const enter = (event) => {
     event.preventDefault();
     token.set(text.trim());
     setText("");
+    onEnter();
+  };
+  const goBack = (other) => () => {
+    token.set(other);
     onEnter();
   };
 
@@ -37,6 +42,14 @@ export function TokenForm({ error, onEnter }) {
         />
         <button class="primary">Enter</button>
       </form>
+      ${kept.length > 0 && html`<p>Or go back to the namespace of another token:</p>`}
+      <div class="actions">
+        ${kept.map(
+          ([namespace, other]) => html`
+            <button onClick=${goBack(other)}><${Name} of=${namespace} /></button>
+          `,
+        )}
+      </div>
     </main>
   `;
 }

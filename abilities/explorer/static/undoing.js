@@ -40,6 +40,17 @@ export function reviveMemory({ id, version }) {
   return changeReversibly({ id, version }, [operation], "Restored.");
 }
 
+/** Gives a memory another key; links to it follow. */
+export async function renameMemory({ id, key, version }, to) {
+  const { version: renamed } = await change("update_memory", { id, key: to, if_version: version });
+
+  const undo = async () => {
+    await change("update_memory", { id, key, if_version: renamed });
+    return { text: UNDONE, key };
+  };
+  return { text: "Renamed.", undo };
+}
+
 /** Deletes a memory permanently. Only its history can bring it back. */
 export async function deleteMemory({ id, key, version }) {
   await change("delete_memory", { id, permanent: true, if_version: version });
