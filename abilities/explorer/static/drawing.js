@@ -15,7 +15,7 @@ const INDENT = 24;
 // Texts are in a monospaced font of 12.5 pixels.
 const CHARACTER_WIDTH = 7.6;
 const ORDER_WIDTH = 34;
-const LIMIT_WIDTH = 66;
+const LIMIT_WIDTH = 74;
 const MAX_LABEL_CHARACTERS = 60;
 
 const ZOOM_STEP = 1.25;
