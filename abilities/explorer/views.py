@@ -4,6 +4,7 @@ They are declared, validated and answered like all abilities, but in a separate 
 is ever offered one, and none appears in a published schema.
 """
 
+from collections import Counter
 from collections.abc import Mapping
 from importlib.metadata import version
 from typing import Annotated, Any, Literal
@@ -12,12 +13,13 @@ from pydantic import Field
 
 from abilities.builtin.bulk_read_memory import memory_get
 from abilities.builtin.file_list import file_list, parse_listing_request
-from abilities.builtin.memories import query_memories
+from abilities.builtin.memories import memory_list, query_memories
 from abilities.builtin.memory_history import memory_changes, memory_history
 from abilities.builtin.memory_read_bulk import memory_read_bulk
 from abilities.builtin.recall import recall
 from abilities.declarations.fields import Arguments, Integer, Offset, Version
 from abilities.declarations.file_list import FileListInput
+from abilities.declarations.memories import KeyPart
 from abilities.declarations.memory import Action, Id, Key, LinkData, Memory
 from abilities.declarations.memory_history import ChangeEntry
 from abilities.declarations.recall import Question, RecallInput
@@ -43,6 +45,14 @@ TIMELINE_CHANGES = 50
 MAX_BEGINNING = 300
 """Characters of a content that a review shows."""
 
+MAX_MAPPED = 20_000
+"""Memories that a map counts."""
+
+MAX_NODES = 300
+"""Folders and memories on a map, the largest ones."""
+
+_LISTED_AT_ONCE = 1_000
+
 MAX_HIDDEN = 1_000
 """Hidden files shown on one page; the workspace is listed this much further than the page."""
 
@@ -51,6 +61,7 @@ EQUIVALENTS: Mapping[str, tuple[str, ...]] = {
     "version": (memory_history.name,),
     "timeline": (memory_changes.name,),
     "review": (query_memories.name,),
+    "map": (memory_list.name,),
     "labels": (query_memories.name,),
     "why": (recall.name,),
     "days": (memory_read_bulk.name,),
@@ -174,6 +185,32 @@ class LabelsAnswer(Model):
 
     tags: list[str] = Field(description="Tags of the latest memories, and the most used ones.")
     categories: list[str] = Field(description="Categories of the latest memories.")
+
+
+class MapInput(Arguments):
+    """The folder to show."""
+
+    prefix: KeyPart = Field(
+        default="", description="The beginning of the keys, such as 'project/'; default all."
+    )
+
+
+class MapNode(Model):
+    """A folder of keys, or a memory."""
+
+    name: str = Field(description="The next part of the keys.")
+    key: str | None = Field(default=None, description="The memory's key.")
+    folder: str | None = Field(default=None, description="The prefix of a folder.")
+    count: int = Field(description="The memories in it.")
+
+
+class MapAnswer(Model):
+    """The folders and memories whose keys begin with the prefix."""
+
+    nodes: list[MapNode] = Field(description="The largest first, then by name; 300 at most.")
+    total: int = Field(description="The memories that were counted.")
+    others: int = Field(default=0, description="Of these, the memories in no node.")
+    complete: bool = Field(description="Whether all memories were counted.")
 
 
 class WhyInput(Arguments):
@@ -347,6 +384,39 @@ async def show_labels(context: Context, _: LabelsInput) -> LabelsAnswer:
     return LabelsAnswer(tags=tags, categories=categories)
 
 
+@ability(name="map", description="Memories by the folders of their keys.", read_only=True)
+async def show_map(context: Context, arguments: MapInput) -> MapAnswer:
+    """Return the folders and memories right below a prefix, with the memories in each."""
+    prefix = arguments.prefix
+    counts: Counter[tuple[str, str]] = Counter()  # by the key of a memory, or by a folder
+    after = ""
+    complete = False
+
+    while not complete and counts.total() < MAX_MAPPED:
+        lines = await context.memory.versions.list_memories(
+            prefix, after, _LISTED_AT_ONCE, archived=False
+        )
+        for line in lines:
+            after = line.key
+            name, _, below = after.removeprefix(prefix).partition("/")
+            if below:
+                counts["", f"{prefix}{name}/"] += 1
+            else:
+                counts[after, ""] += 1
+        complete = len(lines) < _LISTED_AT_ONCE
+
+    nodes: list[MapNode] = []
+    largest = sorted(counts.items(), key=lambda item: (-item[1], item[0]))[:MAX_NODES]
+    for (key, folder), count in largest:
+        name = (key or folder).removeprefix(prefix) or key
+        node = MapNode(name=name, key=key or None, folder=folder or None, count=count)
+        nodes.append(node)
+
+    total = counts.total()
+    others = total - sum(node.count for node in nodes)
+    return MapAnswer(nodes=nodes, total=total, others=others, complete=complete)
+
+
 @ability(name="why", description="Why a memory answers a question, or not.", read_only=True)
 async def explain_place(context: Context, arguments: WhyInput) -> WhyAnswer:
     """Return the place of a memory in the answer to a question, or why it has none."""
@@ -430,6 +500,7 @@ VIEWS = AbilityRegistry(
         show_timeline,
         show_review,
         show_labels,
+        show_map,
         explain_place,
         list_days,
         list_files,

@@ -154,6 +154,30 @@ def test_a_question_says_why_for_each_answer_and_for_a_missing_memory(visitor: V
     expect(answer.locator("> .why, .why").last).to_contain_text("has no word of the question")
 
 
+def test_a_map_of_many_memories_shows_folders_that_open(visitor: Visitor) -> None:
+    keys = [f"team-{n % 4}/topic-{n % 25}/{n}" for n in range(500)]
+    visitor.agent.store(*({"key": key, "type": "core", "content": key} for key in keys))
+    cells = visitor.page.locator(".map .cell")
+
+    visitor.go("map")
+    names = cells.evaluate_all("cells => cells.map(cell => cell.getAttribute('aria-label'))")
+    assert sorted(names) == [f"team-{n}/, 125 memories" for n in range(4)]
+    assert "team-0/" in visitor.page.locator(".map text").all_text_contents()
+
+    # By keyboard alone, down to a memory.
+    for _ in range(2):
+        cells.first.focus()
+        visitor.page.keyboard.press("Enter")
+        visitor.settle()
+    assert cells.count() == 5
+    name = cells.first.get_attribute("aria-label")
+    cells.first.focus()
+    visitor.page.keyboard.press("Enter")
+    visitor.settle()
+    (key,) = visitor.read_texts("h1")
+    assert key in keys and key.endswith(f"/{name}")
+
+
 def test_the_first_memory_is_on_the_first_screen_of_a_phone(
     chromium: Browser, settings: Settings, tmp_path: Path
 ) -> None:

@@ -25,6 +25,8 @@ VIEWS = [
     "graph",
     "graph/project%2Fgoals",
     "graph/project%2Fgoals?breadth=1",
+    "map",
+    "map/project%2F",
     "notes",
     "notes?read=long_term",
     "files",

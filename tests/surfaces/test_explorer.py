@@ -16,6 +16,7 @@ import pytest
 
 from abilities import Settings, render
 from abilities.declarations.values import JsonObject
+from abilities.explorer import views as views_module
 from abilities.explorer.pages import PAGES
 from abilities.helpers.memory import review as review_module
 from abilities.helpers.memory import versions as versions_module
@@ -53,6 +54,7 @@ VIEWS_ASKED: dict[str, JsonObject] = {
     "version": {"key": "tea", "version": 1},
     "timeline": {},
     "review": {},
+    "map": {},
     "labels": {},
     "why": {"key": "tea", "question": "tea?"},
     "days": {"year": 2026},
@@ -64,7 +66,7 @@ VIEWS_ASKED: dict[str, JsonObject] = {
     ("tools", "shown"),
     [
         ("all", {*VIEWS_ASKED}),
-        ("lean", {"memory", "why", "days", "files"}),
+        ("lean", {"memory", "map", "why", "days", "files"}),
         ("files", {"files"}),
         ("memory", {*VIEWS_ASKED} - {"files"}),
         ("memory_history", {"version"}),
@@ -254,6 +256,38 @@ async def test_what_is_to_be_reviewed_is_listed_by_kind(
     unread = await list_unread()
     assert len(unread) == review_module.MAX_LISTED
     assert "older" not in unread
+
+
+async def test_a_map_counts_what_is_in_each_folder_of_keys(
+    client: httpx.AsyncClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    keys = ["a/1", "a/2", "a/b/3", "a/b/4", "a", "a/", "top"]
+    operations = [{"op": "store", **MEMORY, "key": key} for key in keys]
+    await call(client, "remember", operations=operations)
+    await call(client, "delete_memory", key="a/2")
+
+    whole = await read_view(client, "map")
+    assert whole == {
+        "nodes": [
+            {"name": "a/", "folder": "a/", "count": 3},
+            {"name": "a", "key": "a", "count": 1},
+            {"name": "a/", "key": "a/", "count": 1},
+            {"name": "top", "key": "top", "count": 1},
+        ],
+        "total": 6,
+        "others": 0,
+        "complete": True,
+    }
+    nodes = (await read_view(client, "map", prefix="a/"))["nodes"]
+    names = [(node["name"], node["count"]) for node in nodes]
+    assert names == [("b/", 2), ("a/", 1), ("1", 1)]
+
+    monkeypatch.setattr(views_module, "MAX_NODES", 1)
+    monkeypatch.setattr(views_module, "_LISTED_AT_ONCE", 2)
+    assert (await read_view(client, "map"))["others"] == 3
+    monkeypatch.setattr(views_module, "MAX_MAPPED", 4)
+    cut = await read_view(client, "map")
+    assert (cut["total"], cut["complete"]) == (4, False)
 
 
 async def test_labels_that_are_in_use_are_suggested(client: httpx.AsyncClient) -> None:

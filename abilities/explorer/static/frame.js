@@ -6,6 +6,7 @@ import { Files } from "./files.js";
 import { showName } from "./format.js";
 import { Graph } from "./graph.js";
 import { Home } from "./home.js";
+import { MemoryMap } from "./map.js";
 import { Memories } from "./memories.js";
 import { Memory } from "./memory.js";
 import { Notes } from "./notes.js";
@@ -20,6 +21,7 @@ const VIEWS = {
   memory: { title: "Memory", component: Memory },
   changes: { title: "Changes", component: Timeline },
   graph: { title: "Graph", component: Graph },
+  map: { title: "Map", component: MemoryMap },
   notes: { title: "Notes", component: Notes },
   files: { title: "Files", component: Files },
   try: { title: "Try it", component: Try },
@@ -27,7 +29,7 @@ const VIEWS = {
 // Agents may write through other processes, so the page asks; that is one small read.
 const ASK_MILLISECONDS = 3000;
 
-const TABS = ["home", "memories", "changes", "graph", "notes", "files", "try"];
+const TABS = ["home", "memories", "changes", "graph", "map", "notes", "files", "try"];
 
 export function Frame({ address, session, abilities, onToken, onAdd }) {
   const { view, key } = address;
