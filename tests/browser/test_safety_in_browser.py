@@ -175,6 +175,14 @@ def test_hostile_contents_are_text_in_every_view(visitor: Visitor, settings: Set
             visitor.go(f"memories?{query}")
             assert script in keys.all_inner_texts()
 
+    visitor.go("home")
+    reviewed = " ".join(visitor.read_texts(".review li"))
+    assert any(script in reviewed for script in SCRIPTS)
+    visitor.go(f"home?question={quote(SCRIPTS[0], safe='')}")
+    visitor.go("map")
+    named = " ".join(page.locator(".cell title").all_text_contents())
+    assert SCRIPTS[0].partition("/")[0] in named
+
     visitor.edit(SCRIPTS[0])
     expect(visitor.content).to_have_value(SCRIPTS[0])
 
@@ -182,6 +190,9 @@ def test_hostile_contents_are_text_in_every_view(visitor: Visitor, settings: Set
     page.get_by_label(f"Select src/{SCRIPTS[1]}.txt").check()
     visitor.press("Read 1 in one call")
     assert page.locator(".record pre").inner_text() == SCRIPTS[0]
+
+    visitor.open("files", f"src/{SCRIPTS[1]}.txt")
+    assert page.locator(".source pre").inner_text() == SCRIPTS[0]
 
     visitor.go("notes?read=long_term")
     assert page.locator("pre.content").inner_text() == "\n".join(SCRIPTS)

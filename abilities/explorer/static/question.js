@@ -85,9 +85,9 @@ function Found({ question, reply, record, shown, left }) {
       ${formatNumber(tokens)} tokens
     </p>
     ${unknown.length > 0 && html`<${Unknown} words=${unknown} />`}
+    <${Missing} question=${question} />
     <ol class="memories">${items}</ol>
     ${left.length > 0 && html`<${LeftOut} memories=${left} />`}
-    <${Missing} question=${question} />
     <details>
       <summary>The reply</summary>
       <${Reply} reply=${reply} />
