@@ -12,7 +12,15 @@ from pathlib import Path
 from typing import Any, ClassVar, Literal, Self
 from zoneinfo import ZoneInfo
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Field,
+    ValidationError,
+    ValidationInfo,
+    field_validator,
+    model_validator,
+)
 from pydantic_core import InitErrorDetails, PydanticCustomError
 
 from abilities.declarations.fields import Detail, OutputFormat, TimeZone
@@ -59,6 +67,13 @@ FILE_VARIABLE = "ABILITIES_CONFIG"
 
 _LINKED_SERVICE = re.compile(r"ABILITIES_(SERVICE_(HOST|PORT)|PORT_\d+_)|ABILITIES_PORT=\w+://")
 """Variables that container platforms set for a service named ``abilities``."""
+
+LOOPBACK = ("127.0.0.1", "::1", "localhost")
+"""The names of addresses that only this machine can reach."""
+
+_PUBLIC_URL = re.compile(
+    r"(?P<scheme>https?)://(?P<host>[a-z0-9.-]+|\[[0-9a-f:.]+\])(:[0-9]{1,5})?/?", re.IGNORECASE
+)
 
 _OPTIONS = ("host", "port")
 """Options of a server that users mistake for settings."""
@@ -453,6 +468,20 @@ class Settings(ExplainedSettings):
         default=(),
         description="URLs of the OAuth servers where MCP clients can get a token.",
     )
+    oauth: bool = Field(
+        default=False,
+        description="Let MCP clients such as claude.ai and ChatGPT get tokens of their own, with "
+        "the approval of a token's holder.",
+    )
+    public_url: str | None = Field(
+        default=None,
+        description="The address at which others reach a server, such as "
+        "'https://memory.example.org'; its host may be used like one of allowed_hosts.",
+    )
+    chatgpt: bool = Field(
+        default=False,
+        description="Offer search and fetch too, in the form that ChatGPT expects of a connector.",
+    )
 
     @field_validator("store_url")
     @classmethod
@@ -514,6 +543,33 @@ class Settings(ExplainedSettings):
 
         return value
 
+    @field_validator("public_url")
+    @classmethod
+    def _check_public_url(cls, value: str | None) -> str | None:
+        if value is None:
+            return None
+
+        match = _PUBLIC_URL.fullmatch(value)
+        if match is None or (
+            match["scheme"] == "http" and match["host"].strip("[]") not in LOOPBACK
+        ):
+            raise ValueError(
+                "must be an address with https and without a path, such as "
+                "'https://memory.example.org'; http is only for this machine"
+            )
+
+        return value.removesuffix("/").lower()
+
+    @field_validator("oauth")
+    @classmethod
+    def _check_oauth(cls, value: bool, info: ValidationInfo) -> bool:
+        if value and info.data.get("require_tokens") is False:
+            raise ValueError("needs tokens; remove require_tokens = false")
+        if value and info.data.get("authorization_servers"):
+            raise ValueError("makes this server give the tokens; remove authorization_servers")
+
+        return value
+
     @field_validator("agent_dir", "workspace_dir", "tokens_file")
     @classmethod
     def _make_absolute(cls, value: Path) -> Path:
@@ -523,6 +579,16 @@ class Settings(ExplainedSettings):
             raise ValueError(
                 "is in the current directory, which does not exist any more; go to another: cd ~"
             ) from None
+
+    @property
+    def host_names(self) -> tuple[str, ...]:
+        """The host names that a server may be addressed by, besides its own address."""
+        if self.public_url is None:
+            return self.allowed_hosts
+
+        match = _PUBLIC_URL.fullmatch(self.public_url)
+        assert match is not None
+        return (*self.allowed_hosts, match["host"].strip("[]"))
 
     @property
     def other_namespaces(self) -> tuple[str, ...]:

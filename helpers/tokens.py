@@ -5,38 +5,40 @@ and cannot be guessed, so a plain SHA-256 hides it as well as a slow hash would.
 secret scanners find a leaked token.
 """
 
-import fcntl
 import hashlib
 import hmac
-import os
 import re
 import secrets
-import stat
-from collections.abc import Generator, Mapping
-from contextlib import contextmanager
+import time
+from collections.abc import Mapping
 from pathlib import Path
+from types import MappingProxyType
 from typing import Annotated, Literal, NamedTuple
 
 from pydantic import ConfigDict, Field, TypeAdapter
 
 from abilities.declarations.memory import Namespace, OtherNamespaces
 from abilities.declarations.values import Model, has_control_character, has_surrogate, utc_now
-from abilities.helpers.durable import AtomicFile
+from abilities.helpers.durable import LockedFile, UnusableFile
 
 Scope = Literal["read", "write", "purge", "metrics"]
 """The abilities of a token: only reading, all, purging too, or only a server's metrics."""
 
-MAX_FILE_BYTES = 4 * 1024 * 1024
-"""The largest tokens file that is read. It has room for more than 15,000 tokens."""
+MAX_LABEL_CHARS = 100
 
-TOKEN_SUFFIXES = ("-lock", ".part")
-"""Suffixes of the files beside the tokens file, which exist while it is changed."""
+CLIENTS_SUFFIX = "-clients"
+"""Suffix of the file beside the tokens file that has the OAuth clients and their grants."""
+
+_WHILE_CHANGED = ("-lock", ".part")
+TOKEN_SUFFIXES = (
+    *_WHILE_CHANGED,
+    CLIENTS_SUFFIX,
+    *(CLIENTS_SUFFIX + end for end in _WHILE_CHANGED),
+)
+"""Suffixes of the files beside the tokens file."""
 
 _TOKEN = re.compile(r"abl_([0-9a-f]{8})_([A-Za-z0-9_-]{43})")
 _IMPOSSIBLE_HASH = "0" * 64
-
-_NOT_REGULAR = "the tokens file is not a regular file"
-_TOO_LARGE = f"the tokens file is larger than {MAX_FILE_BYTES // 1024 // 1024} MiB"
 
 
 class Token(Model):
@@ -46,9 +48,10 @@ class Token(Model):
     namespace: Namespace
     scope: Scope
     created_at: str
-    label: Annotated[str, Field(max_length=100, description="Who has it.")] = ""
+    label: Annotated[str, Field(max_length=MAX_LABEL_CHARS, description="Who has it.")] = ""
     tools: Annotated[tuple[str, ...], Field(description="Tools it is offered; () is all.")] = ()
     reads: Annotated[OtherNamespaces, Field(description="Further namespaces that it reads.")] = ()
+    client: Annotated[str, Field(description="The OAuth client that it was granted to.")] = ""
     sha256: Annotated[str, Field(pattern="^[0-9a-f]{64}$")]
 
     @property
@@ -67,32 +70,25 @@ class Token(Model):
 _TOKENS = TypeAdapter(list[Token], config=ConfigDict(defer_build=True))
 
 
-class _FileState(NamedTuple):
-    """The fields of a file's status that change when it is replaced or modified."""
+class Access(NamedTuple):
+    """The rights of an access token (OAuth), as a token, and when it expires (Unix time)."""
 
-    device: int
-    inode: int
-    modified_ns: int
-    changed_ns: int
-    size: int
-
-    @classmethod
-    def from_status(cls, status: os.stat_result) -> "_FileState":
-        return cls(
-            status.st_dev, status.st_ino, status.st_mtime_ns, status.st_ctime_ns, status.st_size
-        )
+    token: Token
+    expires_at: int
 
 
 class TokenSet(NamedTuple):
     """The content of a tokens file when it was read.
 
     ``problem`` says why the file cannot be used; then the set is empty. ``exists`` is False if
-    there was no file at all.
+    there was no file at all. ``accesses`` has what OAuth clients may do, by the hashes of their
+    access tokens.
     """
 
     by_id: Mapping[str, Token]
     exists: bool = True
     problem: str = ""
+    accesses: Mapping[str, Access] = MappingProxyType({})
 
     def find(self, text: str) -> Token | None:
         """Return the token with this text, as a caller sent it; None if there is none.
@@ -105,9 +101,13 @@ class TokenSet(NamedTuple):
 
         secret = parts[2] if parts else ""
         expected_hash = token.sha256 if token else _IMPOSSIBLE_HASH
-        is_same = hmac.compare_digest(_hash_secret(secret), expected_hash)
+        is_same = hmac.compare_digest(hash_secret(secret), expected_hash)
+        if is_same:
+            return token
 
-        return token if is_same else None
+        # The hash is of 256 random bits, so the time of a lookup reveals nothing about them.
+        access = self.accesses.get(hash_secret(text))
+        return access.token if access and time.time() < access.expires_at else None
 
     @property
     def namespaces(self) -> set[str]:
@@ -128,37 +128,28 @@ class TokenSet(NamedTuple):
 
 
 class TokenFile:
-    """A JSON file of tokens, which is read again after every change.
-
-    The path may be a link, as with mounted secrets. Only a regular file is read.
-    """
+    """A JSON file of tokens, which is read again after every change."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        self._state: _FileState | None = None
-        self._tokens: dict[str, Token] = {}
+        self._file = LockedFile(path, _TOKENS, "tokens file")
 
     def load(self) -> TokenSet:
         """Return the content of the file, parsing it only if it changed since the last call."""
         try:
-            status = self.path.stat()
-            if self._state != _FileState.from_status(status):
-                self._parse(status)
+            tokens = self._file.read()
         except FileNotFoundError:
-            self._state = None
             if self.path.is_symlink():
                 return TokenSet({}, problem="the tokens file is a link that leads to no file")
 
             return TokenSet({}, exists=False)
-        except _UnusableFile as error:
-            self._state = None
+        except UnusableFile as error:
             return TokenSet({}, problem=str(error))
         except (OSError, ValueError):
-            self._state = None
             problem = "the tokens file cannot be read, or holds something else"
             return TokenSet({}, problem=problem)
 
-        return TokenSet(self._tokens)
+        return TokenSet({token.id: token for token in tokens})
 
     def tokens(self) -> list[Token]:
         """Return the tokens, oldest first; none if there is no file.
@@ -182,7 +173,7 @@ class TokenFile:
         """Add a token, and return it with its text, which is known only now."""
         secret = secrets.token_urlsafe(32)
 
-        with self._lock():
+        with self._file.lock():
             tokens = self._read()
             name = secrets.token_hex(4)
             while name in tokens:
@@ -196,19 +187,19 @@ class TokenFile:
                 label=label,
                 tools=tools,
                 reads=reads,
-                sha256=_hash_secret(secret),
+                sha256=hash_secret(secret),
             )
-            self._write([*tokens.values(), token])
+            self._file.write([*tokens.values(), token])
 
         return token, f"abl_{token.id}_{secret}"
 
     def revoke(self, name: str) -> Token | None:
         """Remove the token with this id, and return it; None if there is none."""
-        with self._lock():
+        with self._file.lock():
             tokens = self._read()
             token = tokens.pop(name, None)
             if token is not None:
-                self._write(list(tokens.values()))
+                self._file.write(list(tokens.values()))
 
         return token
 
@@ -220,56 +211,7 @@ class TokenFile:
 
         return dict(tokens.by_id)
 
-    def _parse(self, status: os.stat_result) -> None:
-        """Read the tokens and remember the state of the file. Raises OSError, ValueError."""
-        # Before it is opened, because opening alone has effects on some devices.
-        _check_status(status)
 
-        # If a FIFO took the file's place at this moment, opening it without O_NONBLOCK would block.
-        flags = os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
-        with open(os.open(self.path, flags), "rb") as file:
-            status = os.fstat(file.fileno())
-            _check_status(status)
-            content = file.read(MAX_FILE_BYTES + 1)
-
-        if len(content) > MAX_FILE_BYTES:
-            raise _UnusableFile(_TOO_LARGE)
-
-        self._tokens = {token.id: token for token in _TOKENS.validate_json(content)}
-        self._state = _FileState.from_status(status)
-
-    def _write(self, tokens: list[Token]) -> None:
-        with AtomicFile(self.path).open() as file:
-            # Without defaults, so that earlier versions can read tokens without tools.
-            file.write(_TOKENS.dump_json(tokens, indent=2, exclude_defaults=True) + b"\n")
-
-    @contextmanager
-    def _lock(self) -> Generator[None]:
-        """Exclude other processes that change the file.
-
-        The lock is on another file, because each change replaces the tokens file.
-        """
-        self.path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        lock_path = self.path.with_name(f"{self.path.name}-lock")
-        descriptor = os.open(lock_path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-
-        try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX)
-            yield
-        finally:
-            os.close(descriptor)
-
-
-class _UnusableFile(ValueError):
-    """The tokens file is not read at all; the message says why."""
-
-
-def _check_status(status: os.stat_result) -> None:
-    if not stat.S_ISREG(status.st_mode):
-        raise _UnusableFile(_NOT_REGULAR)
-    if status.st_size > MAX_FILE_BYTES:
-        raise _UnusableFile(_TOO_LARGE)
-
-
-def _hash_secret(secret: str) -> str:
+def hash_secret(secret: str) -> str:
+    """Return the hash by which a secret is kept: SHA-256, hexadecimal."""
     return hashlib.sha256(secret.encode()).hexdigest()

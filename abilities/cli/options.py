@@ -22,6 +22,7 @@ class Options(TypedDict, total=False):
     store_url: str
     namespace: str
     tools: tuple[str, ...]
+    public_url: str
 
 
 def find_options(context: click.Context) -> Options:

@@ -20,8 +20,9 @@ from abilities.cli.terminal import echo
 from abilities.cli.token import WAY_OUT, find_lock
 from abilities.declarations.refusals import Fault, Refused
 from abilities.errors import format_install, is_installed
+from abilities.helpers.grants import GrantFile
 from abilities.helpers.tokens import TokenFile
-from abilities.settings import Settings, split_names
+from abilities.settings import LOOPBACK, Settings, split_names
 
 IDLE_SECONDS = 10
 """The time that a connection without requests is kept open."""
@@ -158,7 +159,7 @@ def _serve(session: Session, host: str, port: int, *, open_browser: bool) -> Non
         raise click.UsageError(f"serving is not installed; run: {format_install('http')}")
 
     # Imports an optional dependency.
-    from abilities.server.app import LOOPBACK, is_beyond_loopback
+    from abilities.server.app import check_oauth, is_beyond_loopback
 
     tokens = TokenFile(settings.tokens_file).load()
     try:
@@ -185,6 +186,22 @@ def _serve(session: Session, host: str, port: int, *, open_browser: bool) -> Non
         ) from None
 
     with listener:
+        address = _format_address(host, listener)
+        if settings.oauth and settings.public_url is None and host in LOOPBACK:
+            session = session.override({"public_url": address})
+
+        try:
+            check_oauth(session.settings, host)
+            if settings.oauth:
+                GrantFile(settings.tokens_file).prune()
+        except OSError as error:
+            raise click.UsageError(
+                f"{error.filename or settings.tokens_file}: {describe_os_error(error)}; "
+                "oauth needs tokens_file to be in a folder that this user may write to"
+            ) from None
+        except ValueError as error:
+            raise click.UsageError(str(error)) from None
+
         asyncio.run(_run_server(session, host, listener, open_browser=open_browser))
 
 
@@ -214,8 +231,7 @@ async def _run_server(
             timeout_graceful_shutdown=DRAIN_SECONDS,
         )
 
-        name = f"[{host}]" if ":" in host else host
-        address = f"http://{name}:{listener.getsockname()[1]}"
+        address = _format_address(host, listener)
         _print_addresses(abilities.settings, host, address)
 
         if open_browser:
@@ -229,6 +245,11 @@ async def _run_server(
         reporting = asyncio.create_task(_report_state(abilities))
         await GracefulServer(config).serve(sockets=[listener])
         reporting.cancel()
+
+
+def _format_address(host: str, listener: socket.socket) -> str:
+    name = f"[{host}]" if ":" in host else host
+    return f"http://{name}:{listener.getsockname()[1]}"
 
 
 def _print_addresses(settings: Settings, host: str, address: str) -> None:
@@ -248,7 +269,10 @@ def _print_addresses(settings: Settings, host: str, address: str) -> None:
     if not has_mcp:
         echo(f"MCP is not served: {_NO_MCP}.", err=True)
 
-    if host != "127.0.0.1" or settings.allowed_hosts:
+    if settings.oauth:
+        echo(f"OAuth clients reach it at {settings.public_url}/mcp.", err=True)
+
+    if host != "127.0.0.1" or not {*settings.host_names} <= {*LOOPBACK}:
         names = ", ".join(list_host_names(settings, host))
         echo(
             f"Requests must use one of these host names: {names}. Add others to 'allowed_hosts'.",

@@ -24,7 +24,8 @@ from abilities.cli.store_checks import has_token_mark
 from abilities.cli.terminal import divert_stdout, echo, echo_line, escape_text, format_count
 from abilities.declarations.memory import MAX_OTHERS, parse_namespace
 from abilities.declarations.refusals import Refused
-from abilities.helpers.tokens import Scope, TokenFile, TokenSet
+from abilities.helpers.grants import GrantFile
+from abilities.helpers.tokens import MAX_LABEL_CHARS, Scope, TokenFile, TokenSet
 from abilities.settings import Settings, split_names
 
 WAY_OUT = (
@@ -32,8 +33,6 @@ WAY_OUT = (
     "or set require_tokens = false, which opens a server to all on this machine"
 )
 """The remedy if a server refuses every caller."""
-
-MAX_LABEL_CHARS = 100
 
 _HEADINGS = ("ID", "scope", "made", "namespace", "label", "tools", "reads")
 
@@ -75,6 +74,8 @@ async def find_lock(
         return Lock(settings.require_tokens, f"require_tokens is set to {value}")
     if tokens.problem:
         return Lock(True, tokens.problem)
+    if settings.oauth:
+        return Lock(True, "oauth is set")
     if tokens.by_id:
         return Lock(True, "there are tokens")
     if tokens.exists:
@@ -129,10 +130,10 @@ def _check_file(settings: Settings, tokens: TokenSet) -> Iterator[Diagnosis]:
         yield from check_separation(path, "tokens", settings)
 
     if not tokens.by_id:
-        if settings.allowed_hosts:
-            names = ", ".join(settings.allowed_hosts)
+        if settings.host_names:
+            names = ", ".join(settings.host_names)
             words = (
-                f"allowed_hosts ({names}) needs tokens, and there are none: "
+                f"a server for {names} needs tokens, and there are none: "
                 "'abilities serve' does not start"
             )
             mend = "make a token: abilities token add --scope read"
@@ -249,13 +250,14 @@ def add(session: Session, scope: Scope, label: str, tools: str, reads: str) -> N
 @click.option("--json", "as_json", is_flag=True, help="Print a JSON array instead of lines.")
 @pass_session
 def list_(session: Session, as_json: bool) -> None:
-    """List the tokens by ID. Their secrets are not stored.
+    """List the tokens by ID, and the OAuth clients that got access by one of them.
 
-    The last columns name the abilities that a token opens, if not all, and what else it reads.
+    Secrets are not stored. The last columns name the abilities that a token opens, if not all, and
+    what else it reads.
     """
     file = TokenFile(session.settings.tokens_file)
     with _explain_failure(file):
-        tokens = file.tokens()
+        tokens = [*file.tokens(), *GrantFile(file.path).list_grants()]
 
     if as_json:
         echo_line(json.dumps([token.model_dump(exclude={"sha256"}) for token in tokens]))
@@ -281,13 +283,14 @@ def list_(session: Session, as_json: bool) -> None:
 @click.argument("token_id", metavar="ID")
 @pass_session
 def revoke(session: Session, token_id: str) -> None:
-    """Revoke a token by its ID. Running servers refuse it within a second.
+    """Revoke a token, or the access of an OAuth client, by its ID.
 
-    'abilities token list' shows the IDs. Exits with 1 if there is no such token.
+    Running servers refuse it within a second. With a token ends the access of the clients that got
+    it by this token. 'abilities token list' shows the IDs. Exits with 1 if there is no such token.
     """
     file = TokenFile(session.settings.tokens_file)
     with _explain_failure(file):
-        revoked = file.revoke(token_id)
+        revoked = file.revoke(token_id) or GrantFile(file.path).revoke(token_id)
 
     if revoked is None:
         words = f"There is no token with the ID {token_id!r}; 'abilities token list' shows the IDs."

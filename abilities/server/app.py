@@ -22,20 +22,18 @@ from abilities.declarations.suggestions import ADDRESSES
 from abilities.declarations.values import JsonObject, json_bytes
 from abilities.errors import format_install, is_installed
 from abilities.explorer.pages import PAGES, add_explorer
+from abilities.helpers.grants import SCOPES, GrantFile
 from abilities.helpers.reply.formats import render
 from abilities.helpers.tokens import TokenFile
 from abilities.prompts import COMPLETION, PROMPTS
 from abilities.registry import Reply, build_failed_reply
-from abilities.server.callers import METRICS, Caller, Callers
+from abilities.server.callers import MCP, METRICS, Caller, Callers
 from abilities.server.guard import Guard, HostCheck
 from abilities.server.headers import read_headers
 from abilities.server.kv_memory import KV_MEMORY
 from abilities.server.rest import PLAIN, Dialect, add_memories
 from abilities.server.telemetry import Telemetry
-from abilities.settings import Compat, Settings
-
-LOOPBACK = ("127.0.0.1", "::1", "localhost")
-"""The names of addresses that only this machine can reach."""
+from abilities.settings import LOOPBACK, Compat, Settings
 
 METADATA = "/.well-known/oauth-protected-resource/mcp"
 """The address at which OAuth clients find out where to get a token (RFC 9728)."""
@@ -52,8 +50,9 @@ def create_app(abilities: Abilities, address: str = LOOPBACK[0]) -> ASGIApp:
     """Create the application that serves an open `Abilities` at ``address``.
 
     If other machines can reach it, by the address or by an allowed name, every caller needs a
-    token.
+    token. Raises ValueError as `check_oauth` does.
     """
+    check_oauth(abilities.settings, address)
     settings = abilities.settings
     prompts = [prompt.call_name for prompt in PROMPTS]
     telemetry = Telemetry(
@@ -65,41 +64,80 @@ def create_app(abilities: Abilities, address: str = LOOPBACK[0]) -> ASGIApp:
     observed = abilities.with_middleware(telemetry.observe)
 
     app = _create_api(observed, telemetry)
-    add_metadata(app, settings.authorization_servers)
+    origin = _choose_origin(settings)
+    servers = [str(AnyHttpUrl(server)) for server in settings.authorization_servers]
+    pages = set(PAGES)
+    open_paths = {_HEALTH, _READY, METADATA, *PAGES}
+    public_paths: list[str] = []
+    grants: GrantFile | None = None
 
-    is_public = is_beyond_loopback(settings, address)
+    if settings.oauth and settings.public_url is not None:
+        # Needs the SDK, an optional dependency.
+        from abilities.server import oauth
+
+        servers = [settings.public_url]
+        grants = GrantFile(settings.tokens_file)
+        app.router.routes.extend(oauth.create_routes(grants, settings.public_url))
+        pages |= {oauth.AUTHORIZE, oauth.APPROVE}
+        open_paths.add(oauth.METADATA)
+        public_paths = [oauth.AUTHORIZE, oauth.APPROVE, *oauth.ENDPOINTS]
+
+    add_metadata(app, servers, origin)
+
+    is_public = settings.oauth or is_beyond_loopback(settings, address)
     # A Host header has brackets around an IPv6 address.
     names = [f"[{name}]" if ":" in name else name for name in list_host_names(settings, address)]
 
     return Guard(
         app,
-        hosts=HostCheck(names, PAGES),
-        callers=Callers(observed, TokenFile(settings.tokens_file), is_public=is_public),
-        open_paths=(_HEALTH, _READY, METADATA, *PAGES),
-        challenge=build_challenge(settings.authorization_servers),
+        hosts=HostCheck(names, pages),
+        callers=Callers(observed, TokenFile(settings.tokens_file), grants, is_public=is_public),
+        open_paths=open_paths,
+        public_paths=public_paths,
+        challenge=build_challenge(servers, origin),
     )
+
+
+def check_oauth(settings: Settings, address: str) -> None:
+    """Raise ValueError if a server at ``address`` must not be an OAuth server."""
+    if not settings.oauth:
+        return
+
+    url = settings.public_url
+    if url is None:
+        raise ValueError("oauth needs public_url, the address at which clients reach the server")
+    if is_beyond_loopback(settings, address) and not url.startswith("https:"):
+        raise ValueError(
+            "oauth beyond this machine needs TLS: put a proxy or a tunnel in front of the server, "
+            "and set public_url to its address, which begins with https"
+        )
+    if not is_installed("mcp"):
+        raise ValueError(f"oauth needs MCP, which is not installed; run: {format_install('mcp')}")
 
 
 def list_host_names(settings: Settings, address: str) -> list[str]:
     """Return the names and addresses that the Host header of a request may have, sorted."""
-    return sorted({*LOOPBACK, *settings.allowed_hosts, address} - {*_ANY_ADDRESS})
+    return sorted({*LOOPBACK, *settings.host_names, address} - {*_ANY_ADDRESS})
 
 
 def is_beyond_loopback(settings: Settings, address: str) -> bool:
     """Return whether other machines can reach a server at ``address``."""
-    return not {address, *settings.allowed_hosts} <= {*LOOPBACK}
+    return not {address, *settings.host_names} <= {*LOOPBACK}
 
 
-def add_metadata(app: FastAPI, servers: Sequence[str]) -> None:
-    """Add the OAuth metadata of ``/mcp``, if there are authorization servers."""
+def add_metadata(app: FastAPI, servers: Sequence[str], origin: Callable[[Scope], str]) -> None:
+    """Add the OAuth metadata of ``/mcp``, if there are authorization servers.
+
+    ``origin`` returns the server's address, by a request's scope.
+    """
     if not servers:
         return
 
     async def metadata(request: Request) -> Response:
         document = {
-            "resource": str(AnyHttpUrl(f"{_get_origin(request.scope)}/mcp")),
-            "authorization_servers": [str(AnyHttpUrl(server)) for server in servers],
-            "scopes_supported": ["read", "write", "purge"],
+            "resource": f"{origin(request.scope)}{MCP}",
+            "authorization_servers": servers,
+            "scopes_supported": SCOPES,
             "bearer_methods_supported": ["header"],
             "resource_name": "agent-abilities",
         }
@@ -108,7 +146,9 @@ def add_metadata(app: FastAPI, servers: Sequence[str]) -> None:
     app.add_api_route(METADATA, metadata, include_in_schema=False)
 
 
-def build_challenge(servers: Sequence[str]) -> Callable[[Scope], str]:
+def build_challenge(
+    servers: Sequence[str], origin: Callable[[Scope], str]
+) -> Callable[[Scope], str]:
     """Return a function that builds the WWW-Authenticate header for a request's scope.
 
     The header points to the metadata if there are authorization servers (RFC 6750, RFC 9728).
@@ -118,15 +158,25 @@ def build_challenge(servers: Sequence[str]) -> Callable[[Scope], str]:
         if not servers:
             return "Bearer"
 
-        return f'Bearer resource_metadata="{_get_origin(scope)}{METADATA}"'
+        return f'Bearer resource_metadata="{origin(scope)}{METADATA}"'
 
     return challenge
 
 
-def _get_origin(scope: Scope) -> str:
-    """Return the server's address as its caller wrote it; the guard has checked the host."""
-    (host,) = read_headers(scope)["host"]
-    return f"{scope['scheme']}://{host}"
+def _choose_origin(settings: Settings) -> Callable[[Scope], str]:
+    """Return a function that returns the server's address for a request's scope.
+
+    Without the setting, it is as the caller wrote it; the guard has checked the host.
+    """
+
+    def origin(scope: Scope) -> str:
+        if settings.public_url is not None:
+            return settings.public_url
+
+        (host,) = read_headers(scope)["host"]
+        return f"{scope['scheme']}://{host}"
+
+    return origin
 
 
 class _Api(FastAPI):

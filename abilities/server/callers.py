@@ -17,8 +17,12 @@ from abilities.adapters.http import get_status
 from abilities.application import Abilities
 from abilities.declarations.refusals import Fault, Refused
 from abilities.declarations.values import JsonObject
+from abilities.helpers.grants import GrantFile
 from abilities.helpers.tokens import Token, TokenFile, TokenSet
 from abilities.server.headers import Headers, RefusedRequest
+
+MCP = "/mcp"
+"""The only address that the access token of an OAuth client opens."""
 
 METRICS = "/metrics"
 """The only address that a token of scope "metrics" opens."""
@@ -83,6 +87,8 @@ class Caller(NamedTuple):
         if self.token is not None:
             details["token"] = self.token.id
             details["label"] = self.token.plain_label
+        if self.token is not None and self.token.client:
+            details["client"] = self.token.client
 
         return details
 
@@ -96,7 +102,7 @@ current_caller: ContextVar[Caller] = ContextVar("current_caller", default=UNKNOW
 
 def name_surface(path: str, headers: Headers) -> str:
     """Return the surface that a request is sent to: "mcp", "explorer" or "http"."""
-    if path == "/mcp":
+    if path == MCP:
         return "mcp"
     if headers.get(SURFACE_HEADER) == [EXPLORER] or path.startswith("/api/explorer/"):
         return EXPLORER
@@ -110,12 +116,15 @@ class Callers:
     Callers need a token if other machines can reach the server (``is_public``) or if the settings
     say so. If the settings say nothing, they need one if there is a tokens file or ever was a
     token: losing the file locks callers out instead of letting everyone in. If no token is needed,
-    everyone is in the namespace of the settings.
+    everyone is in the namespace of the settings. ``grants`` has the access tokens of OAuth clients.
     """
 
-    def __init__(self, abilities: Abilities, file: TokenFile, *, is_public: bool) -> None:
+    def __init__(
+        self, abilities: Abilities, file: TokenFile, grants: GrantFile | None, *, is_public: bool
+    ) -> None:
         self._abilities = abilities
         self._file = file
+        self._grants = grants
         self._is_public = is_public
         self._watch = TokenWatch(self._load)
         self._memory = TokenMemory(abilities)
@@ -183,6 +192,9 @@ class Callers:
 
             return self._views[caller.surface]
 
+        if caller.token.client and path != MCP:
+            raise RefusedRequest(403, "scope")
+
         if caller.token.scope == "metrics":
             if path != METRICS:
                 raise RefusedRequest(403, "scope")
@@ -206,11 +218,18 @@ class Callers:
         except ValueError as error:
             tokens = TokenSet({}, problem=str(error))
 
-        # Logged once, and not for each request that is refused because of it.
-        if tokens.problem and tokens.problem != self._problem:
-            _log.error("every token is refused: %s", tokens.problem)
+        problem = f"every token is refused: {tokens.problem}" if tokens.problem else ""
+        if self._grants is not None and not problem:
+            try:
+                tokens = tokens._replace(accesses=self._grants.list_accesses())
+            except (OSError, ValueError):
+                problem = "every OAuth client is refused: their file cannot be read"
 
-        self._problem = tokens.problem
+        # Logged once, and not for each request that is refused because of it.
+        if problem and problem != self._problem:
+            _log.error(problem)
+
+        self._problem = problem
         return tokens
 
 

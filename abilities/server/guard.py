@@ -67,6 +67,9 @@ site."""
 _EVERYONE = "everyone"
 """The owner of connections that need no token; no token has such an id."""
 
+_STRANGERS = "strangers"
+"""The owner of all requests for the public paths of a server that needs tokens."""
+
 _log = logging.getLogger("abilities")
 
 
@@ -297,7 +300,8 @@ class Guard:
     ``scope["caller"]``, and the caller's `Abilities` in ``scope["abilities"]``.
 
     Requests for ``open_paths`` need no token, may have no body, and are answered even if too many
-    calls are running. Calls are counted by token; if no token is needed, by connection.
+    calls are running. Requests for ``public_paths`` need no token either, but are counted as the
+    calls of one caller. Other calls are counted by token; if no token is needed, by connection.
     ``challenge`` returns the WWW-Authenticate header for a request without a token, by its scope.
     """
 
@@ -307,12 +311,14 @@ class Guard:
         hosts: HostCheck,
         callers: Callers,
         open_paths: Iterable[str],
+        public_paths: Iterable[str],
         challenge: Callable[[Scope], str],
     ) -> None:
         self._app = app
         self._hosts = hosts
         self._callers = callers
         self._open_paths = frozenset(open_paths)
+        self._public_paths = frozenset(public_paths)
         self._challenge = challenge
         self._bodies = BodyReader()
         self._calls = Shares(MAX_CALLS, time.monotonic)
@@ -354,7 +360,12 @@ class Guard:
             return
 
         # The token is checked last, so that pages of other sites cannot even try out tokens.
-        sender = await self._identify_sender(scope, headers)
+        sender: Hashable = _STRANGERS
+        if scope["path"] in self._public_paths:
+            turn_owner.set(_STRANGERS)
+        else:
+            sender = await self._identify_sender(scope, headers)
+
         body = await self._bodies.read(scope["method"], receive, sender)
 
         if body is None:

@@ -1,0 +1,420 @@
+"""The OAuth server of ``/mcp``: the SDK's endpoints, and the grants that are behind them.
+
+A client registers itself, sends its user to the page of `approval`, and gets tokens of its own. All
+clients are public ones: a secret that anyone can get by registering proves nothing, and PKCE binds
+each code to the client that asked for it (OAuth 2.1, section 4.1).
+"""
+
+import asyncio
+import logging
+import re
+import time
+from collections.abc import Awaitable, Callable
+from typing import ParamSpec, TypeVar
+from urllib.parse import parse_qsl, urlencode, urlsplit
+
+from mcp.server.auth.handlers.authorize import AuthorizationHandler, AuthorizationRequest
+from mcp.server.auth.handlers.metadata import MetadataHandler
+from mcp.server.auth.handlers.revoke import RevocationHandler
+from mcp.server.auth.middleware.client_auth import ClientAuthenticator
+from mcp.server.auth.provider import (
+    AccessToken,
+    AuthorizationCode,
+    AuthorizationParams,
+    AuthorizeError,
+    OAuthAuthorizationServerProvider,
+    RefreshToken,
+    RegistrationError,
+    TokenError,
+    construct_redirect_uri,
+)
+from mcp.server.auth.routes import build_metadata, create_auth_routes
+from mcp.server.auth.settings import ClientRegistrationOptions, RevocationOptions
+from mcp.shared.auth import (
+    InvalidRedirectUriError,
+    InvalidScopeError,
+    OAuthClientInformationFull,
+    OAuthMetadata,
+    OAuthToken,
+)
+from pydantic import AnyHttpUrl, AnyUrl, ValidationError
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route, request_response
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+from typing_extensions import override
+
+from abilities.helpers.grants import (
+    ACCESS_SECONDS,
+    MAX_HOST_CHARS,
+    MAX_URI_CHARS,
+    MAX_URIS,
+    SCOPES,
+    Client,
+    CodeRequest,
+    GrantFile,
+    choose_scope,
+    clean_name,
+    list_scopes,
+)
+from abilities.server.approval import (
+    MAX_TOKEN_CHARS,
+    check_proof,
+    show_end,
+    show_form,
+    show_refusal,
+)
+from abilities.server.callers import MCP
+from abilities.server.guard import replay_body
+from abilities.server.headers import RefusedRequest
+from abilities.server.telemetry import request_id
+from abilities.settings import LOOPBACK
+
+METADATA = "/.well-known/oauth-authorization-server"
+"""The address of the server's metadata (RFC 8414)."""
+
+AUTHORIZE, APPROVE = "/authorize", "/oauth/approve"
+"""The addresses that a client sends its user to, and that the user goes on to."""
+
+TOKEN, REGISTER, REVOKE = "/token", "/register", "/revoke"
+ENDPOINTS = (TOKEN, REGISTER, REVOKE)
+"""The addresses that clients themselves use."""
+
+FILE_SECONDS = 10.0
+"""Timeout for reading or changing the file of clients; a busy disk can take seconds."""
+
+_CHALLENGE = re.compile("[A-Za-z0-9_-]{43}")
+_HOST = re.compile(r"[a-z0-9.-]+|::1")
+
+_URI_RULE = (
+    f"A client has 1 to {MAX_URIS} redirect URIs of at most {MAX_URI_CHARS} characters, each with "
+    f"https and a host of at most {MAX_HOST_CHARS} characters, or with http and localhost, "
+    "127.0.0.1 or [::1]; without a user name and a fragment."
+)
+
+_log = logging.getLogger("abilities")
+
+Parameters = ParamSpec("Parameters")
+Result = TypeVar("Result")
+
+
+def create_routes(file: GrantFile, origin: str) -> list[Route]:
+    """Create the routes of an OAuth server whose address is ``origin``, for allowed requests."""
+    provider = Provider(file, origin)
+    pages = _Pages(provider, origin)
+    registration = ClientRegistrationOptions(enabled=True)
+    revocation = RevocationOptions(enabled=True)
+
+    described = build_metadata(AnyHttpUrl(origin), None, registration, revocation)
+    metadata = OAuthMetadata.model_validate(
+        {
+            **described.model_dump(mode="json"),
+            "issuer": origin,
+            "scopes_supported": SCOPES,
+            "token_endpoint_auth_methods_supported": ["none"],
+            "revocation_endpoint_auth_methods_supported": ["none"],
+            "authorization_response_iss_parameter_supported": True,
+        }
+    )
+    own: list[tuple[str, ASGIApp, list[str]]] = [
+        (METADATA, request_response(MetadataHandler(metadata).handle), ["GET"]),
+        (AUTHORIZE, request_response(pages.authorize), ["GET"]),
+        (APPROVE, request_response(pages.approve), ["GET", "POST"]),
+        (REVOKE, request_response(_create_revocation(provider)), ["POST"]),
+    ]
+    for route in create_auth_routes(
+        provider, AnyHttpUrl(origin), client_registration_options=registration
+    ):
+        if route.path in (TOKEN, REGISTER):
+            own.append((route.path, route.endpoint, ["POST"]))
+
+    return [Route(path, _Logged(app), methods=methods) for path, app, methods in own]
+
+
+class _Logged:
+    """Writes a line to the log for each request to an application (ASGI)."""
+
+    def __init__(self, app: ASGIApp) -> None:
+        self._app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        status = 500
+
+        async def note(message: Message) -> None:
+            nonlocal status
+            status = message.get("status", status)
+            await send(message)
+
+        try:
+            await self._app(scope, receive, note)
+        finally:
+            details = {"path": scope["path"], "status": status, "request_id": request_id.get()}
+            _log.info("oauth", extra=details)
+
+
+class _Pages:
+    """What a person sees on the way from a client to its code."""
+
+    def __init__(self, provider: "Provider", origin: str) -> None:
+        self._provider = provider
+        self._origin = origin
+        self._is_secure = origin.startswith("https:")
+        self._handler = AuthorizationHandler(provider)
+
+    async def authorize(self, request: Request) -> Response:
+        """Send a person on to the page that asks, or back to a client whose request is wrong."""
+        response = await self._handler.handle(request)
+        location = response.headers.get("location")
+        if location is not None and not location.startswith(f"{self._origin}{APPROVE}?"):
+            # The SDK leaves out which server says so (RFC 9207).
+            response.headers["location"] = construct_redirect_uri(location, iss=self._origin)
+
+        return response
+
+    async def approve(self, request: Request) -> Response:
+        """Show the page that asks, or answer its form."""
+        try:
+            query = AuthorizationRequest.model_validate(request.query_params)
+            client, asked = await self._provider.check_request(query)
+        except (ValidationError, InvalidRedirectUriError, InvalidScopeError, AuthorizeError):
+            return show_refusal("This is not the address of a valid request.", 400)
+
+        if request.method != "POST":
+            return show_form(request, client, asked, is_secure=self._is_secure)
+
+        form = dict(parse_qsl((await request.body()).decode("latin-1")))
+        if not check_proof(request, form.get("proof", ""), is_secure=self._is_secure):
+            return show_refusal("This page is out of date, or another site sent the form.", 403)
+
+        answer = {"state": query.state, "iss": self._origin}
+        if form.get("decision") != "approve":
+            url = construct_redirect_uri(asked.redirect_uri, error="access_denied", **answer)
+            return show_end(url, "Denied")
+
+        code = await self._provider.approve(form.get("token", "").strip()[:MAX_TOKEN_CHARS], asked)
+        if code is None:
+            details = {"reason": "unauthorized", "status": 403, "client": client.id}
+            _log.info("refused", extra={**details, "request_id": request_id.get()})
+            return show_form(request, client, asked, is_secure=self._is_secure, status=403)
+
+        return show_end(construct_redirect_uri(asked.redirect_uri, code=code, **answer), "Approved")
+
+
+class Provider(OAuthAuthorizationServerProvider[AuthorizationCode, RefreshToken, AccessToken]):
+    """What the SDK's endpoints ask about clients, codes and tokens (its protocol)."""
+
+    def __init__(self, file: GrantFile, origin: str) -> None:
+        self._file = file
+        self._origin = origin
+
+    @override
+    async def get_client(self, client_id: str) -> OAuthClientInformationFull | None:
+        client = await _run(self._file.find_client, client_id)
+        return None if client is None else _describe(client)
+
+    @override
+    async def register_client(self, client_info: OAuthClientInformationFull) -> None:
+        # Parsed again, because the client's model keeps an empty path, and that of a request for a
+        # code does not.
+        uris = tuple(str(AnyUrl(str(uri))) for uri in client_info.redirect_uris or ())
+        if not 1 <= len(uris) <= MAX_URIS or not all(map(is_safe_uri, uris)):
+            raise RegistrationError("invalid_redirect_uri", _URI_RULE)
+
+        client = Client(
+            id=client_info.client_id,
+            name=clean_name(client_info.client_name or ""),
+            redirect_uris=uris,
+            created_at=int(time.time()),
+        )
+        if not await _run(self._file.register, client):
+            sentence = "Too many clients are registered; try again in ten minutes."
+            raise RegistrationError("invalid_client_metadata", sentence)
+
+        # The SDK sends this object to the client, which learns what it really got.
+        client_info.token_endpoint_auth_method = "none"  # noqa: S105 - a method
+        client_info.client_secret = None
+        client_info.client_secret_expires_at = None
+        client_info.scope = " ".join(SCOPES)
+
+    @override
+    async def authorize(
+        self, client: OAuthClientInformationFull, params: AuthorizationParams
+    ) -> str:
+        self._check(params.resource, params.code_challenge)
+        is_explicit = params.redirect_uri_provided_explicitly
+        fields = {
+            "client_id": client.client_id,
+            "response_type": "code",
+            "redirect_uri": str(params.redirect_uri) if is_explicit else None,
+            "code_challenge": params.code_challenge,
+            "state": params.state,
+            "scope": " ".join(params.scopes) if params.scopes else None,
+            "resource": params.resource,
+        }
+        query = urlencode({name: value for name, value in fields.items() if value is not None})
+        return f"{self._origin}{APPROVE}?{query}"
+
+    async def check_request(self, query: AuthorizationRequest) -> tuple[Client, CodeRequest]:
+        """Return the client that asks for a code, and what it asks for.
+
+        The address of the page that asks holds the whole request, so it is checked again there.
+        Raises AuthorizeError, InvalidRedirectUriError, InvalidScopeError.
+        """
+        client = await _run(self._file.find_client, query.client_id)
+        if client is None:
+            raise AuthorizeError("unauthorized_client")
+
+        info = _describe(client)
+        self._check(query.resource, query.code_challenge)
+        scopes = info.validate_scope(query.scope)
+        return client, CodeRequest(
+            client=client.id,
+            scope=choose_scope(scopes or SCOPES),
+            challenge=query.code_challenge,
+            redirect_uri=str(info.validate_redirect_uri(query.redirect_uri)),
+            is_explicit=query.redirect_uri is not None,
+        )
+
+    def _check(self, resource: str | None, challenge: str) -> None:
+        """Raise AuthorizeError for another server's resource (RFC 8707), or without PKCE."""
+        own = (self._origin, f"{self._origin}{MCP}")
+        if resource is not None and resource.rstrip("/") not in own:
+            raise AuthorizeError("invalid_target", f"The resource is {self._origin}{MCP}.")
+        if not _CHALLENGE.fullmatch(challenge):
+            raise AuthorizeError("invalid_request", "code_challenge must be a hash (S256).")
+
+    async def approve(self, token: str, asked: CodeRequest) -> str | None:
+        """Return a code for a request that the holder of a token approves; None for no token."""
+        return await _run(self._file.approve, token, asked)
+
+    @override
+    async def load_authorization_code(
+        self, client: OAuthClientInformationFull, authorization_code: str
+    ) -> AuthorizationCode | None:
+        grant = await _run(self._file.find_code, authorization_code)
+        if grant is None:
+            return None
+
+        return AuthorizationCode(
+            code=authorization_code,
+            scopes=list_scopes(grant.request.scope),
+            expires_at=grant.expires_at,
+            client_id=grant.request.client,
+            code_challenge=grant.request.challenge,
+            redirect_uri=AnyUrl(grant.request.redirect_uri),
+            redirect_uri_provided_explicitly=grant.request.is_explicit,
+            resource=f"{self._origin}{MCP}",
+        )
+
+    @override
+    async def exchange_authorization_code(
+        self, client: OAuthClientInformationFull, authorization_code: AuthorizationCode
+    ) -> OAuthToken:
+        return await self._issue(authorization_code.code, authorization_code.scopes)
+
+    @override
+    async def load_refresh_token(
+        self, client: OAuthClientInformationFull, refresh_token: str
+    ) -> RefreshToken | None:
+        grant = await _run(self._file.find_refresh, refresh_token)
+        if grant is None:
+            return None
+
+        return RefreshToken(
+            token=refresh_token,
+            client_id=grant.request.client,
+            scopes=list_scopes(grant.request.scope),
+            expires_at=grant.expires_at,
+            resource=f"{self._origin}{MCP}",
+        )
+
+    @override
+    async def exchange_refresh_token(
+        self, client: OAuthClientInformationFull, refresh_token: RefreshToken, scopes: list[str]
+    ) -> OAuthToken:
+        return await self._issue(refresh_token.token, scopes)
+
+    async def _issue(self, text: str, scopes: list[str]) -> OAuthToken:
+        """Replace a code or refresh token. Raises TokenError if that was done before."""
+        issued = await _run(self._file.issue, text, choose_scope(scopes))
+        if issued is None:
+            raise TokenError("invalid_grant", "It was used before.")
+
+        return OAuthToken(
+            access_token=issued.access,
+            expires_in=ACCESS_SECONDS,
+            scope=" ".join(list_scopes(issued.scope)),
+            refresh_token=issued.refresh,
+        )
+
+    @override
+    async def load_access_token(self, token: str) -> AccessToken | None:
+        grant = await _run(self._file.find_access, token)
+        if grant is None:
+            return None
+
+        return AccessToken(
+            token=token,
+            client_id=grant.request.client,
+            scopes=list_scopes(grant.access_scope),
+            expires_at=grant.access_expires_at,
+            resource=f"{self._origin}{MCP}",
+        )
+
+    @override
+    async def revoke_token(self, token: AccessToken | RefreshToken) -> None:
+        is_access = isinstance(token, AccessToken)
+        find = self._file.find_access if is_access else self._file.find_refresh
+        grant = await _run(find, token.token)
+        if grant is not None:
+            await _run(self._file.revoke, grant.id)
+
+
+def _describe(client: Client) -> OAuthClientInformationFull:
+    """Return a client as the SDK knows it."""
+    return OAuthClientInformationFull(
+        client_id=client.id,
+        client_name=client.name,
+        redirect_uris=[AnyUrl(uri) for uri in client.redirect_uris],
+        token_endpoint_auth_method="none",  # noqa: S106 - a method
+        scope=" ".join(SCOPES),
+    )
+
+
+def is_safe_uri(uri: str) -> bool:
+    """Return whether codes may be sent to a URI, as pydantic writes it (RFC 8252, section 7).
+
+    Schemes of installed programs are refused: any program can claim one.
+    """
+    parts = urlsplit(uri)
+    host = parts.hostname or ""
+    is_local = parts.scheme == "http" and host in LOOPBACK
+    is_plain = "#" not in uri and "@" not in parts.netloc and _HOST.fullmatch(host) is not None
+    is_short = len(uri) <= MAX_URI_CHARS and len(host) <= MAX_HOST_CHARS
+    return is_short and is_plain and (is_local or parts.scheme == "https")
+
+
+def _create_revocation(provider: Provider) -> Callable[[Request], Awaitable[Response]]:
+    """Create the endpoint of RFC 7009."""
+    handler = RevocationHandler(provider, ClientAuthenticator(provider))
+
+    async def revoke(request: Request) -> Response:
+        # The SDK's model requires the field, but a public client has no secret to send.
+        body = await request.body() + b"&client_secret="
+        return await handler.handle(Request(request.scope, replay_body(body, request.receive)))
+
+    return revoke
+
+
+async def _run(
+    function: Callable[Parameters, Result], *args: Parameters.args, **kwargs: Parameters.kwargs
+) -> Result:
+    """Read or change the file on a thread. Raises RefusedRequest(503)."""
+    try:
+        async with asyncio.timeout(FILE_SECONDS):
+            return await asyncio.to_thread(function, *args, **kwargs)
+    except TimeoutError:
+        raise RefusedRequest(503, "timeout") from None
+    except (OSError, ValueError):
+        _log.exception("the file of OAuth clients cannot be used")
+        raise RefusedRequest(503, "storage_error") from None
