@@ -40,7 +40,7 @@ from abilities.helpers.threads.workers import WorkerPool
 from abilities.plugins import add_ability, add_plugins
 from abilities.readers import open_documents
 from abilities.registry import AbilityRegistry, Reply
-from abilities.settings import Settings
+from abilities.settings import LOCAL_URL, Settings
 
 if TYPE_CHECKING:
     from abilities.helpers.embedder import Embedder
@@ -84,7 +84,13 @@ def build_registry(
     Built-in abilities come first, then the application's own, then those of plugins. Raises
     ValueError and TypeError for the application's own, as `add_ability` does.
     """
-    registry = AbilityRegistry(list_built_in(for_kv_memory=settings.compat == "kv-memory"))
+    explorer = settings.public_url or LOCAL_URL
+    registry = AbilityRegistry(
+        list_built_in(
+            for_kv_memory=settings.compat == "kv-memory",
+            for_chatgpt=explorer if settings.chatgpt else None,
+        )
+    )
     for ability in own:
         add_ability(registry, ability)
 

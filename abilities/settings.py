@@ -71,6 +71,9 @@ _LINKED_SERVICE = re.compile(r"ABILITIES_(SERVICE_(HOST|PORT)|PORT_\d+_)|ABILITI
 LOOPBACK = ("127.0.0.1", "::1", "localhost")
 """The names of addresses that only this machine can reach."""
 
+LOCAL_URL = "http://127.0.0.1:8642"
+"""The address of a server that was started without options."""
+
 _PUBLIC_URL = re.compile(
     r"(?P<scheme>https?)://(?P<host>[a-z0-9.-]+|\[[0-9a-f:.]+\])(:[0-9]{1,5})?/?", re.IGNORECASE
 )

@@ -56,6 +56,8 @@ _IMPLIED: Mapping[str, tuple[str, ...]] = {
         "recall",
         "memory_list",
     ),
+    "search": ("recall",),
+    "fetch": ("file_read_bulk", "memory_read_bulk"),
 }
 """Abilities whose work an ability also does, even if a profile does not offer them."""
 
@@ -156,10 +158,17 @@ def load_built_in(name: str) -> Ability:
     return cast(Ability, getattr(module, name))
 
 
-def list_built_in(*, for_kv_memory: bool) -> list[LazyAbility]:
+FOR_CHATGPT = ("search", "fetch")
+"""Abilities in the form that ChatGPT expects, which only a setting adds."""
+
+
+def list_built_in(
+    *, for_kv_memory: bool = False, for_chatgpt: str | None = None
+) -> list[LazyAbility]:
     """Return the built-in abilities.
 
-    With ``for_kv_memory``, two of them accept the arguments of kv-memory clients.
+    With ``for_kv_memory``, two of them accept the arguments of kv-memory clients. For the address
+    of an explorer, ``for_chatgpt``, those for ChatGPT are added.
     """
     abilities: list[LazyAbility] = []
     for name in NAMES:
@@ -168,7 +177,18 @@ def list_built_in(*, for_kv_memory: bool) -> list[LazyAbility]:
             load = _load_adapted
         abilities.append(LazyAbility(name, partial(load, name)))
 
+    if for_chatgpt is not None:
+        for name in FOR_CHATGPT:
+            abilities.append(LazyAbility(name, partial(_load_for_chatgpt, name, for_chatgpt)))
+
     return abilities
+
+
+@cache
+def _load_for_chatgpt(name: str, url: str) -> Ability:
+    from abilities.builtin import chatgpt
+
+    return chatgpt.create(name, url)
 
 
 @cache
