@@ -19,7 +19,7 @@ from pydantic import ConfigDict, Field, TypeAdapter
 
 from abilities.declarations.memory import Namespace, OtherNamespaces
 from abilities.declarations.values import Model, has_control_character, has_surrogate, utc_now
-from abilities.helpers.durable import LockedFile, UnusableFile
+from abilities.helpers.locked_file import LockedFile, UnusableFile
 
 Scope = Literal["read", "write", "purge", "metrics"]
 """The abilities of a token: only reading, all, purging too, or only a server's metrics."""

@@ -20,7 +20,9 @@ helpers.walk:
 helpers.durable:
 helpers.threads: declarations
 helpers.embedder: declarations
-helpers.tokens: declarations helpers.durable
+helpers.locked_file: declarations helpers.durable
+helpers.tokens: declarations helpers.locked_file
+helpers.grants: declarations helpers.locked_file helpers.tokens
 helpers.text: declarations
 helpers.search: helpers.text
 helpers.documents: declarations helpers.threads
@@ -59,13 +61,13 @@ adapters.langgraph_store: adapters declarations definition errors helpers.memory
     helpers.store
 explorer: adapters builtin declarations decorator definition helpers.files helpers.memory
     helpers.reply registry
-server: adapters application builtin declarations definition errors explorer helpers.reply
-    helpers.threads helpers.tokens prompts registry schemas settings
+server: adapters application builtin declarations definition errors explorer helpers.grants
+    helpers.reply helpers.threads helpers.tokens prompts registry schemas settings
 clients: declarations helpers.durable settings
 hooks: application declarations helpers.durable helpers.files helpers.memory prompts
 mirror: declarations helpers.files helpers.memory helpers.store helpers.transfer schemas
 cli: adapters application builtin clients declarations definition embedders errors helpers.embedder
-    helpers.files helpers.memory helpers.reply helpers.store helpers.store.opening
+    helpers.files helpers.grants helpers.memory helpers.reply helpers.store helpers.store.opening
     helpers.store.sqlite helpers.tokens helpers.transfer helpers.walk hooks mirror prompts registry
     schemas server settings
 __main__: cli hooks
