@@ -12,6 +12,7 @@ from abilities.explorer.pages import PAGES
 from abilities.helpers.tokens import TokenFile
 from abilities.registry import AbilityRegistry
 from tests.support.serving import ServedApp, serving_app
+from tests.surfaces.test_tokens import with_oauth
 
 FOREIGN = {"error": Fault.from_reason("foreign_origin").to_payload()}
 REQUESTS = (
@@ -28,6 +29,11 @@ REQUESTS = (
     ("POST", "/api/abilities/store_memory"),
     ("POST", "/mcp"),
     ("OPTIONS", "/api/memories/key"),
+    ("GET", "/authorize"),
+    ("POST", "/oauth/approve"),
+    ("POST", "/token"),
+    ("POST", "/register"),
+    ("OPTIONS", "/register"),
 )
 VISIT = {"Sec-Fetch-Mode": "navigate", "Sec-Fetch-Dest": "document"}
 
@@ -40,15 +46,16 @@ async def send(
     return await server.ask(method, path, headers=headers, content=content)
 
 
+@with_oauth
 async def test_h9_a_request_from_another_site_reaches_no_ability(
-    roots: Settings, monkeypatch: pytest.MonkeyPatch
+    roots: Settings, monkeypatch: pytest.MonkeyPatch, changes: dict[str, Any]
 ) -> None:
     async def reach(*_: Any, **__: Any) -> None:
         raise AssertionError("an ability was reached")
 
     monkeypatch.setattr(AbilityRegistry, "reply", reach)
 
-    async with serving_app(roots) as server:
+    async with serving_app(roots, **changes) as server:
         for site in ("cross-site", "same-site", "Cross-Site", "", "same-origin, none"):
             for method, path in REQUESTS:
                 refused = await send(server, method, path, site)

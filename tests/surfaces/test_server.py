@@ -23,6 +23,7 @@ from tests.support.memory_cases import nest
 from tests.support.rude import build_request
 from tests.support.serving import LocalServer, serving, serving_app, serving_locally
 from tests.support.surfaces import SURFACES, environment, python, read_tool_result
+from tests.surfaces.test_tokens import with_oauth
 
 KEYS = ["plain", "with/slash", "a:b", "two words", "世界/ä", "100%", "a?b#c", "by-id/x", "x/bulk"]
 MEMORY = {"type": "core", "content": "x"}
@@ -174,6 +175,7 @@ ORIGINS = """
     http://localhost/ http://localhost:80:80 http://0.0.0.0 http://[ http://[::1 http://[::2]:80
     chrome-extension://abc
 """
+OAUTH_PATHS = ("/authorize", "/oauth/approve", "/token", "/register", "/revoke")
 OWN_ORIGINS = ["http://localhost:3000", "http://127.0.0.1", "http://[::1]:5173"]
 
 
@@ -181,15 +183,27 @@ async def test_h1_hostile_hosts_and_origins_are_refused(client: httpx.AsyncClien
     await check_hosts_and_origins(client, "127.0.0.1")
 
 
+@with_oauth
 async def test_h1_hostile_hosts_and_origins_are_refused_beyond_loopback_too(
-    roots: Settings, tmp_path: Path
+    roots: Settings, tmp_path: Path, changes: dict[str, Any]
 ) -> None:
+    if changes:
+        public = {**changes, "public_url": "https://memory.example"}
+        roots = Settings(**{**roots.model_dump(exclude_unset=True), **public})
+
     token = TokenFile(tmp_path / ".abilities" / "tokens.json").add("default", "read")[1]
     bearer = {"Authorization": f"Bearer {token}"}
 
     with serving(roots, tmp_path, "--host", "0.0.0.0") as server:
         async with httpx.AsyncClient(base_url=server.address, headers=bearer) as client:
             await check_hosts_and_origins(client, "0.0.0.0")
+            for path in OAUTH_PATHS if changes else ():
+                for host in HOSTS.split():
+                    refused = await client.get(path, headers={"Host": host})
+                    assert refused.status_code == 421, (path, host)
+                for origin in ORIGINS.split():
+                    refused = await client.get(path, headers={"Origin": origin})
+                    assert refused.status_code == 403, (path, origin)
         server.stop()
 
 

@@ -30,6 +30,10 @@ WRITES: dict[str, dict[str, Any]] = {
     "delete_memory": {"id": MISSING},
 }
 SCOPE = {"error": Fault.from_reason("scope").to_payload()}
+OAUTH: dict[str, Any] = {"oauth": True, "public_url": "http://localhost"}
+with_oauth = pytest.mark.parametrize("changes", [{}, OAUTH], ids=["plain", "oauth"])
+"""Marks a test of denials, which hold with and without OAuth."""
+
 UNAUTHORIZED = {"error": Fault.from_reason("unauthorized").to_payload()}
 
 
@@ -42,7 +46,10 @@ def list_routes(document: dict[str, Any]) -> list[tuple[str, str]]:
     return [*routes, ("POST", "/mcp"), *(("GET", path) for path in more)]
 
 
-async def test_h2_no_or_a_wrong_token_is_refused_on_every_route(apart: Settings) -> None:
+@with_oauth
+async def test_h2_no_or_a_wrong_token_is_refused_on_every_route(
+    apart: Settings, changes: dict[str, Any]
+) -> None:
     _, token = TokenFile(apart.tokens_file).add("ada", "write")
     _, other = TokenFile(apart.tokens_file).add("ada", "read")
     bearer = f"Bearer {token}"
@@ -57,11 +64,13 @@ async def test_h2_no_or_a_wrong_token_is_refused_on_every_route(apart: Settings)
         [(b"X-Authorization", bearer.encode())],
         [(b"Cookie", b"token=" + token.encode())],
     ]
-    async with serving_app(apart) as server:
+    async with serving_app(apart, **changes) as server:
         document = (await server.ask("GET", "/openapi.json", token)).json()
         open_paths = {"/healthz", "/readyz", *PAGES}
         guarded = [route for route in list_routes(document) if route[1] not in open_paths]
         assert len(guarded) >= 22
+        link = "http://localhost/.well-known/oauth-protected-resource/mcp"
+        challenge = f'Bearer resource_metadata="{link}"' if changes else "Bearer"
 
         for method, path in guarded:
             for headers in wrong:
@@ -69,17 +78,20 @@ async def test_h2_no_or_a_wrong_token_is_refused_on_every_route(apart: Settings)
                     method, path, headers=headers, params={"token": token}
                 )
                 assert (refused.status_code, refused.json()) == (401, UNAUTHORIZED), (path, headers)
-                assert refused.headers["www-authenticate"] == "Bearer"
+                assert refused.headers["www-authenticate"] == challenge
             assert (await server.ask(method, path, token)).status_code != 401, path
 
         for path in ("/healthz", "/readyz"):
             assert (await server.ask("GET", path)).json() == {"status": "ok"}
 
 
-async def test_h2_a_read_token_cannot_write_on_any_route(apart: Settings) -> None:
+@with_oauth
+async def test_h2_a_read_token_cannot_write_on_any_route(
+    apart: Settings, changes: dict[str, Any]
+) -> None:
     _, token = TokenFile(apart.tokens_file).add("ada", "read")
     readable = [ability.name for ability in BUILT_IN if ability.read_only]
-    async with serving_app(apart) as server:
+    async with serving_app(apart, **changes) as server:
         for name, arguments in WRITES.items():
             refused = await server.call(name, token, **arguments)
             assert (refused.status_code, refused.json()) == (403, SCOPE)
@@ -105,11 +117,14 @@ async def test_h2_a_read_token_cannot_write_on_any_route(apart: Settings) -> Non
         assert (await server.ask("GET", "/api/stats", token)).json()["total_memories"] == 0
 
 
-async def test_h2_a_token_for_metrics_opens_nothing_else(apart: Settings) -> None:
+@with_oauth
+async def test_h2_a_token_for_metrics_opens_nothing_else(
+    apart: Settings, changes: dict[str, Any]
+) -> None:
     file = TokenFile(apart.tokens_file)
     write, token = (file.add("ada", scope)[1] for scope in ("write", "metrics"))
 
-    async with serving_app(apart) as server:
+    async with serving_app(apart, **changes) as server:
         document = (await server.ask("GET", "/openapi.json", write)).json()
         for method, path in [*list_routes(document), ("GET", "/metrics/")]:
             if path in {"/healthz", "/readyz", "/metrics", *PAGES}:
@@ -120,10 +135,13 @@ async def test_h2_a_token_for_metrics_opens_nothing_else(apart: Settings) -> Non
         assert (await server.ask("GET", "/metrics", token)).status_code == 200
 
 
-async def test_a_token_sees_its_own_namespace_on_every_route(apart: Settings) -> None:
+@with_oauth
+async def test_a_token_sees_its_own_namespace_on_every_route(
+    apart: Settings, changes: dict[str, Any]
+) -> None:
     file = TokenFile(apart.tokens_file)
     tokens = {name: file.add(name, "write")[1] for name in ("ada", "bob")}
-    async with serving_app(apart) as server:
+    async with serving_app(apart, **changes) as server:
         for name, token in tokens.items():
             memory = {"type": "core", "content": f"of {name}", "key": "same", "tags": [name]}
             assert (await server.call("store_memory", token, **memory)).json()["created"]

@@ -1,0 +1,397 @@
+"""OAuth: clients get tokens of their own, with the approval of a token's holder."""
+
+import html
+import json
+import os
+import stat
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+from urllib.parse import parse_qs, urlsplit
+
+import httpx
+import httpx2
+import pytest
+from click.testing import CliRunner
+from mcp import Client
+from mcp.client.auth import OAuthClientProvider
+from mcp.client.streamable_http import streamable_http_client
+from mcp.shared.auth import (
+    AuthorizationCodeResult,
+    OAuthClientInformationFull,
+    OAuthClientMetadata,
+    OAuthToken,
+)
+
+from abilities import Settings
+from abilities.cli.main import main
+from abilities.explorer.pages import PAGES
+from abilities.helpers import grants
+from abilities.helpers.grants import GrantFile
+from abilities.helpers.tokens import TokenFile
+from abilities.server import callers
+from tests.support.oauth import (
+    BACK,
+    connect,
+    open_page,
+    read_answer,
+    redeem,
+    refresh,
+    register,
+    send_form,
+)
+from tests.support.serving import ServedApp, serving, serving_app
+from tests.support.surfaces import environment
+from tests.surfaces.test_tokens import OAUTH, SCOPE, list_routes
+
+
+@pytest.fixture
+async def server(apart: Settings, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[ServedApp]:
+    monkeypatch.setattr(callers, "FRESH_SECONDS", 0.02)
+    async with serving_app(apart, **OAUTH) as server:
+        yield server
+
+
+@pytest.fixture
+def tokens(apart: Settings) -> TokenFile:
+    return TokenFile(apart.tokens_file)
+
+
+class Storage:
+    """What the SDK's client remembers."""
+
+    def __init__(self) -> None:
+        self.tokens: OAuthToken | None = None
+        self.client: OAuthClientInformationFull | None = None
+
+    async def get_tokens(self) -> OAuthToken | None:
+        return self.tokens
+
+    async def set_tokens(self, tokens: OAuthToken) -> None:
+        self.tokens = tokens
+
+    async def get_client_info(self) -> OAuthClientInformationFull | None:
+        return self.client
+
+    async def set_client_info(self, client_info: OAuthClientInformationFull) -> None:
+        self.client = client_info
+
+
+async def test_the_sdks_client_connects_from_nothing_with_one_approval(
+    roots: Settings, tmp_path: Path
+) -> None:
+    changes = {"tokens_file": tmp_path / "tokens.json", "oauth": True}
+    settings = Settings(**{**roots.model_dump(exclude_unset=True), **changes})
+    kept, token = TokenFile(settings.tokens_file).add("default", "write", "Ada")
+    answers: list[str] = []
+    approvals = 0
+
+    async def approve(url: str) -> None:
+        nonlocal approvals
+        approvals += 1
+        async with httpx.AsyncClient(follow_redirects=True) as browser:
+            end = await send_form(browser, await browser.get(url), token)
+        answers.append(html.unescape(BACK.findall(end.text)[0]))
+
+    async def take_answer() -> AuthorizationCodeResult:
+        query = parse_qs(urlsplit(answers[-1]).query)
+        return AuthorizationCodeResult(**{name: values[0] for name, values in query.items()})
+
+    storage = Storage()
+    with serving(settings, tmp_path) as server:
+        address = f"{server.address}/mcp"
+        metadata = OAuthClientMetadata.model_validate(
+            {"redirect_uris": ["http://127.0.0.1:9/cb"], "client_name": "SDK"}
+        )
+        for key in ("first", "second"):  # the second time with the tokens of the first
+            auth = OAuthClientProvider(address, metadata, storage, approve, take_answer)
+            async with (
+                httpx2.AsyncClient(auth=auth) as sender,
+                Client(streamable_http_client(address, http_client=sender)) as client,
+            ):
+                memory = {"type": "core", "key": key, "content": "x"}
+                assert not (await client.call_tool("store_memory", memory)).is_error
+
+        log = server.stop()
+
+    assert approvals == 1
+    assert storage.tokens is not None and storage.tokens.scope == "read write"
+    lines = [json.loads(line) for line in log.splitlines() if line.startswith("{")]
+    (approval,) = [line for line in lines if line["message"] == "an OAuth client was approved"]
+    calls = [line for line in lines if line.get("ability") == "store_memory"]
+    assert {line["caller"] for line in calls} == {"SDK at 127.0.0.1"}
+    assert {(line["token"], line["client"]) for line in calls} == {
+        (approval["grant"], approval["client"])
+    }
+    assert approval["token"] == kept.id
+
+    # Nothing secret is on the disk or in the log.
+    code = parse_qs(urlsplit(answers[0]).query)["code"][0]
+    secrets = [code, storage.tokens.access_token, str(storage.tokens.refresh_token), token]
+    parts = [part for secret in secrets for part in (secret[-43:], secret[4:47])]
+    for path in [path for path in tmp_path.rglob("*") if path.is_file()]:
+        content = path.read_bytes()
+        assert not any(part.encode() in content for part in parts), path
+    clients_file = GrantFile(settings.tokens_file).path
+    assert stat.S_IMODE(os.stat(clients_file).st_mode) == 0o600
+
+
+async def test_clients_find_out_where_to_go(server: ServedApp) -> None:
+    refused = await server.ask("POST", "/mcp")
+    assert refused.status_code == 401
+    link = "http://localhost/.well-known/oauth-protected-resource/mcp"
+    assert refused.headers["www-authenticate"] == f'Bearer resource_metadata="{link}"'
+
+    resource = (await server.client.get(link)).json()
+    assert resource["resource"] == "http://localhost/mcp"
+    assert resource["authorization_servers"] == ["http://localhost"]
+
+    metadata = (await server.ask("GET", "/.well-known/oauth-authorization-server")).json()
+    assert metadata["issuer"] == "http://localhost"
+    assert metadata["code_challenge_methods_supported"] == ["S256"]
+    assert metadata["token_endpoint_auth_methods_supported"] == ["none"]
+    assert metadata["authorization_response_iss_parameter_supported"] is True
+    for name, path in (
+        ("authorization_endpoint", "/authorize"),
+        ("token_endpoint", "/token"),
+        ("registration_endpoint", "/register"),
+        ("revocation_endpoint", "/revoke"),
+    ):
+        assert metadata[name] == f"http://localhost{path}"
+
+
+async def test_a_client_gets_no_secret_and_learns_it(server: ServedApp) -> None:
+    answer = await register(server.client, token_endpoint_auth_method="client_secret_post")
+
+    registered = answer.json()
+    assert answer.status_code == 201
+    assert registered["token_endpoint_auth_method"] == "none"
+    assert "client_secret" not in registered
+
+
+@pytest.mark.parametrize(
+    ("own", "asked", "granted"),
+    [
+        ("read", None, "read"),
+        ("read", "read write purge", "read"),
+        ("write", None, "read write"),
+        ("purge", "read write purge", "read write purge"),
+        ("purge", "read", "read"),
+    ],
+)
+async def test_a_client_has_the_scope_of_the_token_and_never_more(
+    server: ServedApp, tokens: TokenFile, own: Any, asked: str | None, granted: str
+) -> None:
+    _, token = tokens.add("ada", own, tools=("recall", "store_memory"))
+
+    client = await connect(server.client, token, scope=asked)
+
+    assert client.scope == granted
+    async with server.mcp(client.access) as session:
+        names = [tool.name for tool in (await session.list_tools()).tools]
+    assert names == (["recall"] if granted == "read" else ["store_memory", "recall"])
+
+
+async def test_a_client_sees_the_namespace_of_the_token_alone(
+    server: ServedApp, tokens: TokenFile
+) -> None:
+    for name in ("ada", "bob"):
+        _, token = tokens.add(name, "write")
+        client = await connect(server.client, token)
+        async with server.mcp(client.access) as session:
+            memory = {"type": "core", "key": "same", "content": f"of {name}"}
+            stored = await session.call_tool("store_memory", memory)
+            assert '"created":true' in str(stored.content)
+
+
+async def test_an_access_token_opens_no_other_address_and_approves_nothing(
+    server: ServedApp, tokens: TokenFile
+) -> None:
+    _, token = tokens.add("ada", "purge")
+    client = await connect(server.client, token)
+    document = (await server.ask("GET", "/openapi.json", token)).json()
+
+    for method, path in list_routes(document):
+        if path not in {"/mcp", "/healthz", "/readyz", *PAGES}:
+            refused = await server.ask(method, path, client.access)
+            assert (refused.status_code, refused.json()) == (403, SCOPE), path
+
+    page = await open_page(server.client, client.id)
+    refused = await send_form(server.client, page, client.access)
+    assert refused.status_code == 403 and "not valid" in refused.text
+
+
+async def test_a_client_may_ask_for_less_when_it_refreshes(
+    server: ServedApp, tokens: TokenFile
+) -> None:
+    client = await connect(server.client, tokens.add("ada", "write")[1])
+
+    narrow = (await refresh(server.client, client.id, client.refresh, scope="read")).json()
+    wide = (await refresh(server.client, client.id, narrow["refresh_token"])).json()
+
+    assert (narrow["scope"], wide["scope"]) == ("read", "read write")
+    await expect_access(server, client.access, is_open=False)
+    await expect_access(server, narrow["access_token"], is_open=False)
+    await expect_access(server, wide["access_token"], is_open=True)
+    more = await refresh(server.client, client.id, wide["refresh_token"], scope="purge")
+    assert more.json()["error"] == "invalid_scope"
+
+
+async def expect_access(server: ServedApp, access: str, *, is_open: bool) -> None:
+    """Check whether an access token opens MCP, once the server has looked at the file again."""
+    call = {"jsonrpc": "2.0", "id": 1, "method": "tools/list"}
+    await server.wait_for(403 if is_open else 401, access)
+    accept = {"Accept": "application/json"}
+    answer = await server.ask("POST", "/mcp", access, json=call, headers=accept)
+    assert (answer.status_code == 401) is not is_open
+
+
+async def test_access_ends_with_the_token_the_grant_and_the_clients_own_word(
+    server: ServedApp, tokens: TokenFile, apart: Settings
+) -> None:
+    kept, token = tokens.add("ada", "read")
+    grant_file = GrantFile(apart.tokens_file)
+
+    for name in ("grant", "access", "refresh", "token"):
+        client = await connect(server.client, token)
+        await expect_access(server, client.access, is_open=True)
+
+        if name == "token":
+            tokens.revoke(kept.id)
+        elif name == "grant":
+            grant_file.revoke(grant_file.list_grants()[-1].id)
+        else:
+            sent = client.access if name == "access" else client.refresh
+            fields = {"token": sent, "token_type_hint": f"{name}_token", "client_id": client.id}
+            assert (await server.client.post("/revoke", data=fields)).status_code == 200
+
+        await expect_access(server, client.access, is_open=False)
+        refused = await refresh(server.client, client.id, client.refresh)
+        assert refused.json()["error"] == "invalid_grant", name
+
+
+async def test_one_client_cannot_end_the_access_of_another(
+    server: ServedApp, tokens: TokenFile
+) -> None:
+    _, token = tokens.add("ada", "read")
+    client, other = [await connect(server.client, token) for _ in range(2)]
+
+    fields = {"token": client.access, "client_id": other.id}
+    assert (await server.client.post("/revoke", data=fields)).status_code == 200
+
+    await expect_access(server, client.access, is_open=True)
+
+
+@pytest.mark.parametrize("what", ["ACCESS_SECONDS", "REFRESH_SECONDS", "CODE_SECONDS"])
+async def test_codes_and_tokens_expire(
+    server: ServedApp, tokens: TokenFile, monkeypatch: pytest.MonkeyPatch, what: str
+) -> None:
+    _, token = tokens.add("ada", "read")
+    monkeypatch.setattr(grants, what, 0)
+
+    client_id = (await register(server.client)).json()["client_id"]
+    page = await open_page(server.client, client_id)
+    code = read_answer(await send_form(server.client, page, token))["code"]
+    answer = await redeem(server.client, client_id, code)
+
+    if what == "CODE_SECONDS":
+        assert answer.json()["error"] == "invalid_grant"
+        return
+
+    issued = answer.json()
+    await expect_access(server, issued["access_token"], is_open=False)
+    again = await refresh(server.client, client_id, issued["refresh_token"])
+    assert (again.status_code == 200) is (what == "ACCESS_SECONDS")
+
+
+async def test_the_commands_list_clients_and_revoke_them(
+    server: ServedApp, tokens: TokenFile, apart: Settings
+) -> None:
+    kept, token = tokens.add("ada", "write", "laptop")
+    client = await connect(server.client, token, scope="read")
+
+    def run(*arguments: str) -> Any:
+        return CliRunner().invoke(main, ["token", *arguments], env=environment(apart))
+
+    own, granted = json.loads(run("list", "--json").stdout)
+    assert (own["id"], own["client"]) == (kept.id, "")
+    assert (granted["client"], granted["label"]) == (client.id, "Tester at client.example")
+    assert (granted["namespace"], granted["scope"]) == ("ada", "read")
+    assert "Tester at client.example" in run("list").stdout.splitlines()[2]
+
+    assert run("revoke", granted["id"]).exit_code == 0
+    assert run("revoke", granted["id"]).exit_code == 1
+    await expect_access(server, client.access, is_open=False)
+    assert (await server.ask("GET", "/api/stats", token)).status_code == 200
+
+
+async def test_a_token_has_few_grants_and_the_oldest_goes_first(
+    server: ServedApp, tokens: TokenFile, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(grants, "MAX_GRANTS", 2)
+    _, other = tokens.add("ada", "read")
+    _, token = tokens.add("ada", "read")
+
+    kept = await connect(server.client, other)
+    first, second, third = [await connect(server.client, token) for _ in range(3)]
+
+    await expect_access(server, first.access, is_open=False)
+    for client in (kept, second, third):
+        await expect_access(server, client.access, is_open=True)
+
+
+async def test_a_damaged_file_of_clients_locks_out_clients_alone(
+    server: ServedApp, tokens: TokenFile, apart: Settings
+) -> None:
+    _, token = tokens.add("ada", "read")
+    client = await connect(server.client, token)
+
+    GrantFile(apart.tokens_file).path.write_text("{")
+
+    await expect_access(server, client.access, is_open=False)
+    assert (await server.ask("GET", "/api/stats", token)).status_code == 200
+    assert (await register(server.client)).status_code == 503
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"allowed_hosts": "example.org"}, "needs TLS"),
+        ({"public_url": "http://example.org"}, "https"),
+        ({"public_url": "https://example.org/path"}, "without a path"),
+        ({"require_tokens": "false"}, "needs tokens"),
+        ({"authorization_servers": "https://login.example"}, "remove authorization_servers"),
+    ],
+)
+def test_an_unsafe_server_does_not_start(
+    apart: Settings, tokens: TokenFile, changes: dict[str, str], words: str
+) -> None:
+    tokens.add("ada", "read")
+    variables = {f"ABILITIES_{name.upper()}": value for name, value in changes.items()}
+
+    refused = CliRunner().invoke(
+        main,
+        ["serve", "--port", "0"],
+        env={**environment(apart), "ABILITIES_OAUTH": "true", **variables},
+    )
+
+    assert refused.exit_code == 2 and words in refused.stderr, refused.stderr
+
+
+async def test_a_public_address_is_a_host_and_needs_tokens(apart: Settings) -> None:
+    async with serving_app(apart, public_url="https://memory.example") as server:
+        refused = await server.ask("GET", "/api/stats", headers={"Host": "memory.example"})
+        foreign = await server.ask("GET", "/api/stats", headers={"Host": "other.example"})
+
+    assert (refused.status_code, foreign.status_code) == (401, 421)
+
+
+async def test_without_the_setting_there_is_no_oauth(apart: Settings, tokens: TokenFile) -> None:
+    _, token = tokens.add("ada", "write")
+    async with serving_app(apart, **OAUTH) as server:
+        client = await connect(server.client, token)
+
+    async with serving_app(apart) as server:
+        for path in ("/authorize", "/oauth/approve", "/.well-known/oauth-authorization-server"):
+            assert (await server.ask("GET", path, token)).status_code == 404, path
+        assert (await server.ask("POST", "/mcp", client.access)).status_code == 401
