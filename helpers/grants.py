@@ -356,12 +356,8 @@ class GrantFile:
         }
 
     def list_grants(self) -> list[Token]:
-        """Return what each client may do at most, as tokens with the ids of the grants."""
-        tokens: list[Token] = []
-        for grant, token in self._derive_tokens():
-            tokens.append(token.model_copy(update={"scope": grant.request.scope}))
-
-        return tokens
+        """Return what each client may do, as tokens with the ids of the grants."""
+        return [token for _, token in self._derive_tokens()]
 
     def _derive_tokens(self) -> Iterator[tuple[Grant, Token]]:
         """Yield each grant with its rights: those of the token that granted it, or fewer."""

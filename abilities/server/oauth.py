@@ -11,11 +11,13 @@ import re
 import time
 from collections.abc import Awaitable, Callable
 from typing import ParamSpec, TypeVar
-from urllib.parse import parse_qsl, urlencode, urlsplit
+from urllib.parse import parse_qsl, urlsplit
 
 from mcp.server.auth.handlers.authorize import AuthorizationHandler, AuthorizationRequest
 from mcp.server.auth.handlers.metadata import MetadataHandler
+from mcp.server.auth.handlers.register import RegistrationHandler
 from mcp.server.auth.handlers.revoke import RevocationHandler
+from mcp.server.auth.handlers.token import TokenHandler
 from mcp.server.auth.middleware.client_auth import ClientAuthenticator
 from mcp.server.auth.provider import (
     AccessToken,
@@ -28,7 +30,7 @@ from mcp.server.auth.provider import (
     TokenError,
     construct_redirect_uri,
 )
-from mcp.server.auth.routes import build_metadata, create_auth_routes
+from mcp.server.auth.routes import build_metadata
 from mcp.server.auth.settings import ClientRegistrationOptions, RevocationOptions
 from mcp.shared.auth import (
     InvalidRedirectUriError,
@@ -40,8 +42,7 @@ from mcp.shared.auth import (
 from pydantic import AnyHttpUrl, AnyUrl, ValidationError
 from starlette.requests import Request
 from starlette.responses import Response
-from starlette.routing import Route, request_response
-from starlette.types import ASGIApp, Message, Receive, Scope, Send
+from starlette.routing import Route
 from typing_extensions import override
 
 from abilities.helpers.grants import (
@@ -94,6 +95,7 @@ _URI_RULE = (
 
 _log = logging.getLogger("abilities")
 
+Endpoint = Callable[[Request], Awaitable[Response]]
 Parameters = ParamSpec("Parameters")
 Result = TypeVar("Result")
 
@@ -116,40 +118,31 @@ def create_routes(file: GrantFile, origin: str) -> list[Route]:
             "authorization_response_iss_parameter_supported": True,
         }
     )
-    own: list[tuple[str, ASGIApp, list[str]]] = [
-        (METADATA, request_response(MetadataHandler(metadata).handle), ["GET"]),
-        (AUTHORIZE, request_response(pages.authorize), ["GET"]),
-        (APPROVE, request_response(pages.approve), ["GET", "POST"]),
-        (REVOKE, request_response(_create_revocation(provider)), ["POST"]),
+    authenticator = ClientAuthenticator(provider)
+    endpoints: list[tuple[str, Endpoint, str]] = [
+        (METADATA, MetadataHandler(metadata).handle, "GET"),
+        (AUTHORIZE, pages.authorize, "GET"),
+        (APPROVE, pages.approve, "GET POST"),
+        (TOKEN, TokenHandler(provider, authenticator).handle, "POST"),
+        (REGISTER, RegistrationHandler(provider, registration).handle, "POST"),
+        (REVOKE, _create_revocation(RevocationHandler(provider, authenticator)), "POST"),
     ]
-    for route in create_auth_routes(
-        provider, AnyHttpUrl(origin), client_registration_options=registration
-    ):
-        if route.path in (TOKEN, REGISTER):
-            own.append((route.path, route.endpoint, ["POST"]))
-
-    return [Route(path, _Logged(app), methods=methods) for path, app, methods in own]
+    return [
+        Route(path, _log_answers(respond), methods=methods.split())
+        for path, respond, methods in endpoints
+    ]
 
 
-class _Logged:
-    """Writes a line to the log for each request to an application (ASGI)."""
+def _log_answers(respond: Endpoint) -> Endpoint:
+    """Return an endpoint that writes a line to the log for each of its responses."""
 
-    def __init__(self, app: ASGIApp) -> None:
-        self._app = app
+    async def respond_and_log(request: Request) -> Response:
+        response = await respond(request)
+        details = {"path": request.url.path, "status": response.status_code}
+        _log.info("oauth", extra={**details, "request_id": request_id.get()})
+        return response
 
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        status = 500
-
-        async def note(message: Message) -> None:
-            nonlocal status
-            status = message.get("status", status)
-            await send(message)
-
-        try:
-            await self._app(scope, receive, note)
-        finally:
-            details = {"path": scope["path"], "status": status, "request_id": request_id.get()}
-            _log.info("oauth", extra=details)
+    return respond_and_log
 
 
 class _Pages:
@@ -165,7 +158,9 @@ class _Pages:
         """Send a person on to the page that asks, or back to a client whose request is wrong."""
         response = await self._handler.handle(request)
         location = response.headers.get("location")
-        if location is not None and not location.startswith(f"{self._origin}{APPROVE}?"):
+        if location == APPROVE:
+            response.headers["location"] = f"{self._origin}{APPROVE}?{request.url.query}"
+        elif location is not None:
             # The SDK leaves out which server says so (RFC 9207).
             response.headers["location"] = construct_redirect_uri(location, iss=self._origin)
 
@@ -175,7 +170,7 @@ class _Pages:
         """Show the page that asks, or answer its form."""
         try:
             query = AuthorizationRequest.model_validate(request.query_params)
-            client, asked = await self._provider.check_request(query)
+            client, asked = await self._provider.read_request(query)
         except (ValidationError, InvalidRedirectUriError, InvalidScopeError, AuthorizeError):
             return show_refusal("This is not the address of a valid request.", 400)
 
@@ -205,7 +200,8 @@ class Provider(OAuthAuthorizationServerProvider[AuthorizationCode, RefreshToken,
 
     def __init__(self, file: GrantFile, origin: str) -> None:
         self._file = file
-        self._origin = origin
+        self._resource = f"{origin}{MCP}"
+        self._own_names = (origin, self._resource)
 
     @override
     async def get_client(self, client_id: str) -> OAuthClientInformationFull | None:
@@ -241,20 +237,9 @@ class Provider(OAuthAuthorizationServerProvider[AuthorizationCode, RefreshToken,
         self, client: OAuthClientInformationFull, params: AuthorizationParams
     ) -> str:
         self._check(params.resource, params.code_challenge)
-        is_explicit = params.redirect_uri_provided_explicitly
-        fields = {
-            "client_id": client.client_id,
-            "response_type": "code",
-            "redirect_uri": str(params.redirect_uri) if is_explicit else None,
-            "code_challenge": params.code_challenge,
-            "state": params.state,
-            "scope": " ".join(params.scopes) if params.scopes else None,
-            "resource": params.resource,
-        }
-        query = urlencode({name: value for name, value in fields.items() if value is not None})
-        return f"{self._origin}{APPROVE}?{query}"
+        return APPROVE  # with the query of the request, which `_Pages` has
 
-    async def check_request(self, query: AuthorizationRequest) -> tuple[Client, CodeRequest]:
+    async def read_request(self, query: AuthorizationRequest) -> tuple[Client, CodeRequest]:
         """Return the client that asks for a code, and what it asks for.
 
         The address of the page that asks holds the whole request, so it is checked again there.
@@ -277,9 +262,8 @@ class Provider(OAuthAuthorizationServerProvider[AuthorizationCode, RefreshToken,
 
     def _check(self, resource: str | None, challenge: str) -> None:
         """Raise AuthorizeError for another server's resource (RFC 8707), or without PKCE."""
-        own = (self._origin, f"{self._origin}{MCP}")
-        if resource is not None and resource.rstrip("/") not in own:
-            raise AuthorizeError("invalid_target", f"The resource is {self._origin}{MCP}.")
+        if resource is not None and resource.rstrip("/") not in self._own_names:
+            raise AuthorizeError("invalid_target", f"The resource is {self._resource}.")
         if not _CHALLENGE.fullmatch(challenge):
             raise AuthorizeError("invalid_request", "code_challenge must be a hash (S256).")
 
@@ -303,7 +287,7 @@ class Provider(OAuthAuthorizationServerProvider[AuthorizationCode, RefreshToken,
             code_challenge=grant.request.challenge,
             redirect_uri=AnyUrl(grant.request.redirect_uri),
             redirect_uri_provided_explicitly=grant.request.is_explicit,
-            resource=f"{self._origin}{MCP}",
+            resource=self._resource,
         )
 
     @override
@@ -325,7 +309,7 @@ class Provider(OAuthAuthorizationServerProvider[AuthorizationCode, RefreshToken,
             client_id=grant.request.client,
             scopes=list_scopes(grant.request.scope),
             expires_at=grant.expires_at,
-            resource=f"{self._origin}{MCP}",
+            resource=self._resource,
         )
 
     @override
@@ -358,7 +342,7 @@ class Provider(OAuthAuthorizationServerProvider[AuthorizationCode, RefreshToken,
             client_id=grant.request.client,
             scopes=list_scopes(grant.access_scope),
             expires_at=grant.access_expires_at,
-            resource=f"{self._origin}{MCP}",
+            resource=self._resource,
         )
 
     @override
@@ -394,9 +378,8 @@ def is_safe_uri(uri: str) -> bool:
     return is_short and is_plain and (is_local or parts.scheme == "https")
 
 
-def _create_revocation(provider: Provider) -> Callable[[Request], Awaitable[Response]]:
-    """Create the endpoint of RFC 7009."""
-    handler = RevocationHandler(provider, ClientAuthenticator(provider))
+def _create_revocation(handler: RevocationHandler) -> Endpoint:
+    """Return the endpoint of RFC 7009 for clients without secrets."""
 
     async def revoke(request: Request) -> Response:
         # The SDK's model requires the field, but a public client has no secret to send.
