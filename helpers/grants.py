@@ -152,7 +152,7 @@ def choose_scope(names: Sequence[str]) -> Scope:
     >>> choose_scope(["write", "read"])
     'write'
     """
-    return max((scope for scope in SCOPES if scope in names), key=SCOPES.index)
+    return SCOPES[max(index for index, scope in enumerate(SCOPES) if scope in names)]
 
 
 def name_host(uri: str) -> str:

@@ -127,6 +127,9 @@ def _check_file(settings: Settings, tokens: TokenSet) -> Iterator[Diagnosis]:
         yield Diagnosis("fails", "tokens", words, mend)
     elif tokens.exists:
         yield from check_privacy(path, "tokens", secret=True)
+        clients_file = GrantFile(path).path
+        if clients_file.exists():
+            yield from check_privacy(clients_file, "tokens", secret=True)
         yield from check_separation(path, "tokens", settings)
 
     if not tokens.by_id:
