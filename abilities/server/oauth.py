@@ -202,10 +202,11 @@ class Provider(OAuthAuthorizationServerProvider[AuthorizationCode, RefreshToken,
         self._file = file
         self._resource = f"{origin}{MCP}"
         self._own_names = (origin, self._resource)
+        self._turn = asyncio.Lock()
 
     @override
     async def get_client(self, client_id: str) -> OAuthClientInformationFull | None:
-        client = await _run(self._file.find_client, client_id)
+        client = await self._run(self._file.find_client, client_id)
         return None if client is None else _describe(client)
 
     @override
@@ -222,7 +223,7 @@ class Provider(OAuthAuthorizationServerProvider[AuthorizationCode, RefreshToken,
             redirect_uris=uris,
             created_at=int(time.time()),
         )
-        if not await _run(self._file.register, client):
+        if not await self._run(self._file.register, client):
             sentence = "Too many clients are registered; try again in ten minutes."
             raise RegistrationError("invalid_client_metadata", sentence)
 
@@ -245,7 +246,7 @@ class Provider(OAuthAuthorizationServerProvider[AuthorizationCode, RefreshToken,
         The address of the page that asks holds the whole request, so it is checked again there.
         Raises AuthorizeError, InvalidRedirectUriError, InvalidScopeError.
         """
-        client = await _run(self._file.find_client, query.client_id)
+        client = await self._run(self._file.find_client, query.client_id)
         if client is None:
             raise AuthorizeError("unauthorized_client")
 
@@ -269,13 +270,13 @@ class Provider(OAuthAuthorizationServerProvider[AuthorizationCode, RefreshToken,
 
     async def approve(self, token: str, asked: CodeRequest) -> str | None:
         """Return a code for a request that the holder of a token approves; None for no token."""
-        return await _run(self._file.approve, token, asked)
+        return await self._run(self._file.approve, token, asked)
 
     @override
     async def load_authorization_code(
         self, client: OAuthClientInformationFull, authorization_code: str
     ) -> AuthorizationCode | None:
-        grant = await _run(self._file.find_code, authorization_code)
+        grant = await self._run(self._file.find_code, authorization_code)
         if grant is None:
             return None
 
@@ -300,7 +301,7 @@ class Provider(OAuthAuthorizationServerProvider[AuthorizationCode, RefreshToken,
     async def load_refresh_token(
         self, client: OAuthClientInformationFull, refresh_token: str
     ) -> RefreshToken | None:
-        grant = await _run(self._file.find_refresh, refresh_token)
+        grant = await self._run(self._file.find_refresh, refresh_token)
         if grant is None:
             return None
 
@@ -320,7 +321,7 @@ class Provider(OAuthAuthorizationServerProvider[AuthorizationCode, RefreshToken,
 
     async def _issue(self, text: str, scopes: list[str]) -> OAuthToken:
         """Replace a code or refresh token. Raises TokenError if that was done before."""
-        issued = await _run(self._file.issue, text, choose_scope(scopes))
+        issued = await self._run(self._file.issue, text, choose_scope(scopes))
         if issued is None:
             raise TokenError("invalid_grant", "It was used before.")
 
@@ -333,7 +334,7 @@ class Provider(OAuthAuthorizationServerProvider[AuthorizationCode, RefreshToken,
 
     @override
     async def load_access_token(self, token: str) -> AccessToken | None:
-        grant = await _run(self._file.find_access, token)
+        grant = await self._run(self._file.find_access, token)
         if grant is None:
             return None
 
@@ -349,9 +350,29 @@ class Provider(OAuthAuthorizationServerProvider[AuthorizationCode, RefreshToken,
     async def revoke_token(self, token: AccessToken | RefreshToken) -> None:
         is_access = isinstance(token, AccessToken)
         find = self._file.find_access if is_access else self._file.find_refresh
-        grant = await _run(find, token.token)
+        grant = await self._run(find, token.token)
         if grant is not None:
-            await _run(self._file.revoke, grant.id)
+            await self._run(self._file.revoke, grant.id)
+
+    async def _run(
+        self,
+        function: Callable[Parameters, Result],
+        *args: Parameters.args,
+        **named: Parameters.kwargs,
+    ) -> Result:
+        """Read or change the file on a thread, one request after the other.
+
+        Raises RefusedRequest(503) if that takes too long or fails.
+        """
+        try:
+            async with asyncio.timeout(FILE_SECONDS), self._turn:
+                return await asyncio.to_thread(function, *args, **named)
+        except TimeoutError:
+            raise RefusedRequest(503, "timeout") from None
+        except (OSError, ValueError) as error:
+            # Its message may have the content of the file.
+            _log.error("the file of OAuth clients cannot be used: %s", type(error).__name__)
+            raise RefusedRequest(503, "storage_error") from None
 
 
 def _describe(client: Client) -> OAuthClientInformationFull:
@@ -387,17 +408,3 @@ def _create_revocation(handler: RevocationHandler) -> Endpoint:
         return await handler.handle(Request(request.scope, replay_body(body, request.receive)))
 
     return revoke
-
-
-async def _run(
-    function: Callable[Parameters, Result], *args: Parameters.args, **kwargs: Parameters.kwargs
-) -> Result:
-    """Read or change the file on a thread. Raises RefusedRequest(503)."""
-    try:
-        async with asyncio.timeout(FILE_SECONDS):
-            return await asyncio.to_thread(function, *args, **kwargs)
-    except TimeoutError:
-        raise RefusedRequest(503, "timeout") from None
-    except (OSError, ValueError):
-        _log.exception("the file of OAuth clients cannot be used")
-        raise RefusedRequest(503, "storage_error") from None

@@ -341,16 +341,17 @@ async def test_a_token_has_few_grants_and_the_oldest_goes_first(
 
 
 async def test_a_damaged_file_of_clients_locks_out_clients_alone(
-    server: ServedApp, tokens: TokenFile, apart: Settings
+    server: ServedApp, tokens: TokenFile, apart: Settings, caplog: pytest.LogCaptureFixture
 ) -> None:
     _, token = tokens.add("ada", "read")
     client = await connect(server.client, token)
 
-    GrantFile(apart.tokens_file).path.write_text("{")
+    GrantFile(apart.tokens_file).path.write_text('{"clients": "CANARY"}')
 
     await expect_access(server, client.access, is_open=False)
     assert (await server.ask("GET", "/api/stats", token)).status_code == 200
     assert (await register(server.client)).status_code == 503
+    assert "cannot be used" in caplog.text and "CANARY" not in caplog.text
 
 
 @pytest.mark.parametrize(
