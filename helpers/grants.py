@@ -1,4 +1,4 @@
-"""OAuth clients of a server, and what the holders of tokens granted to them.
+"""OAuth clients of a server, and the grants that they got from the holders of tokens.
 
 A grant begins with an authorization code, whose random part is the root of the grant. Each refresh
 token repeats the root before its own random part, so a replayed code or a replaced refresh token is
@@ -76,7 +76,7 @@ _REFRESH = re.compile(r"abr_([A-Za-z0-9_-]{43})([A-Za-z0-9_-]{43})")
 
 
 class Client(Model):
-    """A registered client. Nobody has checked its name."""
+    """A registered client. Its name is its own claim."""
 
     id: str
     name: Annotated[str, Field(max_length=MAX_NAME_CHARS)]
@@ -85,7 +85,7 @@ class Client(Model):
 
 
 class CodeRequest(Model):
-    """The request that a code answers: what the client must prove when it redeems the code."""
+    """The request that a code answers; the client that redeems the code must match it."""
 
     client: str
     scope: Annotated[Scope, Field(description="The most that the client asks for.")]
@@ -95,7 +95,7 @@ class CodeRequest(Model):
 
 
 class Grant(Model):
-    """What the holder of a token granted to a client; times are in Unix seconds.
+    """The access that a token's holder granted to a client; times are in Unix seconds.
 
     ``expires_at`` is that of the code, and later that of the newest refresh token.
     """
@@ -217,8 +217,8 @@ class _Draft:
 class GrantFile:
     """The clients and grants of a tokens file; methods block, and threads may share it.
 
-    What has expired, and grants whose token is gone, count as missing, and the next change removes
-    them. Every method raises ValueError if one of the two files cannot be used, and OSError.
+    Expired entries, and grants whose token is gone, count as missing; the next change removes them.
+    Every method raises ValueError if one of the two files cannot be used, and OSError.
     """
 
     def __init__(self, tokens_file: Path) -> None:
@@ -334,7 +334,7 @@ class GrantFile:
         return Issued(access, f"abr_{root}{further}", scope)
 
     def prune(self) -> None:
-        """Remove what has ended, which also shows that the file can be changed."""
+        """Remove expired entries, or fail if the file cannot be changed."""
         with self._change():
             pass
 
@@ -348,7 +348,7 @@ class GrantFile:
         return None
 
     def list_accesses(self) -> dict[str, Access]:
-        """Return what the holders of access tokens may do, by the hashes of these."""
+        """Return the rights of access tokens, by their hashes."""
         return {
             grant.access: Access(token, grant.access_expires_at)
             for grant, token in self._derive_tokens()
@@ -356,7 +356,7 @@ class GrantFile:
         }
 
     def list_grants(self) -> list[Token]:
-        """Return what each client may do, as tokens with the ids of the grants."""
+        """Return the rights of each grant, as a token with the id of the grant."""
         return [token for _, token in self._derive_tokens()]
 
     def _derive_tokens(self) -> Iterator[tuple[Grant, Token]]:
@@ -402,7 +402,7 @@ class GrantFile:
 
     @contextmanager
     def _change(self) -> Generator[_Draft]:
-        """Write what the block leaves in the draft, unless it raises or changes nothing."""
+        """Write the draft after the block, unless the block raises or changes nothing."""
         with self._turn, self._file.lock():
             before = self._read()
             draft = _Draft(before, self._list_tokens())

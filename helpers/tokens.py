@@ -81,8 +81,8 @@ class TokenSet(NamedTuple):
     """The content of a tokens file when it was read.
 
     ``problem`` says why the file cannot be used; then the set is empty. ``exists`` is False if
-    there was no file at all. ``accesses`` has what OAuth clients may do, by the hashes of their
-    access tokens.
+    there was no file at all. ``accesses`` has the rights of OAuth clients, by the hashes of
+    their access tokens.
     """
 
     by_id: Mapping[str, Token]

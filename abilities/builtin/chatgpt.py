@@ -1,4 +1,4 @@
-"""`search` and `fetch`: what ChatGPT needs for company knowledge and research, over `read`."""
+"""`search` and `fetch` in the form that ChatGPT expects, over `read`."""
 
 from dataclasses import replace
 from functools import partial

@@ -1,7 +1,7 @@
 """The page on which a person approves an OAuth client, by the token that it gets the rights of.
 
 The page is plain HTML without scripts. A form of another site cannot be sent in the person's name:
-the form repeats a secret of a cookie, which only this page has, bound to what the page showed.
+the form repeats a secret of a cookie, which only this page has, bound to the request on the page.
 """
 
 import hashlib

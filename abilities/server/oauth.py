@@ -146,7 +146,7 @@ def _log_answers(respond: Endpoint) -> Endpoint:
 
 
 class _Pages:
-    """What a person sees on the way from a client to its code."""
+    """The pages that a person sees between a client and its code."""
 
     def __init__(self, provider: "Provider", origin: str) -> None:
         self._provider = provider
@@ -196,7 +196,7 @@ class _Pages:
 
 
 class Provider(OAuthAuthorizationServerProvider[AuthorizationCode, RefreshToken, AccessToken]):
-    """What the SDK's endpoints ask about clients, codes and tokens (its protocol)."""
+    """Clients, codes and tokens for the endpoints of the SDK (its protocol)."""
 
     def __init__(self, file: GrantFile, origin: str) -> None:
         self._file = file
@@ -227,7 +227,7 @@ class Provider(OAuthAuthorizationServerProvider[AuthorizationCode, RefreshToken,
             sentence = "Too many clients are registered; try again in ten minutes."
             raise RegistrationError("invalid_client_metadata", sentence)
 
-        # The SDK sends this object to the client, which learns what it really got.
+        # The SDK sends this object to the client, which learns about its changes.
         client_info.token_endpoint_auth_method = "none"  # noqa: S105 - a method
         client_info.client_secret = None
         client_info.client_secret_expires_at = None
@@ -241,7 +241,7 @@ class Provider(OAuthAuthorizationServerProvider[AuthorizationCode, RefreshToken,
         return APPROVE  # with the query of the request, which `_Pages` has
 
     async def read_request(self, query: AuthorizationRequest) -> tuple[Client, CodeRequest]:
-        """Return the client that asks for a code, and what it asks for.
+        """Return the client that asks for a code, and its request.
 
         The address of the page that asks holds the whole request, so it is checked again there.
         Raises AuthorizeError, InvalidRedirectUriError, InvalidScopeError.

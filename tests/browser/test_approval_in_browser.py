@@ -1,4 +1,4 @@
-"""The page that approves an OAuth client, in a real browser, with what other sites try at it."""
+"""The page that approves an OAuth client, in a real browser, and attempts of other sites."""
 
 import threading
 from collections.abc import Iterator
@@ -40,7 +40,7 @@ FRAME = """
 
 
 class Site(NamedTuple):
-    """A site of someone else, which notes what browsers and their addresses tell it."""
+    """A site of someone else, which notes the requests of browsers."""
 
     address: str
     requests: list[tuple[str, str | None]]

@@ -1,4 +1,4 @@
-"""An OAuth client and the person who uses it, step by step, with what each may do wrong."""
+"""An OAuth client and the person who uses it, step by step, right or wrong."""
 
 import base64
 import hashlib
@@ -69,7 +69,7 @@ async def send_form(
 
 
 def read_answer(end: httpx.Response) -> dict[str, str]:
-    """Return what the last page sends to the client."""
+    """Return the fields that the last page sends to the client."""
     (link,) = BACK.findall(end.text)
     url = html.unescape(link)
     assert url.startswith(f"{CALLBACK}?"), url

@@ -58,7 +58,7 @@ def tokens(apart: Settings) -> TokenFile:
 
 
 class Storage:
-    """What the SDK's client remembers."""
+    """The memory of the SDK's client."""
 
     def __init__(self) -> None:
         self.tokens: OAuthToken | None = None

@@ -1,4 +1,4 @@
-"""What hostile clients, pages and thieves try at a server with OAuth: refused, logged, no loss."""
+"""Attempts of hostile clients, pages and thieves at a server with OAuth."""
 
 import asyncio
 import json
@@ -252,7 +252,7 @@ async def test_a_flood_of_registrations_is_refused_and_pushes_nobody_out(
     assert (await open_page(server.client, pending)).status_code == 200
     assert (await server.ask("GET", "/api/stats", token)).status_code == 200
 
-    # After ten minutes, clients that nobody approved give way; after a day, they are forgotten.
+    # After ten minutes, clients without an approval give way; after a day, they are forgotten.
     monkeypatch.setattr(grants, "APPROVAL_SECONDS", 0)
     assert (await register(server.client)).status_code == 201
     assert (await open_page(server.client, pending)).status_code == 400
