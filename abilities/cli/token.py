@@ -253,10 +253,10 @@ def add(session: Session, scope: Scope, label: str, tools: str, reads: str) -> N
 @click.option("--json", "as_json", is_flag=True, help="Print a JSON array instead of lines.")
 @pass_session
 def list_(session: Session, as_json: bool) -> None:
-    """List the tokens by ID, and the OAuth clients that got access by one of them.
+    """List the tokens and the OAuth clients.
 
-    Secrets are not stored. The last columns name the abilities that a token opens, if not all, and
-    what else it reads.
+    A client is listed with the rights that a token gave it. Secrets are not stored. The last
+    columns name the abilities that a token opens, if not all, and the further namespaces.
     """
     file = TokenFile(session.settings.tokens_file)
     with _explain_failure(file):
@@ -286,10 +286,10 @@ def list_(session: Session, as_json: bool) -> None:
 @click.argument("token_id", metavar="ID")
 @pass_session
 def revoke(session: Session, token_id: str) -> None:
-    """Revoke a token, or the access of an OAuth client, by its ID.
+    """Revoke a token or an OAuth client.
 
-    Running servers refuse it within a second. With a token ends the access of the clients that got
-    it by this token. 'abilities token list' shows the IDs. Exits with 1 if there is no such token.
+    Running servers refuse it within a second. The clients that a token gave access lose it with the
+    token. 'abilities token list' shows the IDs. Exits with 1 if there is no such token.
     """
     file = TokenFile(session.settings.tokens_file)
     with _explain_failure(file):
