@@ -42,6 +42,9 @@ QUESTIONS = {
     "secrets": "security.html",
     "hooks": "clients.html",
     "exit code": "troubleshooting.html",
+    "pdf": "documents.html",
+    "obsidian": "mirror.html",
+    "chatgpt": "oauth.html",
 }
 
 

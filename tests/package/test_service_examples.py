@@ -53,21 +53,19 @@ def test_systemd_takes_the_units(tmp_path: Path) -> None:
 
 
 async def test_the_backup_that_the_timer_and_the_compose_file_start_is_made(
-    settings: Settings,
+    roots: Settings, tmp_path: Path
 ) -> None:
-    async with Abilities.open(settings) as abilities:
+    async with Abilities.open(roots) as abilities:
         await abilities.call("store_memory", {"type": "core", "content": "x", "key": "k"})
     unit = (SERVICE / "abilities-backup.service").read_text()
     program, *started = re.findall(r"^ExecStart=(.+)$", unit, re.M)[0].split()
     composed = COMPOSE["services"]["backup"]["command"]
 
     for number, (name, _, *options) in enumerate((started, composed)):
-        folder = settings.agent_dir / f"backups-{number}"
+        folder = tmp_path / f"backups-{number}"
         folder.mkdir()
         arguments = [name, str(folder), *options]
-        done = await asyncio.to_thread(
-            CliRunner().invoke, main, arguments, env=environment(settings)
-        )
+        done = await asyncio.to_thread(CliRunner().invoke, main, arguments, env=environment(roots))
         assert done.exit_code == 0, done.output
         assert len(list(folder.glob("memories-*.db"))) == 1
 
