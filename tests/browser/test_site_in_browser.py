@@ -28,7 +28,7 @@ QUESTIONS = {
     "namespace per user": "fastapi.html",
     "test an agent": "testing.html",
     "postgresql": "scale.html",
-    "backup": "moving.html",
+    "backup": "operating.html",
     "import sessions": "moving.html",
     "kv-memory": "moving.html",
     "export": "moving.html",
