@@ -36,6 +36,9 @@ CACHE_DOCUMENTS = 1_000
 AT_ONCE = 4
 """Documents that are converted at the same time."""
 
+MOST_OF_ONE_ROOT = AT_ONCE - 1
+"""Of these, documents of one root, so that one namespace does not keep the others waiting."""
+
 REST_IS_MISSING = b"[the rest is missing: it takes too much time or memory, or is damaged]\n"
 """The last line of a text that is not that of the whole document."""
 
@@ -78,6 +81,7 @@ class Documents:
         )
         self._converter = _Converter([installed.place for installed in readers])
         self._texts: OrderedDict[_Key, Text] = OrderedDict()
+        self._running: dict[Text, str] = {}
         self._lock = Lock()
 
     def close(self) -> None:
@@ -95,8 +99,8 @@ class Documents:
 
         return None
 
-    def find_text(self, name: str, fd: int, status: os.stat_result) -> bytes | None:
-        """Return the text of an open document; None if the file is not one.
+    def find_text(self, root: str, name: str, fd: int, status: os.stat_result) -> bytes | None:
+        """Return the text of an open document beneath a root; None if the file is not one.
 
         Raises Converting if it has not been converted yet, and Refused: reader_missing,
         unreadable_document, changed, resource_exhausted, io_error.
@@ -112,19 +116,20 @@ class Documents:
                 if not place:
                     raise Refused("reader_missing")
 
-                return self._find_text(place, _find_key(status, place), fd)
+                return self._find_text(root, place, _find_key(status, place), fd)
 
         return None
 
-    def _find_text(self, place: str, key: _Key, fd: int) -> bytes:
+    def _find_text(self, root: str, place: str, key: _Key, fd: int) -> bytes:
         with self._lock:
             text = self._texts.get(key)
             if text is None:
-                running = [each for each in self._texts.values() if not each.done()]
-                if len(running) >= AT_ONCE:
-                    raise Converting(running[0])
+                own = [each for each, of_root in self._running.items() if of_root == root]
+                if len(own) >= MOST_OF_ONE_ROOT or len(self._running) >= AT_ONCE:
+                    raise Converting([*own, *self._running][0])
 
                 text = self._texts[key] = self._begin(place, key, fd)
+                self._running[text] = root
 
             self._texts.move_to_end(key)
             if not text.done():
@@ -169,6 +174,7 @@ class Documents:
     def _keep(self, text: Text, outcome: bytes | Reason) -> None:
         """Set an outcome, and forget the oldest texts if there are too many."""
         with self._lock:
+            del self._running[text]
             text.set_result(outcome)
             done = {key: text.result() for key, text in self._texts.items() if text.done()}
             size = sum(map(len, done.values()))

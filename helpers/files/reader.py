@@ -193,7 +193,8 @@ class ReadingSession:
             return file
 
         try:
-            text = self._policy.documents.find_text(file.request.name, file.fd, file.stat)
+            root, name = str(file.root.path), file.request.name
+            text = self._policy.documents.find_text(root, name, file.fd, file.stat)
             if text is None:
                 if file.part is not None:
                     raise Refused("no_such_part")

@@ -12,6 +12,7 @@ import pytest
 
 from abilities import Abilities, Settings
 from abilities.helpers.documents import documents
+from abilities.readers import open_documents
 from tests.support.document_files import build_pages
 from tests.support.hostile_documents import list_hostile
 from tests.support.plugins import install
@@ -160,6 +161,27 @@ async def test_many_that_hang_leave_no_thread_or_descriptor(
 
     assert all(text.startswith("[part one]\nfine\n") or text == "timeout" for text in outcomes)
     await wait_until(lambda: count_descriptors() <= before)
+
+
+async def test_the_documents_of_one_root_leave_room_for_those_of_others(
+    app: Abilities, workspace: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(documents, "SECONDS", 60)
+    texts, _ = open_documents(plugins=True)
+    names = [f"{number}.hang" for number in range(documents.AT_ONCE + 1)]
+    write_files(workspace, names)
+
+    def begin(root: str, name: str) -> documents.Text:
+        with open(workspace / name, "rb") as file, pytest.raises(documents.Converting) as raised:
+            texts.find_text(root, name, file.fileno(), os.fstat(file.fileno()))
+        return raised.value.text
+
+    try:
+        of_one = {begin("one", name) for name in names}
+        assert len(of_one) == documents.MOST_OF_ONE_ROOT
+        assert begin("other", names[-1]) not in of_one
+    finally:
+        texts.close()
 
 
 async def test_a_text_is_kept_for_the_next_piece(app: Abilities, workspace: Path) -> None:
