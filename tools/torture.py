@@ -214,6 +214,12 @@ FIGURES = {
             "INPUTS": 150,
         },
     ),
+    21: Figure(
+        "a mirror: two clones with 1,000 edits each lose none, 10,000 hostile keys come back",
+        ["tests/stores/test_mirror.py"],
+        full={"MIRROR_EDITS": 1_000, "MIRROR_KEYS": 10_000, "MIRROR_KILLS": 40},
+        quick={"MIRROR_EDITS": 40, "MIRROR_KEYS": 150, "MIRROR_KILLS": 2},
+    ),
 }
 
 

@@ -438,6 +438,8 @@ def test_a_run_that_was_killed_is_finished_by_the_next(
 
 KEYS = st.text(st.characters(codec="utf-8"), min_size=1, max_size=MAX_KEY_CHARS)
 TEXTS = st.text(st.characters(codec="utf-8", exclude_characters="\0"))
+SHORT = st.text(st.characters(codec="utf-8", exclude_characters="\0"), max_size=30)
+"""Within the limits of tags, and of types and terms of links."""
 
 
 @settings(max_examples=size("ABILITIES_EXAMPLES", quick=50, full=500), deadline=None)
@@ -445,8 +447,8 @@ TEXTS = st.text(st.characters(codec="utf-8", exclude_characters="\0"))
     key=KEYS,
     content=TEXTS.filter(bool) | st.sampled_from(["---\nkey: x\n---\n", "\n", "[[a]] [[b]]"]),
     summary=TEXTS,
-    tags=st.lists(TEXTS.map(str.strip).filter(bool), max_size=3, unique=True),
-    links=st.dictionaries(st.tuples(KEYS.filter(is_key), TEXTS.filter(bool)), TEXTS, max_size=3),
+    tags=st.lists(SHORT.map(str.strip).filter(bool), max_size=3, unique=True),
+    links=st.dictionaries(st.tuples(KEYS.filter(is_key), SHORT.filter(bool)), SHORT, max_size=3),
     metadata=st.dictionaries(TEXTS, TEXTS | st.integers(-9, 9) | st.none(), max_size=2),
     former=TEXTS | st.sampled_from([FOREIGN.decode("utf-8-sig"), "---\ntags: a\nlinks: 5\n---\n"]),
 )
@@ -545,8 +547,7 @@ def test_names_that_a_file_system_confuses_are_told_apart() -> None:
 def test_hostile_keys_come_back_from_a_folder(
     place: StorePlace, folder: Path, tmp_path: Path
 ) -> None:
-    full = 10_000 if place.engine == "sqlite" else 500
-    keys = list_hostile_keys(size("ABILITIES_MIRROR_KEYS", quick=150, full=full))
+    keys = list_hostile_keys(size("ABILITIES_MIRROR_KEYS", quick=150, full=1_000))
     for start in range(0, len(keys), 50):
         change(place, *(store(key, f"of {key!r}") for key in keys[start : start + 50]))
 
@@ -696,7 +697,7 @@ def test_two_clones_with_two_stores_lose_no_edit(tmp_path: Path) -> None:
     for clone in clones:
         clone.mirror()
 
-    edits = size("ABILITIES_MIRROR_EDITS", quick=40, full=1_000)
+    edits = size("ABILITIES_MIRROR_EDITS", quick=40, full=200)
     while min(len(clone.tokens) for clone in clones) < edits:
         for clone in clones:
             for _ in range(random.randint(1, 12)):
