@@ -8,7 +8,7 @@ import math
 import re
 from collections.abc import Callable
 from datetime import UTC, datetime
-from typing import Annotated, ClassVar, Literal, cast
+from typing import Annotated, Any, ClassVar, Literal, cast
 from zoneinfo import ZoneInfo
 
 from pydantic import (
@@ -241,6 +241,22 @@ class Unsaid:
         return {**described, UNSAID: [*described.get(UNSAID, ()), *self._keywords]}
 
 
+def optional(
+    description: str, *unsaid: str, default: object = None, extra: JsonObject | None = None
+) -> Any:
+    """Return a field that may be left out, with ``extra`` keywords in its schema.
+
+    Schemas for models leave out the ``unsaid`` keywords, as with `Unsaid`.
+    """
+
+    def complete(schema: JsonObject) -> None:
+        schema.update(extra or {})
+        if unsaid:
+            schema[UNSAID] = [*schema.get(UNSAID, ()), *unsaid]
+
+    return Field(default=default, description=description, json_schema_extra=complete)
+
+
 Integer: BeforeValidator = BeforeValidator(parse_integer)
 Number: BeforeValidator = BeforeValidator(parse_number)
 Boolean: BeforeValidator = BeforeValidator(parse_boolean)
@@ -248,7 +264,9 @@ Object: BeforeValidator = BeforeValidator(unwrap_json)
 Array: BeforeValidator = BeforeValidator(unwrap_json)
 OneOrMore: BeforeValidator = BeforeValidator(parse_one_or_more)
 
-PAGE_SIZE = Unsaid("minimum", "default", "description")
+Flag = Annotated[bool, Boolean]
+
+PAGE_SIZE = ("minimum", "default", "description")
 """Keywords of a page size that models can do without."""
 
 MaxChars = Annotated[int, Field(ge=1, le=MAX_READ_CHARS), Unsaid("minimum", "description"), Integer]

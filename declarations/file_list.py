@@ -4,6 +4,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
+from abilities.declarations import limits
 from abilities.declarations.fields import (
     EXACT,
     PAGE_SIZE,
@@ -12,12 +13,7 @@ from abilities.declarations.fields import (
     OptionalDetail,
     UnofferedFormat,
     Unsaid,
-)
-from abilities.declarations.limits import (
-    DEFAULT_LISTED_FILES,
-    MAX_LIST_POSITION_CHARS,
-    MAX_LISTED_FILES,
-    MAX_PATH_CHARS,
+    optional,
 )
 from abilities.declarations.memory import Text
 from abilities.declarations.values import Model
@@ -29,7 +25,7 @@ _PLAIN = r"[^\\\x00-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069]+$
 """No backslash, and no control character as `values.has_control_character` defines it."""
 
 _PathPattern = Field(json_schema_extra={EXACT: {"pattern": _RELATIVE + _PLAIN}})
-Position = Annotated[str, Field(max_length=MAX_LIST_POSITION_CHARS), Text]
+Position = Annotated[str, Field(max_length=limits.MAX_LIST_POSITION_CHARS), Text]
 
 
 class FileListInput(Arguments):
@@ -37,7 +33,7 @@ class FileListInput(Arguments):
 
     pattern: Annotated[
         str,
-        Field(min_length=1, max_length=MAX_PATH_CHARS),
+        Field(min_length=1, max_length=limits.MAX_PATH_CHARS),
         Unsaid("maxLength"),
         _PathPattern,
     ] = Field(
@@ -45,12 +41,10 @@ class FileListInput(Arguments):
         description="A glob of relative paths: '*' and '?' within a name, '**' any folders, "
         "'{a,b}' either.",
     )
-    limit: Annotated[int, Field(ge=1, le=MAX_LISTED_FILES), PAGE_SIZE, Integer] = Field(
-        default=DEFAULT_LISTED_FILES, description="Most files to return."
+    limit: Annotated[int, Field(ge=1, le=limits.MAX_LISTED_FILES), Integer] = optional(
+        "Most files to return.", *PAGE_SIZE, default=limits.DEFAULT_LISTED_FILES
     )
-    after: Annotated[Position | None, Unsaid("maxLength", "description")] = Field(
-        default=None, description="From next_request."
-    )
+    after: Position | None = optional("From next_request.", "maxLength", "description")
     output_format: UnofferedFormat = None
     detail: OptionalDetail = None
 
@@ -70,8 +64,8 @@ class ConciseListedFile(Model):
     """The concise record of a file that can be read."""
 
     path: str = Field(description="Send it unchanged to read the file.")
-    source: Literal["agent"] | None = Field(
-        default=None, description="agent for the agent directory, absent for the workspace."
+    source: Literal["agent"] | None = optional(
+        "agent for the agent directory, absent for the workspace."
     )
     size_bytes: int = Field(description="Size in bytes.")
 
@@ -83,9 +77,7 @@ class FileListAnswer(Model):
         description="The matching files, sorted by path."
     )
     has_more: bool = Field(description="Whether there may be more; send next_request for them.")
-    next_request: dict[str, Any] | None = Field(
-        default=None, description="The arguments of the next call."
-    )
+    next_request: dict[str, Any] | None = optional("The arguments of the next call.")
     skipped: int = Field(
         default=0,
         description=(
@@ -93,4 +85,4 @@ class FileListAnswer(Model):
             "folders and files that do not respond, and names that no path can express."
         ),
     )
-    skipped_folders: list[str] | None = Field(default=None, description="Some of those folders.")
+    skipped_folders: list[str] | None = optional("Some of those folders.")

@@ -5,6 +5,7 @@ from typing import Annotated, Literal
 from pydantic import BeforeValidator, Field
 
 from abilities.declarations.bulk_read_memory import BulkReadMemoryInput, MemoryGetInput
+from abilities.declarations.fields import optional
 from abilities.declarations.records import Truncation
 from abilities.declarations.refusals import Fault
 from abilities.declarations.values import Model
@@ -67,19 +68,15 @@ class KvMemory(Model):
     links: list[KvLink] = Field(
         description="Its best links, 20 at most, and as many as the reply has room for."
     )
-    linksTotal: int | None = Field(
-        default=None, description="The number of its links; present if some are not shown."
-    )
-    truncation: Truncation | None = Field(default=None, description="Present if the text was cut.")
+    linksTotal: int | None = optional("The number of its links; present if some are not shown.")
+    truncation: Truncation | None = optional("Present if the text was cut.")
 
 
 class KvEntry(KvMemory):
     """A memory in a bulk read."""
 
     key: str = Field(description="The memory's key.")
-    error: Fault | None = Field(
-        default=None, description="Present if it could not be read; then its text is empty."
-    )
+    error: Fault | None = optional("Present if it could not be read; then its text is empty.")
 
 
 class KvAssociated(KvEntry):

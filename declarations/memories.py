@@ -4,13 +4,15 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
+from abilities.declarations import limits
 from abilities.declarations.fields import (
     BRIEF,
+    PAGE_SIZE,
     Arguments,
     Array,
-    Boolean,
     ExpiresAt,
     FailureReason,
+    Flag,
     IfVersion,
     Integer,
     Offset,
@@ -19,15 +21,7 @@ from abilities.declarations.fields import (
     UnofferedDetail,
     UnofferedFormat,
     Unsaid,
-)
-from abilities.declarations.limits import (
-    DEFAULT_LISTED_MEMORIES,
-    DEFAULT_QUERY_MEMORIES,
-    MAX_KEY_CHARS,
-    MAX_LISTED_MEMORIES,
-    MAX_QUERY_MEMORIES,
-    MAX_QUERY_TAGS,
-    MAX_SEARCH_CHARS,
+    optional,
 )
 from abilities.declarations.memory import (
     ID_PATTERN,
@@ -61,7 +55,7 @@ FurtherValues = Annotated[
     Unsaid("description", "properties", "additionalProperties"),
 ]
 QueryTags = Annotated[
-    list[Annotated[str, Text]], Field(max_length=MAX_QUERY_TAGS), Unsaid("maxItems"), Array
+    list[Annotated[str, Text]], Field(max_length=limits.MAX_QUERY_TAGS), Unsaid("maxItems"), Array
 ]
 SortBy = Literal["created_at", "updated_at", "accessed_at", "importance", "access_count"]
 
@@ -79,78 +73,53 @@ class StoreMemoryInput(Arguments):
         description="core: lasting facts; learning: lessons learned; task: work in progress."
     )
     content: Annotated[Content, Unsaid("description")] = Field(description="The text.")
-    key: Annotated[Key | None, Unsaid("description")] = Field(
-        default=None, description="A name you choose, like 'project/goals'."
+    key: Key | None = optional("A name you choose, like 'project/goals'.", "description")
+    summary: Summary | None = optional("Short form.", "description")
+    category: Category | None = optional(
+        "Such as 'preference', 'fact' or 'pattern'.", "maxLength", "description"
     )
-    summary: Annotated[Summary | None, Unsaid("description")] = Field(
-        default=None, description="Short form."
+    tags: Tags | None = optional("Up to 10 of 30 characters.")
+    about: About | None = optional("Paths or globs of its files.")
+    importance: Importance | None = optional("medium for a new memory.", "description")
+    links: Links | None = optional(
+        "Links to add or change, by the other memory's key.", "description"
     )
-    category: Annotated[Category | None, Unsaid("maxLength", "description")] = Field(
-        default=None, description="Such as 'preference', 'fact' or 'pattern'."
-    )
-    tags: Tags | None = Field(default=None, description="Up to 10 of 30 characters.")
-    about: About | None = Field(default=None, description="Paths or globs of its files.")
-    importance: Annotated[Importance | None, Unsaid("description")] = Field(
-        default=None, description="medium for a new memory."
-    )
-    links: Annotated[Links | None, Unsaid("description")] = Field(
-        default=None, description="Links to add or change, by the other memory's key."
-    )
-    memory_score: Annotated[Score | None, Unsaid("description")] = Field(
-        default=None, description="By default importance decides it."
-    )
+    memory_score: Score | None = optional("By default importance decides it.", "description")
     metadata: FurtherValues = None
-    id: Annotated[Id | None, Unsaid("description")] = Field(
-        default=None, description="The id of the memory to update; leave out for a new one."
+    id: Id | None = optional(
+        "The id of the memory to update; leave out for a new one.", "description"
     )
     expires_at: ExpiresAt = None
     if_version: IfVersion = None
     detail: UnofferedDetail = None
 
 
-AS_STORED = Unsaid("maximum", "maxLength", "description")
+AS_STORED = ("maximum", "maxLength", "description")
 """Keywords that `update_memory` leaves out, because `store_memory` has them."""
+
+
+ANY_OBJECTS: JsonObject = {BRIEF: {"items": {"type": "object"}}}
 
 
 class UpdateMemoryInput(Arguments):
     """Arguments of `update_memory`."""
 
-    id: Annotated[Id | None, Unsaid("description")] = Field(
-        default=None, description="The id of the memory to change; or send its key."
-    )
-    key: Annotated[Key | None, Unsaid("description")] = Field(
-        default=None,
-        description="The key of the memory to change. With an id: a new, unused key; links to the "
+    id: Id | None = optional("The id of the memory to change; or send its key.", "description")
+    key: Key | None = optional(
+        "The key of the memory to change. With an id: a new, unused key; links to the "
         "memory follow.",
+        "description",
     )
-    content: Annotated[Content | None, AS_STORED] = Field(default=None, description="New content.")
-    summary: Annotated[Summary | None, AS_STORED] = Field(default=None, description="'' clears it.")
-    category: Annotated[Category | None, AS_STORED] = Field(
-        default=None, description="'' clears it."
-    )
-    tags: Annotated[Tags | None, AS_STORED] = Field(
-        default=None, description="All tags; replaces the existing ones."
-    )
-    about: Annotated[About | None, AS_STORED] = Field(
-        default=None, description="All paths and globs; replaces the existing ones."
-    )
-    importance: Annotated[Importance | None, AS_STORED] = Field(
-        default=None, description="New importance."
-    )
-    archived: Annotated[Annotated[bool, Boolean] | None, Unsaid("description")] = Field(
-        default=None, description="Archive (true) or revive (false)."
-    )
-    links: Annotated[Links | None, AS_STORED] = Field(
-        default=None,
-        description="Links to add or change.",
-        json_schema_extra={BRIEF: {"items": {"type": "object"}}},
-    )
-    remove_links: LinkNames | None = Field(
-        default=None,
-        description="By key and type.",
-        json_schema_extra={BRIEF: {"items": {"type": "object"}}},
-    )
-    memory_score: Annotated[Score | None, AS_STORED] = Field(default=None, description="New score.")
+    content: Content | None = optional("New content.", *AS_STORED)
+    summary: Summary | None = optional("'' clears it.", *AS_STORED)
+    category: Category | None = optional("'' clears it.", *AS_STORED)
+    tags: Tags | None = optional("All tags; replaces the existing ones.", *AS_STORED)
+    about: About | None = optional("All paths and globs; replaces the existing ones.", *AS_STORED)
+    importance: Importance | None = optional("New importance.", *AS_STORED)
+    archived: Flag | None = optional("Archive (true) or revive (false).", "description")
+    links: Links | None = optional("Links to add or change.", *AS_STORED, extra=ANY_OBJECTS)
+    remove_links: LinkNames | None = optional("By key and type.", extra=ANY_OBJECTS)
+    memory_score: Score | None = optional("New score.", *AS_STORED)
     metadata: FurtherValues = None
     expires_at: Annotated[ExpiresAt, Unsaid("description")] = None
     if_version: IfVersion = None
@@ -160,18 +129,15 @@ class UpdateMemoryInput(Arguments):
 class DeleteMemoryInput(Arguments):
     """Arguments of `delete_memory`."""
 
-    id: Annotated[Id | None, Unsaid("description")] = Field(
-        default=None, description="The id of the memory; or send its key."
+    id: Id | None = optional("The id of the memory; or send its key.", "description")
+    key: Key | None = optional("The key of the memory.", "description")
+    permanent: Flag = optional(
+        "Delete instead of archiving; it can be restored for a time.", "description", default=False
     )
-    key: Annotated[Key | None, Unsaid("description")] = Field(
-        default=None, description="The key of the memory."
-    )
-    permanent: Annotated[bool, Boolean, Unsaid("description")] = Field(
-        default=False, description="Delete instead of archiving; it can be restored for a time."
-    )
-    purge: Annotated[bool, Boolean, Unsaid("description")] = Field(
+    purge: Flag = optional(
+        "Delete it with its history: nothing brings it back. Needs the scope 'purge'.",
+        "description",
         default=False,
-        description="Delete it with its history: nothing brings it back. Needs the scope 'purge'.",
     )
     if_version: IfVersion = None
     detail: UnofferedDetail = None
@@ -181,43 +147,25 @@ class QueryMemoriesInput(Arguments):
     """Arguments of `query_memories`."""
 
     # Tags and category have no maximum length here: a longer one matches nothing.
-    type: Annotated[Type | None, Unsaid("description")] = Field(
-        default=None, description="Only memories of this type."
+    type: Type | None = optional("Only memories of this type.", "description")
+    tags: QueryTags | None = optional("With all of these tags.", "description")
+    about: AboutPath | None = optional("About the file with this path.", "description")
+    search: Annotated[str, Field(max_length=limits.MAX_SEARCH_CHARS), Text] | None = optional(
+        "Terms, such as 'ADR-007 \"Ada Lovelace\"'."
     )
-    tags: Annotated[QueryTags | None, Unsaid("description")] = Field(
-        default=None, description="With all of these tags."
+    importance: Importance | None = optional("Only of this importance.", "description")
+    category: Annotated[str, Text] | None = optional("Only of this category.", "description")
+    archived: Flag = Field(default=False, description="Archived ones too.")
+    limit: Annotated[int, Field(ge=1, le=limits.MAX_QUERY_MEMORIES), Integer] = optional(
+        "Most memories to return.", *PAGE_SIZE, default=limits.DEFAULT_QUERY_MEMORIES
     )
-    about: Annotated[AboutPath | None, Unsaid("description")] = Field(
-        default=None, description="About the file with this path."
+    offset: Offset = optional("Memories to skip.", "description", default=0)
+    after: Annotated[str, Field(pattern=QUERY_CURSOR_PATTERN)] | None = optional(
+        "From next_request; offset is ignored then.", "pattern", "description"
     )
-    search: Annotated[str, Field(max_length=MAX_SEARCH_CHARS), Text] | None = Field(
-        default=None, description="Terms, such as 'ADR-007 \"Ada Lovelace\"'."
-    )
-    importance: Annotated[Importance | None, Unsaid("description")] = Field(
-        default=None, description="Only of this importance."
-    )
-    category: Annotated[Annotated[str, Text] | None, Unsaid("description")] = Field(
-        default=None, description="Only of this category."
-    )
-    archived: Annotated[bool, Boolean] = Field(default=False, description="Archived ones too.")
-    limit: Annotated[
-        int,
-        Field(ge=1, le=MAX_QUERY_MEMORIES),
-        Unsaid("minimum", "default", "description"),
-        Integer,
-    ] = Field(default=DEFAULT_QUERY_MEMORIES, description="Most memories to return.")
-    offset: Annotated[Offset, Unsaid("description")] = Field(
-        default=0, description="Memories to skip."
-    )
-    after: Annotated[
-        Annotated[str, Field(pattern=QUERY_CURSOR_PATTERN)] | None,
-        Unsaid("pattern", "description"),
-    ] = Field(default=None, description="From next_request; offset is ignored then.")
-    sort_by: Annotated[SortBy, Unsaid("description")] = Field(
-        default="accessed_at", description="The order."
-    )
-    sort_order: Annotated[Literal["asc", "desc"], Unsaid("description")] = Field(
-        default="desc", description="Ascending or descending."
+    sort_by: SortBy = optional("The order.", "description", default="accessed_at")
+    sort_order: Literal["asc", "desc"] = optional(
+        "Ascending or descending.", "description", default="desc"
     )
     output_format: UnofferedFormat = None
     detail: OptionalDetail = None
@@ -230,18 +178,17 @@ class GetMemoryStatsInput(Arguments):
 class MendingAnswer(Model):
     """The part of an answer that reports a damaged memory."""
 
-    mended: list[str] | None = Field(
-        default=None,
-        description="Present if the memory was damaged: the fields that were lost and now have "
-        "defaults; check the others too.",
+    mended: list[str] | None = optional(
+        "Present if the memory was damaged: the fields that were lost and now have "
+        "defaults; check the others too."
     )
 
 
 class WriteAnswer(MendingAnswer):
     """The fields that all concise answers to a change share."""
 
-    key: str | None = Field(default=None, description="Concise: the memory's key.")
-    version: int | None = Field(default=None, description="Concise: the memory's new version.")
+    key: str | None = optional("Concise: the memory's key.")
+    version: int | None = optional("Concise: the memory's new version.")
     archived: IsArchived = False
 
 
@@ -252,36 +199,26 @@ class StoreMemoryAnswer(WriteAnswer):
     created: bool = Field(description="True for a new memory, false for an updated one.")
     replaced: ReplacedVersion = None
     similar: Similar = None
-    memory: Memory | None = Field(
-        default=None, description="The memory as it is stored now; left out if concise."
-    )
-    truncation: Truncation | None = Field(
-        default=None, description="Present if the content was cut to fit the answer."
-    )
+    memory: Memory | None = optional("The memory as it is stored now; left out if concise.")
+    truncation: Truncation | None = optional("Present if the content was cut to fit the answer.")
 
 
 class UpdateMemoryAnswer(WriteAnswer):
     """Answer of `update_memory`."""
 
-    id: str | None = Field(default=None, description="Concise: the memory's UUID.")
-    memory: Memory | None = Field(
-        default=None, description="The memory as it is stored now; left out if concise."
+    id: str | None = optional("Concise: the memory's UUID.")
+    memory: Memory | None = optional("The memory as it is stored now; left out if concise.")
+    updated_fields: list[str] | None = optional(
+        "The fields whose values changed; left out if concise."
     )
-    updated_fields: list[str] | None = Field(
-        default=None, description="The fields whose values changed; left out if concise."
-    )
-    truncation: Truncation | None = Field(
-        default=None, description="Present if the content was cut to fit the answer."
-    )
+    truncation: Truncation | None = optional("Present if the content was cut to fit the answer.")
 
 
 class DeleteMemoryAnswer(WriteAnswer):
     """Answer of `delete_memory`."""
 
-    success: bool | None = Field(default=None, description="True; left out if concise.")
-    action: Literal["archived", "deleted", "purged"] | None = Field(
-        default=None, description="What was done."
-    )
+    success: bool | None = optional("True; left out if concise.")
+    action: Literal["archived", "deleted", "purged"] | None = optional("What was done.")
     id: str = Field(description="The memory's UUID.")
 
 
@@ -295,17 +232,13 @@ class ConciseMemory(Model):
     replaced_by: ReplacedBy = None
     date: str = Field(description="The day of its last change, YYYY-MM-DD in UTC.")
     score: float = Field(description="Its memory_score, 0 to 1.")
-    next: str | None = Field(
-        default=None, description="If the content was cut: the target's 'resume' for the rest."
-    )
+    next: str | None = optional("If the content was cut: the target's 'resume' for the rest.")
 
 
 class QueriedMemory(Memory):
     """A memory that was found, with up to 5,000 characters of its content."""
 
-    truncation: Truncation | None = Field(
-        default=None, description="Present if its content was cut."
-    )
+    truncation: Truncation | None = optional("Present if its content was cut.")
 
 
 class QueryMemoriesAnswer(Model):
@@ -320,9 +253,7 @@ class QueryMemoriesAnswer(Model):
     )
     offset: int = Field(description="The offset applied; after next_request, the memories before.")
     has_more: bool = Field(description="Whether more follow; send next_request for them.")
-    next_request: JsonObject | None = Field(
-        default=None, description="Arguments for the next page; absent if none."
-    )
+    next_request: JsonObject | None = optional("Arguments for the next page; absent if none.")
     failed: int = Field(
         default=0, description="Damaged memories that match on this page; default 0."
     )
@@ -343,33 +274,26 @@ class GetMemoryStatsAnswer(Model):
     by_importance: dict[str, int] = Field(description="These by importance.")
     archived_count: int = Field(description="Archived memories.")
     total_storage_kb: float = Field(description="Kilobytes of text, archived memories included.")
-    oldest_memory: str | None = Field(default=None, description="When the oldest was created.")
-    newest_memory: str | None = Field(default=None, description="When the newest was created.")
-    most_accessed: QueriedMemory | None = Field(
-        default=None, description="The memory read most often, if any was."
-    )
+    oldest_memory: str | None = optional("When the oldest was created.")
+    newest_memory: str | None = optional("When the newest was created.")
+    most_accessed: QueriedMemory | None = optional("The memory read most often, if any was.")
     top_tags: list[TagCount] = Field(description="The ten most used tags.")
 
 
-KeyPart = Annotated[str, Field(max_length=MAX_KEY_CHARS), Text, Unsaid("maxLength", "default")]
+KeyPart = Annotated[
+    str, Field(max_length=limits.MAX_KEY_CHARS), Text, Unsaid("maxLength", "default")
+]
 
 
 class MemoryListInput(Arguments):
     """Arguments of `memory_list`."""
 
     prefix: KeyPart = Field(default="", description="Of the keys, such as 'project/'.")
-    after: Annotated[KeyPart, Unsaid("description")] = Field(
-        default="", description="From next_request."
+    after: KeyPart = optional("From next_request.", "description", default="")
+    limit: Annotated[int, Field(ge=1, le=limits.MAX_LISTED_MEMORIES), Integer] = optional(
+        "Most memories to return.", *PAGE_SIZE, default=limits.DEFAULT_LISTED_MEMORIES
     )
-    limit: Annotated[
-        int,
-        Field(ge=1, le=MAX_LISTED_MEMORIES),
-        Unsaid("minimum", "default", "description"),
-        Integer,
-    ] = Field(default=DEFAULT_LISTED_MEMORIES, description="Most memories to return.")
-    archived: Annotated[bool, Boolean, Unsaid("description")] = Field(
-        default=False, description="Archived ones too."
-    )
+    archived: Flag = optional("Archived ones too.", "description", default=False)
     output_format: UnofferedFormat = None
 
 
@@ -378,10 +302,10 @@ class ListedMemory(Model):
 
     key: str = Field(description="The memory's key.")
     origin: Origin = None
-    type: str | None = Field(default=None, description="core, learning or task.")
-    size: int | None = Field(default=None, description="Bytes of its content.")
-    version: int | None = Field(default=None, description="Grows with every change.")
-    summary: str | None = Field(default=None, description="Short form.")
+    type: str | None = optional("core, learning or task.")
+    size: int | None = optional("Bytes of its content.")
+    version: int | None = optional("Grows with every change.")
+    summary: str | None = optional("Short form.")
     archived: IsArchived = False
     reason: FailureReason = None
 
@@ -390,6 +314,4 @@ class MemoryListAnswer(Model):
     """Answer of `memory_list`."""
 
     memories: list[ListedMemory] = Field(description="By key.")
-    next_request: dict[str, Any] | None = Field(
-        default=None, description="Arguments for the next page; absent if none."
-    )
+    next_request: dict[str, Any] | None = optional("Arguments for the next page; absent if none.")

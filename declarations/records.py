@@ -4,6 +4,7 @@ from typing import Any, Generic, Literal, TypeVar
 
 from pydantic import Field
 
+from abilities.declarations.fields import optional
 from abilities.declarations.refusals import Fault
 from abilities.declarations.values import Model
 
@@ -18,9 +19,8 @@ class Truncation(Model):
         description="max_chars: the item's own limit; budget: the room in the reply."
     )
     returned_chars: int = Field(description="Characters of content in this record.")
-    total_chars: int | None = Field(
-        default=None,
-        description="Characters of the whole requested part, if known without reading further.",
+    total_chars: int | None = optional(
+        "Characters of the whole requested part, if known without reading further."
     )
     next: str | dict[str, Any] = Field(description="The path or target to send for the rest.")
 
@@ -30,11 +30,9 @@ class Record(Model, Generic[T]):
 
     input: str = Field(description="The item as requested.")
     success: bool = Field(description="Whether data is present; if not, error says why.")
-    data: T | None = Field(default=None, description="What was found, on success.")
-    error: Fault | None = Field(default=None, description="Why it failed, on failure.")
-    truncation: Truncation | None = Field(
-        default=None, description="Present if a part of the content is missing."
-    )
+    data: T | None = optional("What was found, on success.")
+    error: Fault | None = optional("Why it failed, on failure.")
+    truncation: Truncation | None = optional("Present if a part of the content is missing.")
 
 
 class Summary(Model):
@@ -52,10 +50,6 @@ class ReplyOf(Model, Generic[AnyRecord]):
 
     results: list[AnyRecord] = Field(description="One record per item, in the order requested.")
     summary: Summary = Field(description="Counts over all records.")
-    next_request: dict[str, Any] | None = Field(
-        default=None,
-        description=(
-            "Arguments that fetch the rest, ready to send to the same tool; absent if nothing is "
-            "left."
-        ),
+    next_request: dict[str, Any] | None = optional(
+        "Arguments that fetch the rest, ready to send to the same tool; absent if nothing is left."
     )

@@ -12,16 +12,17 @@ from abilities.declarations.fields import (
     UNSAID,
     Arguments,
     Array,
-    Boolean,
     Detail,
     Expiry,
     FailureReason,
+    Flag,
     ReplacedVersion,
     RestoredVersion,
     Suggestion,
     UnofferedFormat,
     Version,
     items_schema,
+    optional,
 )
 from abilities.declarations.limits import MAX_OPERATIONS
 from abilities.declarations.memory import (
@@ -94,7 +95,7 @@ class UpdateOperation(ValuesOperation):
 
     op: Literal["update"]
     content: LongContent | None = None
-    archived: Annotated[bool, Boolean] | None = None
+    archived: Flag | None = None
     remove_links: LinkNames | None = None
 
 
@@ -145,7 +146,7 @@ class DeleteOperation(Operation):
     """Archive or delete a memory, as `delete_memory` does."""
 
     op: Literal["delete"]
-    permanent: Annotated[bool, Boolean] = False
+    permanent: Flag = False
 
 
 class RestoreOperation(Operation):
@@ -237,10 +238,10 @@ class RememberInput(Arguments):
         description="The operations, in order, 200000 bytes in all.",
         json_schema_extra={UNSAID: ["description"]},
     )
-    atomic: Annotated[bool, Boolean] = Field(default=False, description="All or none.")
+    atomic: Flag = Field(default=False, description="All or none.")
     output_format: UnofferedFormat = None
-    detail: Annotated[Detail, Field(json_schema_extra={UNOFFERED: True})] = Field(
-        default="concise", description="full: also what each one changed."
+    detail: Detail = optional(
+        "full: also what each one changed.", default="concise", extra={UNOFFERED: True}
     )
 
 
@@ -251,21 +252,15 @@ class Applied(Model):
     """The effect of an operation."""
 
     id: str = Field(description="The memory's UUID.")
-    key: str | None = Field(
-        default=None, description="The memory's key; left out if the operation named it."
-    )
+    key: str | None = optional("The memory's key; left out if the operation named it.")
     version: int = Field(description="The memory's version now.")
     archived: IsArchived = False
     deleted: IsDeleted = False
     created: bool = Field(default=False, description="True for a new memory; default false.")
     replaced: ReplacedVersion = None
     similar: Similar = None
-    updated_fields: list[str] | None = Field(
-        default=None, description="The fields whose values changed."
-    )
-    mended: list[str] | None = Field(
-        default=None, description="Fields that were damaged and now have defaults."
-    )
+    updated_fields: list[str] | None = optional("The fields whose values changed.")
+    mended: list[str] | None = optional("Fields that were damaged and now have defaults.")
 
 
 class OperationRecord(Model):
@@ -273,27 +268,25 @@ class OperationRecord(Model):
 
     input: int = Field(description="The operation's index, from 0.")
     success: bool = Field(description="Whether it was applied; if not, error says why.")
-    data: Applied | None = Field(default=None, description="Its effect.")
-    error: Fault | None = Field(default=None, description="Why it failed; nothing was changed.")
+    data: Applied | None = optional("Its effect.")
+    error: Fault | None = optional("Why it failed; nothing was changed.")
 
 
 class ConciseOperation(Model):
     """The concise record of one operation."""
 
     input: int = Field(description="The operation's index, from 0.")
-    id: str | None = Field(default=None, description="The memory's UUID.")
-    key: str | None = Field(default=None, description="The memory's key.")
-    version: int | None = Field(
-        default=None, description="Its version now; also with the reason version_conflict."
-    )
+    id: str | None = optional("The memory's UUID.")
+    key: str | None = optional("The memory's key.")
+    version: int | None = optional("Its version now; also with the reason version_conflict.")
     archived: IsArchived = False
     deleted: IsDeleted = False
-    created: bool | None = Field(default=None, description="Whether it is new.")
+    created: bool | None = optional("Whether it is new.")
     replaced: ReplacedVersion = None
     similar: Similar = None
     reason: FailureReason = None
-    field: str | None = Field(default=None, description="The field at fault.")
-    message: str | None = Field(default=None, description="The rule that it breaks.")
+    field: str | None = optional("The field at fault.")
+    message: str | None = optional("The rule that it breaks.")
     did_you_mean: Suggestion = None
 
 

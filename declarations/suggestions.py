@@ -4,7 +4,7 @@ Only offered names and values are suggested, never anything that a caller sent.
 """
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from difflib import get_close_matches
 
 MAX_NAME_CHARS = 64
@@ -13,131 +13,73 @@ MAX_NAME_CHARS = 64
 _CLOSE = 0.75
 """The lowest similarity (difflib's ratio) of a misspelling: three letters of four agree."""
 
-ARGUMENTS: dict[str, tuple[str, ...]] = {
-    # Search engines and most tools with a search box call its text the query.
-    "query": ("search",),
-    "q": ("search", "queries"),
-    "question": ("queries",),
-    "questions": ("queries",),
-    "text": ("search", "content", "queries"),
-    "term": ("search",),
-    "search_term": ("search",),
-    "keyword": ("search",),
-    "keywords": ("search",),
-    # Tools that read one file take its name; ours take several.
-    "file": ("paths",),
-    "files": ("paths",),
-    "path": ("paths", "pattern"),
-    "file_path": ("paths",),
-    "file_paths": ("paths",),
-    "filename": ("paths",),
-    "filenames": ("paths",),
-    # Tools that list files take a glob or a folder.
-    "glob": ("pattern",),
-    "directory": ("pattern",),
-    "folder": ("pattern",),
-    # Tools that read memories take one, or call the list differently.
-    "target": ("targets",),
-    "items": ("targets", "paths"),
-    "memories": ("targets",),
-    # Other memory tools say "memory key", or have names and ids instead of keys.
-    "memory_key": ("key",),
-    "name": ("key",),
-    "title": ("key",),
-    "start": ("key",),
-    "start_key": ("key",),
-    "uuid": ("id",),
-    "memory_id": ("id", "key"),
-    # The limits of other walks and searches.
-    "max_depth": ("depth",),
-    "levels": ("depth",),
-    "hops": ("depth",),
-    "max_breadth": ("breadth",),
-    "width": ("breadth",),
-    "fanout": ("breadth",),
-    "max_total": ("total", "totalLimit"),
-    "max_memories": ("total", "totalLimit"),
-    "max_results": ("limit", "total"),
-    "count": ("limit", "total"),
-    "top_k": ("limit", "total"),
-    "k": ("limit", "total"),
-    "n": ("limit", "total"),
-    "page_size": ("limit",),
-    "size": ("limit",),
-    "skip": ("offset",),
-    "start_index": ("offset",),
-    "cursor": ("after",),
-    "max_chars": ("max_chars_per_file", "max_chars_per_item"),
-    "max_length": ("max_chars_per_file", "max_chars_per_item"),
-    "budget": ("max_tokens",),
-    "token_budget": ("max_tokens",),
-    "days": ("within_days",),
-    "format": ("output_format",),
-    "response_format": ("output_format",),
-    # SQL and web forms: ORDER BY, sort, direction.
-    "order": ("sort_order",),
-    "direction": ("sort_order",),
-    "order_by": ("sort_by",),
-    "sort": ("sort_by",),
-    # Every memory tool has its own name for the content.
-    "value": ("content",),
-    "body": ("content",),
-    "memory": ("content",),
-    "data": ("content",),
-    "message": ("content",),
-    "fact": ("content",),
-    # A singular for a plural, and other words for a property.
-    "tag": ("tags",),
-    "labels": ("tags",),
-    "label": ("tags",),
-    "kind": ("type",),
-    "memory_type": ("type",),
-    "priority": ("importance",),
-    "score": ("memory_score",),
-    "relations": ("links",),
-    "related": ("links",),
-    "weight": ("link_weight",),
-    "include_archived": ("archived",),
-    "hard_delete": ("permanent",),
-    "force": ("permanent",),
-}
+
+def _index(text: str) -> dict[str, list[str]]:
+    """Return our names by the words for them, given lines of a name of ours and such words."""
+    meant: dict[str, list[str]] = {}
+    for line in text.strip().splitlines():
+        name, *words = line.split()
+        for word in words:
+            meant.setdefault(word, []).append(name)
+
+    return meant
+
+
+ARGUMENTS = _index(
+    """
+    search q query text term search_term keyword keywords
+    content text value body memory data message fact
+    queries q question questions text
+    targets target items memories
+    paths file files path file_path file_paths filename filenames items
+    pattern path glob directory folder
+    id uuid memory_id
+    key memory_key name title start start_key memory_id
+    depth max_depth levels hops
+    breadth max_breadth width fanout
+    limit max_results count top_k k n page_size size
+    total max_total max_memories max_results count top_k k n
+    totalLimit max_total max_memories
+    offset skip start_index
+    after cursor
+    max_chars_per_file max_chars max_length
+    max_chars_per_item max_chars max_length
+    max_tokens budget token_budget
+    within_days days
+    output_format format response_format
+    sort_order order direction
+    sort_by order_by sort
+    tags tag labels label
+    type kind memory_type
+    importance priority
+    memory_score score
+    links relations related
+    link_weight weight
+    archived include_archived
+    permanent hard_delete force
+    """
+)
 """Our arguments, the likeliest first, by the names that models send for them."""
 
-ABILITIES: dict[str, tuple[str, ...]] = {
-    # The names of the official filesystem server, and of coding agents' own tools.
-    "read_file": ("file_read_bulk",),
-    "read_text_file": ("file_read_bulk",),
-    "read_files": ("file_read_bulk",),
-    "read_multiple_files": ("file_read_bulk",),
-    "bulk_read_files": ("file_read_bulk",),
-    "list_directory": ("file_list",),
-    "list_files": ("file_list",),
-    "search_files": ("file_list",),
-    "glob": ("file_list",),
-    # The names of kv-memory, the previous system; sessions do not exist here.
-    "session_new": ("memory_get", "read"),
-    "memory_add": ("store_memory", "remember"),
-    "memory_update": ("update_memory", "remember"),
-    "memory_rename": ("update_memory", "remember"),
-    "memory_search": ("query_memories", "recall"),
-    "memory_fulltext_search": ("recall", "query_memories"),
-    # The names of the official memory server, and of memory services.
-    "search_nodes": ("query_memories",),
-    "open_nodes": ("memory_get",),
-    "read_graph": ("bulk_read_memory",),
-    "create_entities": ("store_memory",),
-    "search_memory": ("query_memories",),
-    "search_memories": ("query_memories",),
-    "list_memories": ("query_memories",),
-    "recall_memory": ("recall",),
-    "recall_memories": ("recall",),
-    "ask_memory": ("recall",),
-    "get_memory": ("memory_get",),
-    "add_memory": ("store_memory",),
-    "create_memory": ("store_memory",),
-    "save_memory": ("store_memory",),
-}
-"""Our abilities, by the names of similar tools elsewhere."""
+# The names of the official filesystem and memory servers, of coding agents' own tools, of memory
+# services, and of kv-memory, the previous system.
+ABILITIES = _index(
+    """
+    file_read_bulk read_file read_text_file read_files read_multiple_files bulk_read_files
+    file_list list_directory list_files search_files glob
+    memory_get session_new open_nodes get_memory
+    read session_new
+    store_memory memory_add create_entities add_memory create_memory save_memory
+    update_memory memory_update memory_rename
+    remember memory_add memory_update memory_rename
+    bulk_read_memory read_graph
+    recall memory_fulltext_search
+    query_memories memory_search memory_fulltext_search
+    query_memories search_nodes search_memory search_memories list_memories
+    recall memory_search recall_memory recall_memories ask_memory
+    """
+)
+"""Our abilities, the likeliest first, by the names of similar tools elsewhere."""
 
 ADDRESSES: dict[str, str] = {
     "/login": "/api/memories/KEY",
@@ -150,75 +92,32 @@ ADDRESSES: dict[str, str] = {
 }
 """Our HTTP addresses, by the addresses of kv-memory, the previous system."""
 
-VALUES: dict[str, tuple[str, ...]] = {
-    # SQL's words in full, and everyday words for the order of a list.
-    "descending": ("desc",),
-    "down": ("desc",),
-    "newest": ("desc", "created_at"),
-    "ascending": ("asc",),
-    "up": ("asc",),
-    "oldest": ("asc", "created_at"),
-    # The scales of issue trackers.
-    "critical": ("high",),
-    "urgent": ("high",),
-    "highest": ("high",),
-    "important": ("high",),
-    "normal": ("medium",),
-    "moderate": ("medium",),
-    "default": ("medium",),
-    "minor": ("low",),
-    "lowest": ("low",),
-    "trivial": ("low",),
-    # Kinds of memory in other tools: facts, lessons, tasks.
-    "fact": ("core",),
-    "semantic": ("core",),
-    "preference": ("core",),
-    "user": ("core",),
-    "profile": ("core",),
-    "lesson": ("learning",),
-    "insight": ("learning",),
-    "knowledge": ("learning",),
-    "episodic": ("learning",),
-    "todo": ("task",),
-    "work": ("task",),
-    "goal": ("task",),
-    # Verbs of databases, version control and other memory tools.
-    "add": ("store",),
-    "create": ("store",),
-    "insert": ("store",),
-    "save": ("store",),
-    "set": ("store",),
-    "edit": ("update",),
-    "modify": ("update",),
-    "change": ("update",),
-    "remove": ("delete",),
-    "forget": ("delete",),
-    "move": ("rename",),
-    "undo": ("restore",),
-    "revert": ("restore",),
-    # The properties that databases and file systems sort by.
-    "date": ("created_at",),
-    "time": ("created_at",),
-    "created": ("created_at",),
-    "modified": ("updated_at",),
-    "modified_at": ("updated_at",),
-    "last_modified": ("updated_at",),
-    "recent": ("accessed_at",),
-    "last_accessed": ("accessed_at",),
-    "priority": ("importance",),
-    "relevance": ("importance",),
-    "popularity": ("access_count",),
-    "usage": ("access_count",),
-    # Shorter words for the two kinds of notes, and for stored memories.
-    "long": ("long_term",),
-    "lasting": ("long_term",),
-    "permanent": ("long_term",),
-    "short": ("short_term",),
-    "daily": ("short_term",),
-    "memory": ("stored",),
-    "database": ("stored",),
-    "key": ("stored",),
-}
+# Words of SQL, issue trackers, version control, file systems and other memory tools.
+VALUES = _index(
+    """
+    desc descending down newest
+    asc ascending up oldest
+    created_at newest oldest date time created
+    updated_at modified modified_at last_modified
+    accessed_at recent last_accessed
+    access_count popularity usage
+    importance priority relevance
+    high critical urgent highest important
+    medium normal moderate default
+    low minor lowest trivial
+    core fact semantic preference user profile
+    learning lesson insight knowledge episodic
+    task todo work goal
+    store add create insert save set
+    update edit modify change
+    delete remove forget
+    rename move
+    restore undo revert
+    long_term long lasting permanent
+    short_term short daily
+    stored memory database key
+    """
+)
 """Our values, the likeliest first, by the words that models send for them."""
 
 
@@ -261,7 +160,7 @@ def suggest_ability(name: str, offered: Iterable[str]) -> str | None:
 def _suggest(
     name: str,
     offered: Iterable[str],
-    synonyms: Mapping[str, tuple[str, ...]],
+    synonyms: Mapping[str, Sequence[str]],
     *,
     prefix: str = "",
 ) -> str | None:
