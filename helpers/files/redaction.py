@@ -9,46 +9,13 @@ many times.
 """
 
 import functools
+import re
 from collections.abc import Sequence
 from importlib import import_module
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
 from abilities.helpers.text.codec import Encoding, byte_length
 from abilities.helpers.text.pieces import Mark
-
-
-class Match(Protocol):
-    """A match of a pattern; group 0 is the whole match."""
-
-    def span(self, group: int = 0) -> tuple[int, int]:
-        """Return the start and the end of a group."""
-        ...
-
-
-class Pattern(Protocol):
-    """A compiled pattern for bytes, used as `re.Pattern` is.
-
-    Assertions such as word boundaries look at the bytes before ``pos`` and after ``endpos``.
-    """
-
-    def search(self, text: bytes, pos: int = 0, endpos: int = ...) -> Match | None:
-        """Return the first match between ``pos`` and ``endpos``."""
-        ...
-
-    def match(self, text: bytes, pos: int = 0, endpos: int = ...) -> Match | None:
-        """Return the match that begins at ``pos`` and ends at or before ``endpos``."""
-        ...
-
-    def fullmatch(self, text: bytes) -> Match | None:
-        """Return the match of all bytes."""
-        ...
-
-
-class LinePattern(Pattern, Protocol):
-    """A compiled pattern that matches within a line; ``programsize`` is its number of steps."""
-
-    programsize: int
-
 
 _MAX_MEMORY = 24 * 1024 * 1024
 """Bytes for the states of one pattern; a pattern that needs more becomes slow."""
@@ -60,8 +27,10 @@ _MAX_PROGRAM_MEMORY = 1024 * 1024
 
 
 @functools.cache
-def compile_pattern(pattern: str, *, captures: bool = True) -> Pattern:
-    """Compile a pattern for bytes, which treats each byte as a character.
+def compile_pattern(pattern: str, *, captures: bool = True) -> re.Pattern[bytes]:
+    """Compile a pattern for bytes with RE2, which treats each byte as a character.
+
+    The result is used as a pattern of `re` is.
 
     Compiling takes some milliseconds, once. Without ``captures``, matches have no groups, and
     searches are faster. Searches release the interpreter lock.
@@ -73,14 +42,15 @@ def compile_pattern(pattern: str, *, captures: bool = True) -> Pattern:
     options.never_capture = not captures
     options.max_mem = _MAX_MEMORY
 
-    compiled: Pattern = engine.compile(pattern.encode(), options)
+    compiled: re.Pattern[bytes] = engine.compile(pattern.encode(), options)
     return compiled
 
 
-def compile_line_pattern(pattern: bytes) -> LinePattern | None:
-    """Compile a caller's pattern for UTF-8; None if RE2 rejects it, or it is too large.
+def compile_line_pattern(pattern: bytes) -> tuple[re.Pattern[bytes], int]:
+    """Compile a caller's pattern for UTF-8, and return it with the number of its steps.
 
-    It never matches a line feed, and ``^`` and ``$`` match at the ends of each line.
+    It never matches a line feed, and ``^`` and ``$`` match at the ends of each line. Raises
+    ValueError if RE2 rejects it, or it is too large.
     """
     engine = import_module("re2")
 
@@ -95,19 +65,11 @@ def compile_line_pattern(pattern: bytes) -> LinePattern | None:
         engine.compile(pattern, options)
 
         options.max_mem = _MAX_LINE_MEMORY
-        compiled: LinePattern = engine.compile(b"(?m)" + pattern, options)
+        compiled = engine.compile(b"(?m)" + pattern, options)
     except engine.error:
-        return None
+        raise ValueError("not a pattern of RE2, or too large") from None
 
-    return compiled
-
-
-class Shape(NamedTuple):
-    """The shape of a secret: its kind as readers see it, a pattern, and its documentation."""
-
-    kind: str
-    pattern: str
-    source: str
+    return compiled, compiled.programsize
 
 
 # Between the lines of a key that is part of a program, a JSON or a YAML file.
@@ -125,234 +87,150 @@ _BLOCK = (
 _IS = r"""["']?\s{0,8}(?:=>|[:=])\s{0,8}["']?"""
 
 SHAPES = (
-    Shape("private key", _BLOCK, "RFC 7468, RFC 9580 section 6.2, openssh.com PROTOCOL.key"),
-    Shape(
+    ("private key", _BLOCK),  # RFC 7468, RFC 9580 section 6.2, openssh.com PROTOCOL.key
+    # the.earth.li/~sgtatham/putty, appendix C: PPK file format
+    (
         "private key",
         r"Private-Lines: \d{1,4}\r?\n"
         r"((?:[A-Za-z0-9+/=]{4,64}\r?\n)*[A-Za-z0-9+/=]{4,64})(?:\r?\n|$)",
-        "the.earth.li/~sgtatham/putty, appendix C: PPK file format",
     ),
-    Shape(
+    # age-encryption.org/v1
+    ("private key", r"\b(AGE-SECRET-KEY-1[QPZRY9X8GF2TVDW0S3JN54KHCE6MUA7L]{58})\b"),
+    # "-----BEGIN … PRIVATE KEY" in Base64, in which the words begin at one of three offsets.
+    # kubernetes.io/docs: kubeconfig, client-key-data; Secrets, kubernetes.io/tls
+    (
         "private key",
-        r"\b(AGE-SECRET-KEY-1[QPZRY9X8GF2TVDW0S3JN54KHCE6MUA7L]{58})\b",
-        "age-encryption.org/v1",
-    ),
-    Shape(
-        "private key",
-        # "-----BEGIN … PRIVATE KEY" in Base64, in which the words begin at one of three offsets.
         r"\b(LS0tLS1CRUdJT[A-Za-z0-9+/]{1,16}(?:UFJJVkFURSBLR|BSSVZBVEUgS0|QUklWQVRFIEtF)"
         r"[A-Za-z0-9+/]{40}[A-Za-z0-9+/]*=*)",
-        "kubernetes.io/docs: kubeconfig, client-key-data; Secrets, kubernetes.io/tls",
     ),
-    Shape(
+    # docs.ansible.com: Ansible Vault, format of files encrypted with it
+    (
         "Ansible vault",
         r"\$ANSIBLE_VAULT;1\.[0-9];AES(?:256)?(?:;[\w.-]{1,64})?"
         r"\s+((?:[0-9a-f]{80}\s+)+[0-9a-f]{2,80})",
-        "docs.ansible.com: Ansible Vault, format of files encrypted with it",
     ),
-    Shape("private key", r"\bPrivateKey\s?=\s?([A-Za-z0-9+/]{43}=)", "wireguard.com, wg(8)"),
-    Shape(
-        "abilities token",
-        r"\b(abl_[0-9a-f]{8}_[A-Za-z0-9_-]{43})",
-        "docs/serving.md: tokens of `abilities serve`",
-    ),
-    Shape(
-        "GitHub token",
-        r"\b(gh[pousr]_[A-Za-z0-9_]{36,}|github_pat_[A-Za-z0-9]{22}_[A-Za-z0-9]{59})",
-        "docs.github.com: about authentication, GitHub's token formats",
-    ),
-    Shape(
+    ("private key", r"\bPrivateKey\s?=\s?([A-Za-z0-9+/]{43}=)"),  # wireguard.com, wg(8)
+    # docs/serving.md: tokens of `abilities serve`
+    ("abilities token", r"\b(abl_[0-9a-f]{8}_[A-Za-z0-9_-]{43})"),
+    # docs.github.com: about authentication, GitHub's token formats
+    ("GitHub token", r"\b(gh[pousr]_[A-Za-z0-9_]{36,}|github_pat_[A-Za-z0-9]{22}_[A-Za-z0-9]{59})"),
+    # docs.gitlab.com/security/tokens: token prefixes
+    (
         "GitLab token",
         r"\b(gl(?:pat|oas|dt|rt|rtr|cbt|ptt|ft|imt|agent|soat|ffct)-[A-Za-z0-9_.=-]{20,})",
-        "docs.gitlab.com/security/tokens: token prefixes",
     ),
-    Shape(
-        "AWS access key",
-        r"\b((?:AKIA|ASIA)[A-Z2-7]{16})\b",
-        "docs.aws.amazon.com/IAM: reference, unique identifiers",
-    ),
-    Shape(
+    # docs.aws.amazon.com/IAM: reference, unique identifiers
+    ("AWS access key", r"\b((?:AKIA|ASIA)[A-Z2-7]{16})\b"),
+    # docs.aws.amazon.com/cli: configuration and credential file settings
+    (
         "AWS secret key",
         rf"(?i:secret_?access_?key|aws_?secret_?key){_IS}([A-Za-z0-9/+]{{40}})(?:[^A-Za-z0-9/+=]|$)",
-        "docs.aws.amazon.com/cli: configuration and credential file settings",
     ),
-    Shape(
-        "AWS session token",
-        rf"(?i:session_?token){_IS}([A-Za-z0-9/+]{{100}}[A-Za-z0-9/+=]*)",
-        "docs.aws.amazon.com/cli: configuration and credential file settings",
-    ),
-    Shape(
-        "Google API key",
-        r"\b(AIza[A-Za-z0-9_-]{35})\b",
-        "cloud.google.com/docs/authentication/api-keys",
-    ),
-    Shape(
+    # docs.aws.amazon.com/cli: configuration and credential file settings
+    ("AWS session token", rf"(?i:session_?token){_IS}([A-Za-z0-9/+]{{100}}[A-Za-z0-9/+=]*)"),
+    # cloud.google.com/docs/authentication/api-keys
+    ("Google API key", r"\b(AIza[A-Za-z0-9_-]{35})\b"),
+    # developers.google.com/identity/protocols/oauth2
+    (
         "Google OAuth secret",
         r"\b(GOCSPX-[A-Za-z0-9_-]{28}|ya29\.[A-Za-z0-9_-]{20,}|1//0[A-Za-z0-9_-]{40,})",
-        "developers.google.com/identity/protocols/oauth2",
     ),
-    Shape(
+    # learn.microsoft.com/azure/storage: configure connection strings
+    (
         "Azure storage key",
         r"\b(?:AccountKey|SharedAccessKey)=([A-Za-z0-9+/]{43}(?:[A-Za-z0-9+/]{43}=)?=)",
-        "learn.microsoft.com/azure/storage: configure connection strings",
     ),
-    Shape(
-        "Azure SAS signature",
-        r"[?&;]sig=([A-Za-z0-9%+/]{43,80}(?:%3[Dd]|=))",
-        "learn.microsoft.com/rest/api/storageservices: create a service SAS",
-    ),
-    Shape(
-        "Azure client secret",
-        r"\b([A-Za-z0-9_~.]{3}[0-9]Q~[A-Za-z0-9_~.-]{31,34})",
-        "learn.microsoft.com/purview: Microsoft Entra client secret",
-    ),
-    Shape(
+    # learn.microsoft.com/rest/api/storageservices: create a service SAS
+    ("Azure SAS signature", r"[?&;]sig=([A-Za-z0-9%+/]{43,80}(?:%3[Dd]|=))"),
+    # learn.microsoft.com/purview: Microsoft Entra client secret
+    ("Azure client secret", r"\b([A-Za-z0-9_~.]{3}[0-9]Q~[A-Za-z0-9_~.-]{31,34})"),
+    # docs.slack.dev/authentication/tokens
+    (
         "Slack token",
         r"\b(xox[abeoprs][.-][A-Za-z0-9.-]{20,}|xapp-\d-[A-Z0-9]{5,20}-\d{5,20}-[a-f0-9]{32,})",
-        "docs.slack.dev/authentication/tokens",
     ),
-    Shape(
+    # docs.slack.dev/messaging: incoming webhooks
+    (
         "Slack webhook",
         r"\bhooks\.slack(?:-gov)?\.com/(?:services|workflows|triggers)/([A-Za-z0-9/]{30,})",
-        "docs.slack.dev/messaging: incoming webhooks",
     ),
-    Shape(
-        "Stripe key",
-        r"\b([rs]k_(?:live|test)_[A-Za-z0-9]{16,}|whsec_[A-Za-z0-9+/]{32,}=*)",
-        "docs.stripe.com/keys, docs.stripe.com/webhooks",
-    ),
-    Shape(
-        "OpenAI key",
-        r"\b(sk-(?:proj|svcacct|admin|None)-[A-Za-z0-9_-]{20,}|sk-[A-Za-z0-9]{32,})",
-        "platform.openai.com/docs/api-reference/authentication",
-    ),
-    Shape(
-        "Anthropic key",
-        r"\b(sk-ant-[a-z0-9]{3,10}-[A-Za-z0-9_-]{32,})",
-        "docs.anthropic.com: admin API, API keys",
-    ),
-    Shape("OpenRouter key", r"\b(sk-or-v1-[a-f0-9]{64})\b", "openrouter.ai/docs/api-keys"),
-    Shape("Groq key", r"\b(gsk_[A-Za-z0-9]{48,})", "console.groq.com/docs"),
-    Shape("xAI key", r"\b(xai-[A-Za-z0-9]{64,})", "docs.x.ai/docs"),
-    Shape(
-        "LangSmith key",
-        r"\b(lsv2_(?:pt|sk)_[a-f0-9]{32}_[a-f0-9]{10})\b",
-        "docs.langchain.com/langsmith: API keys",
-    ),
-    Shape(
-        "Hugging Face token",
-        r"\b((?:hf|api_org)_[A-Za-z0-9]{34,})",
-        "huggingface.co/docs/hub/security-tokens",
-    ),
-    Shape("Replicate token", r"\b(r8_[A-Za-z0-9]{37})\b", "replicate.com/docs/topics/security"),
-    Shape("npm token", r"\b(npm_[A-Za-z0-9]{36})\b", "npm Docs: about access tokens"),
-    Shape("PyPI token", r"\b(pypi-AgE[A-Za-z0-9_-]{50,})", "PyPI, Help: API tokens"),
-    Shape("RubyGems key", r"\b(rubygems_[a-f0-9]{48})\b", "RubyGems Guides: API key scopes"),
-    Shape(
-        "DigitalOcean token",
-        r"\b(do[opr]_v1_[a-f0-9]{64})\b",
-        "docs.digitalocean.com/reference/api/create-personal-access-token",
-    ),
-    Shape(
-        "SendGrid key",
-        r"\b(SG\.[A-Za-z0-9_-]{22}\.[A-Za-z0-9_-]{43})\b",
-        "twilio.com/docs/sendgrid: API keys",
-    ),
-    Shape("Twilio key", r"\b(SK[a-f0-9]{32})\b", "twilio.com/docs/iam/api-keys"),
-    Shape(
-        "Twilio token",
-        rf"(?i:auth_?token){_IS}([a-f0-9]{{32}})\b",
-        "twilio.com/docs/iam/access-tokens",
-    ),
-    Shape(
-        "Mailgun key",
-        r"\b(key-[a-f0-9]{32}|[a-f0-9]{32}-[a-f0-9]{8}-[a-f0-9]{8})\b",
-        "documentation.mailgun.com: authentication",
-    ),
-    Shape(
-        "Shopify token",
-        r"\b(shp(?:at|ca|pa|ss|tka)_[A-Fa-f0-9]{32})\b",
-        "shopify.dev/docs/apps/build/authentication-authorization/access-tokens",
-    ),
-    Shape(
-        "Square token",
-        r"\b(sq0(?:atp|csp)-[A-Za-z0-9_-]{22,43})",
-        "developer.squareup.com/docs/build-basics/access-tokens",
-    ),
-    Shape(
-        "Square token",
-        # Base64 is full of EAAA, so there must be nothing beside this one.
-        r"""(?:^|[\s"'=:])(EAAA[A-Za-z0-9_-]{60})(?:$|[\s"',;])""",
-        "developer.squareup.com/docs/build-basics/access-tokens",
-    ),
-    Shape(
-        "Databricks token",
-        r"\b(dapi[a-f0-9]{32}(?:-\d)?)\b",
-        "docs.databricks.com/dev-tools/auth/pat",
-    ),
-    Shape(
-        "Vault token",
-        r"\b(hv[bsr]\.[A-Za-z0-9_-]{24,})",
-        "developer.hashicorp.com/vault/docs/concepts/tokens",
-    ),
-    Shape(
-        "Terraform token",
-        r"\b([A-Za-z0-9]{14}\.atlasv1\.[A-Za-z0-9_=-]{60,})",
-        "developer.hashicorp.com/terraform/cloud-docs: API tokens",
-    ),
-    Shape(
-        "Docker token",
-        r"\b(dckr_(?:pat|oat)_[A-Za-z0-9_-]{27,})",
-        "docs.docker.com/security/access-tokens",
-    ),
-    Shape(
-        "Docker login",
-        r'"auth":\s{0,8}"([A-Za-z0-9+/]{20,}=*)"',
-        "docs.docker.com/reference/cli/docker/login",
-    ),
-    Shape(
+    # docs.stripe.com/keys, docs.stripe.com/webhooks
+    ("Stripe key", r"\b([rs]k_(?:live|test)_[A-Za-z0-9]{16,}|whsec_[A-Za-z0-9+/]{32,}=*)"),
+    # platform.openai.com/docs/api-reference/authentication
+    ("OpenAI key", r"\b(sk-(?:proj|svcacct|admin|None)-[A-Za-z0-9_-]{20,}|sk-[A-Za-z0-9]{32,})"),
+    # docs.anthropic.com: admin API, API keys
+    ("Anthropic key", r"\b(sk-ant-[a-z0-9]{3,10}-[A-Za-z0-9_-]{32,})"),
+    ("OpenRouter key", r"\b(sk-or-v1-[a-f0-9]{64})\b"),  # openrouter.ai/docs/api-keys
+    ("Groq key", r"\b(gsk_[A-Za-z0-9]{48,})"),  # console.groq.com/docs
+    ("xAI key", r"\b(xai-[A-Za-z0-9]{64,})"),  # docs.x.ai/docs
+    # docs.langchain.com/langsmith: API keys
+    ("LangSmith key", r"\b(lsv2_(?:pt|sk)_[a-f0-9]{32}_[a-f0-9]{10})\b"),
+    # huggingface.co/docs/hub/security-tokens
+    ("Hugging Face token", r"\b((?:hf|api_org)_[A-Za-z0-9]{34,})"),
+    ("Replicate token", r"\b(r8_[A-Za-z0-9]{37})\b"),  # replicate.com/docs/topics/security
+    ("npm token", r"\b(npm_[A-Za-z0-9]{36})\b"),  # npm Docs: about access tokens
+    ("PyPI token", r"\b(pypi-AgE[A-Za-z0-9_-]{50,})"),  # PyPI, Help: API tokens
+    ("RubyGems key", r"\b(rubygems_[a-f0-9]{48})\b"),  # RubyGems Guides: API key scopes
+    # docs.digitalocean.com/reference/api/create-personal-access-token
+    ("DigitalOcean token", r"\b(do[opr]_v1_[a-f0-9]{64})\b"),
+    # twilio.com/docs/sendgrid: API keys
+    ("SendGrid key", r"\b(SG\.[A-Za-z0-9_-]{22}\.[A-Za-z0-9_-]{43})\b"),
+    ("Twilio key", r"\b(SK[a-f0-9]{32})\b"),  # twilio.com/docs/iam/api-keys
+    # twilio.com/docs/iam/access-tokens
+    ("Twilio token", rf"(?i:auth_?token){_IS}([a-f0-9]{{32}})\b"),
+    # documentation.mailgun.com: authentication
+    ("Mailgun key", r"\b(key-[a-f0-9]{32}|[a-f0-9]{32}-[a-f0-9]{8}-[a-f0-9]{8})\b"),
+    # shopify.dev/docs/apps/build/authentication-authorization/access-tokens
+    ("Shopify token", r"\b(shp(?:at|ca|pa|ss|tka)_[A-Fa-f0-9]{32})\b"),
+    # developer.squareup.com/docs/build-basics/access-tokens
+    ("Square token", r"\b(sq0(?:atp|csp)-[A-Za-z0-9_-]{22,43})"),
+    # Base64 is full of EAAA, so there must be nothing beside this one.
+    # developer.squareup.com/docs/build-basics/access-tokens
+    ("Square token", r"""(?:^|[\s"'=:])(EAAA[A-Za-z0-9_-]{60})(?:$|[\s"',;])"""),
+    # docs.databricks.com/dev-tools/auth/pat
+    ("Databricks token", r"\b(dapi[a-f0-9]{32}(?:-\d)?)\b"),
+    # developer.hashicorp.com/vault/docs/concepts/tokens
+    ("Vault token", r"\b(hv[bsr]\.[A-Za-z0-9_-]{24,})"),
+    # developer.hashicorp.com/terraform/cloud-docs: API tokens
+    ("Terraform token", r"\b([A-Za-z0-9]{14}\.atlasv1\.[A-Za-z0-9_=-]{60,})"),
+    # docs.docker.com/security/access-tokens
+    ("Docker token", r"\b(dckr_(?:pat|oat)_[A-Za-z0-9_-]{27,})"),
+    # docs.docker.com/reference/cli/docker/login
+    ("Docker login", r'"auth":\s{0,8}"([A-Za-z0-9+/]{20,}=*)"'),
+    # The first part is a snowflake, a decimal number, in Base64.
+    # docs.discord.com/developers/reference: authentication
+    (
         "Discord token",
-        # The first part is a snowflake, a decimal number, in Base64.
         r"\b((?:[MNO][DTjz][AEIMQUYcgk][wxyz0-5]){5,6}[A-Za-z0-9]{0,3}\.[\w-]{6}\.[\w-]{27,})",
-        "docs.discord.com/developers/reference: authentication",
     ),
-    Shape(
+    # docs.discord.com/developers/resources/webhook
+    (
         "Discord webhook",
         r"\bdiscord(?:app)?\.com/api/(?:v\d{1,2}/)?webhooks/\d{17,20}/([\w-]{60,})",
-        "docs.discord.com/developers/resources/webhook",
     ),
-    Shape(
-        "Telegram token",
-        r"\b(\d{6,12}:A[\w-]{34})\b",
-        "core.telegram.org/bots/api: authorizing your bot",
-    ),
-    Shape("Notion token", r"\b(ntn_[A-Za-z0-9]{40,})", "developers.notion.com/docs/authorization"),
-    Shape("Linear key", r"\b(lin_api_[A-Za-z0-9]{40,})", "linear.app/developers"),
-    Shape(
-        "Atlassian token",
-        r"\b(ATATT3[A-Za-z0-9_=-]{100,})",
-        "support.atlassian.com: manage API tokens for your account",
-    ),
-    Shape(
-        "Grafana token",
-        r"\b(glsa_[A-Za-z0-9]{32}_[a-f0-9]{8}|glc_eyJ[A-Za-z0-9+/]{40,}=*)",
-        "grafana.com/docs: service accounts, access policies",
-    ),
-    Shape("Postman key", r"\b(PMAK-[a-f0-9]{24}-[a-f0-9]{34})\b", "learning.postman.com: API keys"),
-    Shape("Airtable token", r"\b(pat[A-Za-z0-9]{14}\.[a-f0-9]{64})\b", "airtable.com/developers"),
-    Shape("Supabase token", r"\b(sb[ps]_(?:secret_)?[A-Za-z0-9_-]{31,})", "supabase.com/docs"),
-    Shape(
+    # core.telegram.org/bots/api: authorizing your bot
+    ("Telegram token", r"\b(\d{6,12}:A[\w-]{34})\b"),
+    ("Notion token", r"\b(ntn_[A-Za-z0-9]{40,})"),  # developers.notion.com/docs/authorization
+    ("Linear key", r"\b(lin_api_[A-Za-z0-9]{40,})"),  # linear.app/developers
+    # support.atlassian.com: manage API tokens for your account
+    ("Atlassian token", r"\b(ATATT3[A-Za-z0-9_=-]{100,})"),
+    # grafana.com/docs: service accounts, access policies
+    ("Grafana token", r"\b(glsa_[A-Za-z0-9]{32}_[a-f0-9]{8}|glc_eyJ[A-Za-z0-9+/]{40,}=*)"),
+    ("Postman key", r"\b(PMAK-[a-f0-9]{24}-[a-f0-9]{34})\b"),  # learning.postman.com: API keys
+    ("Airtable token", r"\b(pat[A-Za-z0-9]{14}\.[a-f0-9]{64})\b"),  # airtable.com/developers
+    ("Supabase token", r"\b(sb[ps]_(?:secret_)?[A-Za-z0-9_-]{31,})"),  # supabase.com/docs
+    # RFC 7519, RFC 7515
+    (
         "JSON Web Token",
         r"\b(eyJ[A-Za-z0-9_-]{10,}\.eyJ[A-Za-z0-9_-]{10}[A-Za-z0-9_-]*(?:\.[A-Za-z0-9_-]*)*)",
-        "RFC 7519, RFC 7515",
     ),
-    Shape(
-        "password",
-        r"""://[^\s:/@"'<>`{}\[\]]*:([A-Za-z0-9._~!&*+;=:$^#?%-]{6,})@""",
-        "RFC 3986, section 3.2.1: user information",
-    ),
+    # RFC 3986, section 3.2.1: user information
+    ("password", r"""://[^\s:/@"'<>`{}\[\]]*:([A-Za-z0-9._~!&*+;=:$^#?%-]{6,})@"""),
 )
-"""All shapes of secrets. If two match at one place, the first counts."""
+"""All shapes of secrets: the kind as readers see it, and a pattern. The comments name the sources.
+
+If two match at one place, the first counts.
+"""
 
 REACH = 16 * 1024
 """The longest secret in characters: as many around a place decide whether it is in a secret.
@@ -363,7 +241,7 @@ A longer key block is redacted up to here, and its rest is shown.
 _MIN_VARIETY = 6
 """The different characters in a token; one with fewer is an example, because it is not random."""
 
-_ANY_SHAPE = "|".join(shape.pattern for shape in SHAPES)
+_ANY_SHAPE = "|".join(pattern for _, pattern in SHAPES)
 
 _CONTINUATION_BYTES = bytes(range(0x80, 0xC0))  # in UTF-8: all but the first of a character
 
@@ -405,22 +283,18 @@ def find_secrets(text: str) -> list[Secret]:
 
     while (found := scanner.search(raw, position)) is not None:
         beginning, position = found.span()
-        for shape in SHAPES:
-            pattern = compile_pattern(shape.pattern)
-            match = pattern.match(raw, beginning, beginning + REACH)
-            if match is not None:
-                break
-        else:
-            continue  # longer than any secret may be
+        for kind, pattern in SHAPES:
+            match = compile_pattern(pattern).match(raw, beginning, beginning + REACH)
+            if match is None:
+                continue
 
-        position = match.span()[1]
-        start, end = match.span(1)
-        if _is_placeholder(shape.kind, raw[start:end]):
-            continue
-
-        first = chars + _count_chars(raw[counted:start])
-        chars, counted = first + _count_chars(raw[start:end]), end
-        secrets.append(Secret(first, chars, shape.kind))
+            position = match.span()[1]
+            start, end = match.span(1)
+            if not _is_placeholder(kind, raw[start:end]):
+                first = chars + _count_chars(raw[counted:start])
+                chars, counted = first + _count_chars(raw[start:end]), end
+                secrets.append(Secret(first, chars, kind))
+            break  # without any match, it is longer than a secret may be
 
     return secrets
 

@@ -21,7 +21,6 @@ from abilities.helpers.files.globs import Glob
 from abilities.helpers.files.reader import ReadingSession
 from abilities.helpers.files.redaction import (
     SHAPES,
-    Pattern,
     Secret,
     compile_line_pattern,
     find_secrets,
@@ -71,7 +70,7 @@ _BEFORE_MATCH = 500  # characters that are shown before the match in a line that
 # The file is gone, or not shared: a listing would not have it either.
 _UNSEEN = ("not_found", "no_workspace", "is_directory", "dangling_link", "denied")
 
-_MARKS = tuple({format_mark(shape.kind) for shape in SHAPES})
+_MARKS = tuple({format_mark(kind) for kind, _ in SHAPES})
 
 Check = Callable[[], None]
 
@@ -173,14 +172,14 @@ class _PatternMatcher:
 
     def __init__(self, pattern: bytes, *, is_whole: bool, needle: bytes = b"") -> None:
         self.needle = needle
-        compiled = compile_line_pattern(pattern)
-        if compiled is not None and is_whole:
-            compiled = compile_line_pattern(_BESIDE_WORDS % pattern)
-        if compiled is None:
-            raise Refused("invalid_pattern", FIELD)
+        try:
+            self._pattern, steps = compile_line_pattern(pattern)
+            if is_whole:
+                self._pattern, steps = compile_line_pattern(_BESIDE_WORDS % pattern)
+        except ValueError:
+            raise Refused("invalid_pattern", FIELD) from None
 
-        self._pattern: Pattern = compiled
-        self._piece = min(_MAX_PIECE, _MAX_STEPS // compiled.programsize)
+        self._piece = min(_MAX_PIECE, _MAX_STEPS // steps)
 
     def find(self, text: bytes, start: int, check: Check) -> Iterator[int]:
         # A line ends before CR LF. The replacement is as long, so that positions stay the same.

@@ -72,7 +72,7 @@ def test_the_usual_names_of_secrets_are_refused_and_ordinary_ones_are_not() -> N
 
 
 def test_each_pattern_refuses_what_it_says_and_stands_once() -> None:
-    patterns = [pattern.lower() for names in SECRET_NAMES for pattern in names.patterns]
+    patterns = [pattern.lower() for pattern in SECRET_NAMES]
     patterns += list_word_patterns()
 
     assert len(patterns) == len(set(patterns))
