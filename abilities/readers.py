@@ -11,9 +11,9 @@ from abilities.plugins import list_points, report_problem
 GROUP = "abilities.readers"
 """The entry point group; each entry point is a reader, as `helpers.documents.reader` describes."""
 
-_NOTEBOOK = "abilities.helpers.documents.notebook:READER"
+_NOTEBOOK = "abilities.helpers.documents.reader:NOTEBOOK"
 _BUILT_IN = (
-    "abilities.helpers.documents.pdf:READER",
+    "abilities.helpers.documents.reader:PDF",
     "abilities.helpers.documents.office:WORD",
     "abilities.helpers.documents.office:SHEETS",
     "abilities.helpers.documents.office:SLIDES",

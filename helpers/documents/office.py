@@ -5,18 +5,17 @@ no more memory than small ones, and none may declare a document type, as entitie
 """
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from datetime import datetime, timedelta
 from posixpath import join, normpath
-from typing import BinaryIO, Protocol
+from typing import BinaryIO, NamedTuple, Protocol
 
 from abilities.helpers.documents.reader import Part
 
 Attributes = Mapping[str, str]
 
 _CHUNK = 64 * 1024
-_IMPORTS = ("xml.parsers.expat", "zipfile")
 
 _SKIPPED = ("Fallback", "moveFrom", "fld", "rPh", "f")
 """Elements with text that is elsewhere too or is not shown: a second form for old programs, text
@@ -199,17 +198,10 @@ class _Lines:
         return text
 
 
-class WordReader:
-    """Reads the body: a line per paragraph or row of a table. There are no marks."""
-
-    suffixes = (".docx", ".docm", ".dotx")
-    magic = b"PK\x03\x04"
-    imports = _IMPORTS
-
-    def convert(self, stream: BinaryIO) -> Iterator[Part]:
-        """Yield the text. Raises the exceptions of `zipfile` and expat."""
-        package = _Package(stream)
-        yield from _read_lines(package, package.main)
+def _read_document(stream: BinaryIO) -> Iterator[Part]:
+    """Yield the body: a line per paragraph or row of a table. There are no marks."""
+    package = _Package(stream)
+    yield from _read_lines(package, package.main)
 
 
 def _read_lines(package: _Package, name: str) -> Iterator[Part]:
@@ -218,55 +210,41 @@ def _read_lines(package: _Package, name: str) -> Iterator[Part]:
         yield Part("", lines.take())
 
 
-class SlidesReader:
-    """Reads a part per slide, and the speaker's notes after a line of their own."""
+def _read_slides(stream: BinaryIO) -> Iterator[Part]:
+    """Yield a part per slide, and the speaker's notes after a line of their own."""
+    package = _Package(stream)
+    for number, (_, _, name) in enumerate(package.list_parts("sldId"), start=1):
+        yield Part(f"slide {number}", "")
+        yield from _read_lines(package, name)
 
-    suffixes = (".pptx", ".pptm", ".ppsx")
-    magic = b"PK\x03\x04"
-    imports = _IMPORTS
-
-    def convert(self, stream: BinaryIO) -> Iterator[Part]:
-        """Yield the slides in their order. Raises the exceptions of `zipfile` and expat."""
-        package = _Package(stream)
-        for number, (_, _, name) in enumerate(package.list_parts("sldId"), start=1):
-            yield Part(f"slide {number}", "")
-            yield from _read_lines(package, name)
-
-            for kind, notes in package.list_targets(name).values():
-                if kind.endswith("/notesSlide"):
-                    yield Part("", "--- notes")
-                    yield from _read_lines(package, notes)
+        for kind, notes in package.list_targets(name).values():
+            if kind.endswith("/notesSlide"):
+                yield Part("", "--- notes")
+                yield from _read_lines(package, notes)
 
 
-class SheetsReader:
-    """Reads a part per sheet: each row's number and the values of its cells, with tabs between."""
+def _read_sheets(stream: BinaryIO) -> Iterator[Part]:
+    """Yield a part per sheet: each row's number and the values of its cells, with tabs between."""
+    package, strings = _Package(stream), _Strings()
+    dates: set[int] = set()
+    for kind, name in package.list_targets(package.main).values():
+        if kind.endswith("/sharedStrings"):
+            for _ in package.parse(name, strings):
+                pass
+        elif kind.endswith("/styles"):
+            dates = _find_date_styles(package, name)
 
-    suffixes = (".xlsx", ".xlsm", ".xltx")
-    magic = b"PK\x03\x04"
-    imports = _IMPORTS
+    epoch = datetime(1899, 12, 30)
+    for _, attributes in package.list_elements(package.main, "workbookPr"):
+        if attributes.get("date1904") in ("1", "true"):
+            epoch = datetime(1904, 1, 1)
 
-    def convert(self, stream: BinaryIO) -> Iterator[Part]:
-        """Yield the sheets in their order. Raises the exceptions of `zipfile` and expat."""
-        package, strings = _Package(stream), _Strings()
-        dates: set[int] = set()
-        for kind, name in package.list_targets(package.main).values():
-            if kind.endswith("/sharedStrings"):
-                for _ in package.parse(name, strings):
-                    pass
-            elif kind.endswith("/styles"):
-                dates = _find_date_styles(package, name)
-
-        epoch = datetime(1899, 12, 30)
-        for _, attributes in package.list_elements(package.main, "workbookPr"):
-            if attributes.get("date1904") in ("1", "true"):
-                epoch = datetime(1904, 1, 1)
-
-        for title, kind, name in package.list_parts("sheet"):
-            yield Part(f"sheet {title}", "")
-            if kind.endswith("/worksheet"):
-                rows = _Rows(strings.found, dates, epoch)
-                for _ in package.parse(name, rows):
-                    yield Part("", rows.take())
+    for title, kind, name in package.list_parts("sheet"):
+        yield Part(f"sheet {title}", "")
+        if kind.endswith("/worksheet"):
+            rows = _Rows(strings.found, dates, epoch)
+            for _ in package.parse(name, rows):
+                yield Part("", rows.take())
 
 
 def _find_date_styles(package: _Package, name: str) -> set[int]:
@@ -377,6 +355,15 @@ class _Rows:
         return moment.isoformat(" ").removesuffix(" 00:00:00")
 
 
-WORD = WordReader()
-SHEETS = SheetsReader()
-SLIDES = SlidesReader()
+class OfficeReader(NamedTuple):
+    """A reader of one kind of files; ``convert`` raises the exceptions of `zipfile` and expat."""
+
+    suffixes: tuple[str, ...]
+    convert: Callable[[BinaryIO], Iterator[Part]]
+    magic: bytes = b"PK\x03\x04"
+    imports: tuple[str, ...] = ("xml.parsers.expat", "zipfile")
+
+
+WORD = OfficeReader((".docx", ".docm", ".dotx"), _read_document)
+SHEETS = OfficeReader((".xlsx", ".xlsm", ".xltx"), _read_sheets)
+SLIDES = OfficeReader((".pptx", ".pptm", ".ppsx"), _read_slides)

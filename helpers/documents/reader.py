@@ -1,15 +1,19 @@
-"""The protocol of readers, which turn documents of a format into text with marks.
+"""Readers, which turn documents of a format into text with marks: their protocol, and two of them.
 
 A document is read in parts, such as pages. The text of a part begins at its mark, a line such as
 ``[page 3]``, and ends before the next one. A request may name the part instead of a range.
 """
 
+import json
 import re
-from collections.abc import Iterable, Sequence
-from typing import BinaryIO, NamedTuple, Protocol
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any, BinaryIO, NamedTuple, Protocol
 
 HEAD_BYTES = 1024
 """The bytes at the start of a file that must contain the reader's magic."""
+
+MAX_OUTPUT_CHARS = 1_000
+"""Characters of the outputs of one cell."""
 
 _FIRST_MARK = re.compile(rb"\[(\w+) [^\n]*\]\n")
 _NUMBERS = re.compile(r"p(\d{1,9})(?P<dash>-(?:p?(\d{1,9}))?)?", re.ASCII)
@@ -124,3 +128,79 @@ def find_part(text: bytes, part: str) -> tuple[int, int] | None:
 
     starts.append(len(text))
     return starts[first - 1], starts[min(last, len(starts) - 1)]
+
+
+class PdfReader:
+    """Reads the text of pages, as pypdf extracts it. Text in images is not recognized."""
+
+    suffixes = (".pdf",)
+    magic = b"%PDF-"
+    imports = ("pypdf",)
+
+    def convert(self, stream: BinaryIO) -> Iterator[Part]:
+        """Yield a part per page. Raises the exceptions of pypdf."""
+        # Imported here, because other processes need only the names of the files.
+        import pypdf
+
+        for number, page in enumerate(pypdf.PdfReader(stream).pages, start=1):
+            try:
+                text = page.extract_text()
+            except Exception:  # the other pages may still be readable
+                text = "(This page cannot be read.)"
+
+            yield Part(f"page {number}", text)
+
+
+class NotebookReader:
+    """Reads notebooks of nbformat 4. Any other file is read as the text that it is."""
+
+    suffixes = (".ipynb",)
+    magic = b"{"
+    imports = ()
+
+    def convert(self, stream: BinaryIO) -> Iterator[Part]:
+        """Yield a part per cell: its source, and a part of the text of its outputs."""
+        raw = stream.read()
+        parts: list[Part] = []
+        try:
+            for number, cell in enumerate(json.loads(raw)["cells"], start=1):
+                text = _join(cell["source"])
+                outputs = "\n".join(map(_describe_output, cell.get("outputs", ())))
+                if outputs:
+                    text += f"\n--- output\n{_cut(outputs)}"
+
+                parts.append(Part(f"cell {number} {cell['cell_type']}", text))
+        except (LookupError, TypeError, ValueError, AttributeError, RecursionError):
+            # For example with the marks of a merge conflict.
+            parts = [Part("", raw.decode(errors="replace"))]
+
+        yield from parts
+
+
+def _describe_output(output: Any) -> str:
+    """Return the text of an output, or the types of its contents if it has none."""
+    if output["output_type"] == "stream":
+        return _join(output["text"]).rstrip("\n")
+
+    if output["output_type"] == "error":
+        return f"{output['ename']}: {output['evalue']}"
+
+    if "text/plain" in output["data"]:
+        return _join(output["data"]["text/plain"])
+
+    return f"({', '.join(output['data'])})"
+
+
+def _join(lines: str | list[str]) -> str:
+    return "".join(lines)
+
+
+def _cut(text: str) -> str:
+    if len(text) <= MAX_OUTPUT_CHARS:
+        return text
+
+    return f"{text[:MAX_OUTPUT_CHARS]}\n({len(text) - MAX_OUTPUT_CHARS:,} more characters)"
+
+
+PDF = PdfReader()
+NOTEBOOK = NotebookReader()
