@@ -30,8 +30,10 @@ from abilities.declarations.fields import (
     optional,
 )
 from abilities.declarations.values import (
+    BRACES_FORM,
     JsonObject,
     Model,
+    expand_braces,
     find_path_fault,
     has_control_character,
     has_surrogate,
@@ -154,6 +156,12 @@ def check_about(path: str) -> str:
         raise build_error(fault)
     if re.match("[A-Za-z]:", path):
         raise build_error("drive_path")
+
+    expanded = expand_braces(path)
+    if expanded is None:
+        raise build_error("invalid_format", format=BRACES_FORM)
+    if any(".." in text.split("/") for text in expanded):  # braces may have made one
+        raise build_error("parent_traversal")
 
     normal = "/".join(name for name in path.split("/") if name not in ("", "."))
     if not normal:

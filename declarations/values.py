@@ -20,6 +20,13 @@ BIDI_CONTROLS = frozenset(
 # The categories Cc, Zl and Zp, and the bidi controls.
 _CONTROL = re.compile(f"[\x00-\x1f\x7f-\x9f\u2028\u2029{''.join(BIDI_CONTROLS)}]")
 
+MAX_ALTERNATIVES = 32
+"""The most patterns that the braces of one pattern may expand to."""
+
+BRACES_FORM = f"braces that expand to at most {MAX_ALTERNATIVES} patterns"
+
+_INNERMOST_BRACES = re.compile(r"\{([^{}]*,[^{}]*)\}")
+
 _SURROGATE = re.compile("[\ud800-\udfff]")
 
 # Controls, separators, bidi controls, characters without width, fillers, tags, lone surrogates.
@@ -58,6 +65,32 @@ def find_path_fault(
         return "parent_traversal"
 
     return None
+
+
+def expand_braces(pattern: str) -> list[str] | None:
+    """Return the patterns that a pattern's braces expand to; None if there are too many.
+
+    >>> expand_braces("a.{py,md}")
+    ['a.md', 'a.py']
+    """
+    expanded: list[str] = []
+    pending = [pattern]
+
+    while pending:
+        text = pending.pop()
+        braces = _INNERMOST_BRACES.search(text)
+
+        if braces is None:
+            expanded.append(text)
+        else:
+            before, after = text[: braces.start()], text[braces.end() :]
+            for choice in braces[1].split(","):
+                pending.append(before + choice + after)
+
+        if len(pending) + len(expanded) > MAX_ALTERNATIVES:
+            return None
+
+    return expanded
 
 
 def escape_unseen(text: str, keep: str = "") -> str:

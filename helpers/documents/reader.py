@@ -91,6 +91,11 @@ class TextWriter:
         return text.encode("utf-8", "replace")
 
 
+def is_numbered(part: str) -> bool:
+    """Return whether a part is named by numbers, such as ``p3`` or ``p3-p5``."""
+    return _NUMBERS.fullmatch(part) is not None
+
+
 def find_part(text: bytes, part: str) -> tuple[int, int] | None:
     r"""Return the first byte and the end of the named parts in a text; None if it has none.
 

@@ -16,15 +16,10 @@ from typing import NamedTuple
 
 from abilities.declarations.limits import MAX_PATH_CHARS
 from abilities.declarations.refusals import Refused
-from abilities.declarations.values import find_path_fault
+from abilities.declarations.values import BRACES_FORM, expand_braces, find_path_fault
 from abilities.helpers.files.confinement import MAX_COMPONENTS
 
-MAX_ALTERNATIVES = 32
-"""The most patterns that the braces of one pattern may expand to."""
-
 _WILDCARD = re.compile(r"[*?[]")
-
-_INNERMOST_BRACES = re.compile(r"\{([^{}]*,[^{}]*)\}")
 
 
 class _Component(NamedTuple):
@@ -75,7 +70,11 @@ class Glob:
         _check(pattern)
         alternatives: list[list[_Component]] = []
 
-        for text in _expand_braces(pattern):
+        expanded = expand_braces(pattern)
+        if expanded is None:
+            raise Refused("invalid_format", "pattern", expected={"format": BRACES_FORM})
+
+        for text in expanded:
             names = [name for name in text.split("/") if name not in ("", ".")]
             if ".." in names:  # braces may have made one
                 raise Refused("parent_traversal")
@@ -190,29 +189,6 @@ def _check(pattern: str) -> None:
     fault = find_path_fault(pattern)
     if fault is not None:
         raise Refused(fault)
-
-
-def _expand_braces(pattern: str) -> list[str]:
-    """Return the patterns that a pattern's braces expand to, expanding the innermost first."""
-    expanded: list[str] = []
-    pending = [pattern]
-
-    while pending:
-        text = pending.pop()
-        braces = _INNERMOST_BRACES.search(text)
-
-        if braces is None:
-            expanded.append(text)
-        else:
-            before, after = text[: braces.start()], text[braces.end() :]
-            for choice in braces[1].split(","):
-                pending.append(before + choice + after)
-
-        if len(pending) + len(expanded) > MAX_ALTERNATIVES:
-            form = f"braces that expand to at most {MAX_ALTERNATIVES} patterns"
-            raise Refused("invalid_format", "pattern", expected={"format": form})
-
-    return expanded
 
 
 def _compile(expression: str, name: str) -> re.Pattern[str]:

@@ -13,6 +13,8 @@ from typing import NamedTuple
 from urllib.parse import unquote, urlsplit
 
 from abilities.declarations.refusals import Reason, Refused
+from abilities.helpers.documents.documents import Documents
+from abilities.helpers.documents.reader import is_numbered
 from abilities.helpers.files.confinement import Policy
 from abilities.helpers.files.file_walk import FileWalk, FolderMemory, FoundFile
 from abilities.helpers.files.globs import Glob
@@ -88,6 +90,11 @@ class FileLister:
         """Whether there is a workspace besides the agent directory."""
         return any(root.name == "workspace" for root in self._roots)
 
+    @property
+    def documents(self) -> Documents:
+        """The documents that can be read."""
+        return self._policy.documents
+
     def for_root(self, source: str) -> "FileLister":
         """Return a lister of one root alone."""
         roots = [root for root in self._roots if root.name == source]
@@ -154,7 +161,7 @@ async def suggest_paths(
     except Refused:
         return suggestions
 
-    names = _Names([file.path for file in listing.files], name_glob)
+    names = _Names([file.path for file in listing.files], lister.documents, name_glob)
     for index, refusal in refusals.items():
         sent = paths[index]
         find = names.find_folder if refusal.reason == "is_directory" else names.find
@@ -170,8 +177,11 @@ async def suggest_paths(
 class _Names:
     """The paths of the files that a caller may list."""
 
-    def __init__(self, paths: Sequence[str], name_glob: Callable[[str], str]) -> None:
+    def __init__(
+        self, paths: Sequence[str], documents: Documents, name_glob: Callable[[str], str]
+    ) -> None:
         self._paths = paths
+        self._documents = documents
         self._name_glob = name_glob
         self._by_folded: dict[str, str] = {}
         for path in paths:
@@ -199,14 +209,21 @@ class _Names:
             for first in range(len(parts)):
                 found = self._by_folded.get("/".join(parts[first:]).casefold())
                 if found is not None:
-                    return found + ending
+                    return self._join(found, ending)
 
         folder = self.find_folder(text)
         if folder is not None:
             return folder
 
         found = self._find_similar(_split_parts(path))
-        return None if found is None else found + suffix
+        return None if found is None else self._join(found, suffix)
+
+    def _join(self, path: str, suffix: str) -> str:
+        """Return a path with lines, or with a part of a document; only documents have parts."""
+        if suffix.startswith("#p") and self._documents.split_part(path + suffix) is None:
+            return path
+
+        return path + suffix
 
     def find_folder(self, sent: str) -> str | None:
         """Return how to request the files of a folder, or None."""
@@ -261,11 +278,15 @@ def _clean(sent: str) -> str:
 
 
 def _split_lines(text: str) -> tuple[str, str]:
-    """Split a path from lines behind it, and return these as a suffix.
+    """Split a path from lines or parts behind it, and return these as a suffix.
 
-    >>> _split_lines("src/app.py:12-10"), _split_lines("src/app.py")
-    (('src/app.py', '#L10-L12'), ('src/app.py', ''))
+    >>> _split_lines("src/app.py:12-10"), _split_lines("plan.docx#p3")
+    (('src/app.py', '#L10-L12'), ('plan.docx', '#p3'))
     """
+    path, mark, part = text.rpartition("#")
+    if mark and is_numbered(part):
+        return path, mark + part
+
     match = _LINES.fullmatch(text)
     if match is None:
         return text, ""

@@ -29,8 +29,13 @@ MEANT = [
     ("README.md:2", "README.md#L2-L2"),
     ("src/app.py:L2-L3", "src/app.py#L2-L3"),
     ("app.py#2-3", "src/app.py#L2-L3"),
+    ("docs/plan.ipynb#p1", "Plan.ipynb#p1"),
+    ("plam.ipynb#p2-", "Plan.ipynb#p2-"),
+    ("src/ap.py#p3", "src/app.py"),
 ]
 """Paths that cannot be read, and what to send instead."""
+
+NOTEBOOK = json.dumps({"cells": [{"cell_type": "code", "source": "1 + 1"}] * 2})
 
 PATTERNS = [
     ("src/*.py", "src/*.py"),
@@ -45,7 +50,7 @@ PATTERNS = [
 @pytest.fixture
 async def app(roots: Settings) -> AsyncIterator[Abilities]:
     write_files(roots.workspace_dir, dict.fromkeys(FILES.split(), "one\ntwo\nthree\n"))
-    write_files(roots.workspace_dir, {".env": "SECRET=1"})
+    write_files(roots.workspace_dir, {".env": "SECRET=1", "Plan.ipynb": NOTEBOOK})
 
     async with Abilities.open(roots) as abilities:
         yield abilities

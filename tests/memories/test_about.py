@@ -161,6 +161,8 @@ async def test_a_store_that_hangs_fails_no_file(
         ("/src/app.py", "absolute_path"),
         ("../app.py", "parent_traversal"),
         ("src/{../x,y}/../z", "parent_traversal"),
+        ("src/{.,a}{.,b}/z", "parent_traversal"),
+        ("{a,b}" * 6, "invalid_format"),
         ("a\nb", "control_character"),
         ("a\\b", "backslash"),
         ("C:/app.py", "drive_path"),
