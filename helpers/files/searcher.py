@@ -11,7 +11,7 @@ from concurrent.futures import wait
 from contextlib import ExitStack, closing
 from dataclasses import dataclass, field
 from functools import partial
-from typing import NamedTuple, Protocol, Self
+from typing import NamedTuple, Self
 
 from abilities.declarations.refusals import Refused
 from abilities.helpers.documents.documents import Converting, Text
@@ -75,18 +75,16 @@ _MARKS = tuple({format_mark(kind) for kind, _ in SHAPES})
 Check = Callable[[], None]
 
 
-class Matcher(Protocol):
-    """Finds a literal or pattern. The raw bytes of each UTF-8 file with a match have ``needle``."""
+class Matcher(NamedTuple):
+    """Finds a literal or pattern. The raw bytes of each UTF-8 file with a match have ``needle``.
+
+    ``find(text, start, check)`` yields the position of the first match in each line that has one.
+    ``text`` is UTF-8, and a line begins at ``start``. ``check`` is called between matches, and may
+    raise to stop the search.
+    """
 
     needle: bytes
-
-    def find(self, text: bytes, start: int, check: Check) -> Iterator[int]:
-        """Yield the position of the first match in each line that has one.
-
-        ``text`` is UTF-8, and a line begins at ``start``. ``check`` is called between matches, and
-        may raise to stop the search.
-        """
-        ...
+    find: Callable[[bytes, int, Check], Iterator[int]]
 
 
 def build_matcher(text: str, *, is_regex: bool, redacts: bool, is_whole: bool = False) -> Matcher:
@@ -111,14 +109,20 @@ def build_matcher(text: str, *, is_regex: bool, redacts: bool, is_whole: bool = 
     if "\n" in text or "\r" in text:
         raise Refused("invalid_format", FIELD, expected={"format": "text within one line"})
 
-    if is_regex:
-        return _PatternMatcher(raw, is_whole=is_whole)
+    needle = b"" if is_regex else find_needle(text, redacts=redacts)
+    if not is_regex and not is_whole:
+        return Matcher(needle, partial(_find_literal, raw))
 
-    needle = find_needle(text, redacts=redacts)
-    if is_whole:
-        return _PatternMatcher(re.escape(raw), is_whole=True, needle=needle)
+    pattern = raw if is_regex else re.escape(raw)
+    try:
+        compiled, steps = compile_line_pattern(pattern)
+        if is_whole:
+            compiled, steps = compile_line_pattern(_BESIDE_WORDS % pattern)
+    except ValueError:
+        raise Refused("invalid_pattern", FIELD) from None
 
-    return _LiteralMatcher(raw, needle)
+    most = min(_MAX_PIECE, _MAX_STEPS // steps)
+    return Matcher(needle, partial(_find_pattern, compiled, most))
 
 
 def find_needle(text: str, *, redacts: bool) -> bytes:
@@ -150,69 +154,53 @@ def find_needle(text: str, *, redacts: bool) -> bytes:
     return text[start:end].encode()
 
 
-class _LiteralMatcher:
-    def __init__(self, literal: bytes, needle: bytes) -> None:
-        self.needle = needle
-        self._literal = literal
+def _find_literal(literal: bytes, text: bytes, start: int, check: Check) -> Iterator[int]:
+    place = text.find(literal, start)
 
-    def find(self, text: bytes, start: int, check: Check) -> Iterator[int]:
-        place = text.find(self._literal, start)
-
-        while place >= 0:
-            yield place
-            check()
-            place = text.find(self._literal, find_line_end(text, place))
+    while place >= 0:
+        yield place
+        check()
+        place = text.find(literal, find_line_end(text, place))
 
 
-class _PatternMatcher:
-    """Searches whole pieces of a text for a pattern, and then each line that was found.
+def _find_pattern(
+    pattern: re.Pattern[bytes], most: int, text: bytes, start: int, check: Check
+) -> Iterator[int]:
+    """Search pieces of a text of at most ``most`` bytes, and then each line that was found.
 
     Searching pieces is fast, and finds every line that matches on its own.
     """
+    # A line ends before CR LF. The replacement is as long, so that positions stay the same.
+    lines = text.replace(b"\r\n", b"\n\n")
 
-    def __init__(self, pattern: bytes, *, is_whole: bool, needle: bytes = b"") -> None:
-        self.needle = needle
-        try:
-            self._pattern, steps = compile_line_pattern(pattern)
-            if is_whole:
-                self._pattern, steps = compile_line_pattern(_BESIDE_WORDS % pattern)
-        except ValueError:
-            raise Refused("invalid_pattern", FIELD) from None
+    while start < len(text):
+        # A piece has whole lines. A line that is longer is searched up to the piece's length.
+        end = following = min(start + most, len(text))
+        if end < len(text):
+            last_line_end = text.rfind(b"\n", start, end) + 1
+            if last_line_end > start:
+                end = following = last_line_end
+            else:
+                following = find_line_end(text, end)
 
-        self._piece = min(_MAX_PIECE, _MAX_STEPS // steps)
+        while start < end:
+            match = pattern.search(lines, start, end)
+            check()
+            if match is None:
+                break
 
-    def find(self, text: bytes, start: int, check: Check) -> Iterator[int]:
-        # A line ends before CR LF. The replacement is as long, so that positions stay the same.
-        lines = text.replace(b"\r\n", b"\n\n")
+            place = match.span()[0]
+            if place == end and text[end - 1 : end] == b"\n":
+                break  # this is the line after the piece
 
-        while start < len(text):
-            # A piece has whole lines. A line that is longer is searched up to the piece's length.
-            end = following = min(start + self._piece, len(text))
-            if end < len(text):
-                last_line_end = text.rfind(b"\n", start, end) + 1
-                if last_line_end > start:
-                    end = following = last_line_end
-                else:
-                    following = find_line_end(text, end)
+            first = find_line_start(text, place)
+            start = find_line_end(text, place)
+            line = text[first:start].removesuffix(b"\n").removesuffix(b"\r")
+            match_in_line = pattern.search(line[:most])
+            if match_in_line is not None:
+                yield first + match_in_line.span()[0]
 
-            while start < end:
-                match = self._pattern.search(lines, start, end)
-                check()
-                if match is None:
-                    break
-
-                place = match.span()[0]
-                if place == end and text[end - 1 : end] == b"\n":
-                    break  # this is the line after the piece
-
-                first = find_line_start(text, place)
-                start = find_line_end(text, place)
-                line = text[first:start].removesuffix(b"\n").removesuffix(b"\r")
-                match_in_line = self._pattern.search(line[: self._piece])
-                if match_in_line is not None:
-                    yield first + match_in_line.span()[0]
-
-            start = following
+        start = following
 
 
 def find_line_start(text: bytes, place: int) -> int:

@@ -91,33 +91,63 @@ class KnownLines:
         return self._places[index - 1] if index else (0, begin)
 
 
-def find_line(
-    fd: int,
-    size: int,
-    begin: int,
-    count: int,
-    encoding: Encoding,
-    check: Check,
-    known: KnownLines,
-) -> int:
-    """Return the byte position after ``count`` line ends, counted from ``begin``.
+class _OpenFile(NamedTuple):
+    """An open file, its size when it was opened, and its encoding.
 
-    If there are fewer, this is the end of the file, which had ``size`` bytes when it was opened.
-    ``check`` is called before each read and may raise to stop the search. Positions that the search
-    passes are added to ``known``.
+    Byte positions in requests and pieces count from ``origin``: the start of the file, or the first
+    byte after a byte order mark. ``check`` is called between reads and may raise to stop them.
+    ``reach`` is the number of characters around a part that decide whether something in it is a
+    secret; 0 if secrets are shown.
 
-    Raises Refused: range_too_far if the search goes beyond the first 64 MiB, changed if the file
-    has become shorter; and OSError.
+    The methods raise Refused("changed") if the file has become shorter since it was opened.
     """
+
+    fd: int
+    size: int
+    encoding: Encoding
+    origin: int
+    check: Check
+    reach: int
+
+    def read_before(self, position: int) -> bytes:
+        """Read the bytes before a position: 4 KiB for its version, and more to find secrets."""
+        length = max(VERSION_WINDOW, self.reach * self.encoding.unit)
+        start = max(position - length, 0)
+        if start == position:
+            return b""
+
+        return read_present(self.fd, self.size, start, position - start)
+
+    def splits_character(self, position: int) -> bool:
+        """Return whether a position is inside a character or the byte order mark."""
+        if position >= self.size:
+            return False
+
+        bom, unit = self.encoding.bom, self.encoding.unit
+        if position < bom or (position - bom) % unit:
+            return True
+
+        start = max(position - 4, bom)
+        around = read_present(self.fd, self.size, start, 8)
+        return splits_character(around, position - start, self.encoding)
+
+
+def _find_line(file: _OpenFile, count: int, known: KnownLines) -> int:
+    """Return the byte position after ``count`` line ends, or the end of the file if it has fewer.
+
+    Positions that the search passes are added to ``known``. Raises Refused: range_too_far if it
+    goes beyond the first 64 MiB, changed; and OSError.
+    """
+    begin, encoding = file.encoding.bom, file.encoding
     if not count:
         return begin
 
     passed, position = known.find_before(count, begin)
     while True:
-        check()
+        file.check()
         # Chunks end at the same positions wherever the search began, so the limit is the same too.
-        chunk = os.pread(fd, _CHUNK - (position - begin) % _CHUNK, position)
-        if not chunk and position < size:
+        chunk = os.pread(file.fd, _CHUNK - (position - begin) % _CHUNK, position)
+        if not chunk and position < file.size:
             raise Refused("changed")
         if not chunk:
             return position
@@ -136,38 +166,29 @@ def find_line(
         known.add(passed, position)
 
 
-def find_trailing(
-    fd: int,
-    size: int,
-    begin: int,
-    count: int,
-    encoding: Encoding,
-    check: Check,
-    known: KnownLines,
-) -> int:
+def _find_trailing(file: _OpenFile, count: int, known: KnownLines) -> int:
     """Return the byte position at which the last ``count`` lines begin, searching from the end.
 
-    If there are fewer, this is ``begin``. The file had ``size`` bytes when it was opened. A line
-    end at its end belongs to the last line. ``known`` counts from the end.
-
-    Raises Refused: range_too_far if the search goes beyond the last 64 MiB, changed if the file has
-    become shorter; and OSError.
+    It is that of the first line if there are fewer. A line end at the file's end belongs to the
+    last line. ``known`` counts from the end. Raises Refused: range_too_far if the search goes
+    beyond the last 64 MiB, changed; and OSError.
     """
+    begin, encoding, size = file.encoding.bom, file.encoding, file.size
     newline = "\n".encode(encoding.codec)
     end = size
     last = size - len(newline)
     may_end_in_newline = last >= begin and (size - begin) % encoding.unit == 0
-    if may_end_in_newline and read_present(fd, size, last, len(newline)) == newline:
+    if may_end_in_newline and read_present(file.fd, size, last, len(newline)) == newline:
         end = last
 
     passed, distance = known.find_before(count, size - end)
     position = size - distance
 
     while position > begin:
-        check()
+        file.check()
         # Chunks begin at the same positions whatever the end, so that code units are whole.
         start = position - ((position - begin - 1) % _CHUNK + 1)
-        chunk = read_present(fd, size, start, position - start)
+        chunk = read_present(file.fd, size, start, position - start)
 
         line_ends = _count_line_ends(chunk, encoding)
         if passed + line_ends >= count:
@@ -226,47 +247,6 @@ def _find_line_ends(chunk: bytes, encoding: Encoding) -> Iterator[int]:
             yield index + len(newline)
 
         index = chunk.find(newline, index + 1)
-
-
-class _OpenFile(NamedTuple):
-    """An open file, its size when it was opened, and its encoding.
-
-    Byte positions in requests and pieces count from ``origin``: the start of the file, or the first
-    byte after a byte order mark. ``check`` is called between reads and may raise to stop them.
-    ``reach`` is the number of characters around a part that decide whether something in it is a
-    secret; 0 if secrets are shown.
-
-    The methods raise Refused("changed") if the file has become shorter since it was opened.
-    """
-
-    fd: int
-    size: int
-    encoding: Encoding
-    origin: int
-    check: Check
-    reach: int
-
-    def read_before(self, position: int) -> bytes:
-        """Read the bytes before a position: 4 KiB for its version, and more to find secrets."""
-        length = max(VERSION_WINDOW, self.reach * self.encoding.unit)
-        start = max(position - length, 0)
-        if start == position:
-            return b""
-
-        return read_present(self.fd, self.size, start, position - start)
-
-    def splits_character(self, position: int) -> bool:
-        """Return whether a position is inside a character or the byte order mark."""
-        if position >= self.size:
-            return False
-
-        bom, unit = self.encoding.bom, self.encoding.unit
-        if position < bom or (position - bom) % unit:
-            return True
-
-        start = max(position - 4, bom)
-        around = read_present(self.fd, self.size, start, 8)
-        return splits_character(around, position - start, self.encoding)
 
 
 class _Window(NamedTuple):
@@ -373,17 +353,14 @@ def _find_window(file: _OpenFile, requested: Range, known: KnownLines) -> _Windo
     """
     begin = file.encoding.bom
     if requested.trailing_lines is not None:
-        count = requested.trailing_lines
-        start = find_trailing(file.fd, file.size, begin, count, file.encoding, file.check, known)
+        start = _find_trailing(file, requested.trailing_lines, known)
         return _Window(start, None, lead=file.read_before(start))
 
     end: int | None = None
     if requested.first_line is not None:
-        count = requested.first_line - 1
-        start = find_line(file.fd, file.size, begin, count, file.encoding, file.check, known)
+        start = _find_line(file, requested.first_line - 1, known)
         if requested.last_line is not None:
-            count = requested.last_line
-            end = find_line(file.fd, file.size, begin, count, file.encoding, file.check, known)
+            end = _find_line(file, requested.last_line, known)
 
         lead = file.read_before(start)
         lines: int | None = None
