@@ -4,17 +4,8 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
-from abilities.declarations import limits
-from abilities.declarations.fields import (
-    EXACT,
-    PAGE_SIZE,
-    Arguments,
-    Integer,
-    OptionalDetail,
-    UnofferedFormat,
-    Unsaid,
-    optional,
-)
+from abilities.declarations import fields, limits
+from abilities.declarations.fields import optional
 from abilities.declarations.memory import Text
 from abilities.declarations.values import Model
 
@@ -24,29 +15,29 @@ _RELATIVE = r"^(?!/)(?!(.*/)?\.\.(/|$))"
 _PLAIN = r"[^\\\x00-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069]+$"
 """No backslash, and no control character as `values.has_control_character` defines it."""
 
-_PathPattern = Field(json_schema_extra={EXACT: {"pattern": _RELATIVE + _PLAIN}})
+_PathPattern = Field(json_schema_extra={fields.EXACT: {"pattern": _RELATIVE + _PLAIN}})
 Position = Annotated[str, Field(max_length=limits.MAX_LIST_POSITION_CHARS), Text]
 
 
-class FileListInput(Arguments):
+class FileListInput(fields.Arguments):
     """Arguments of `file_list`."""
 
     pattern: Annotated[
         str,
         Field(min_length=1, max_length=limits.MAX_PATH_CHARS),
-        Unsaid("maxLength"),
+        fields.Unsaid("maxLength"),
         _PathPattern,
     ] = Field(
         default="**/*",
         description="A glob of relative paths: '*' and '?' within a name, '**' any folders, "
         "'{a,b}' either.",
     )
-    limit: Annotated[int, Field(ge=1, le=limits.MAX_LISTED_FILES), Integer] = optional(
-        "Most files to return.", *PAGE_SIZE, default=limits.DEFAULT_LISTED_FILES
+    limit: Annotated[int, Field(ge=1, le=limits.MAX_LISTED_FILES), fields.Integer] = optional(
+        "Most files to return.", *fields.PAGE_SIZE, default=limits.DEFAULT_LISTED_FILES
     )
     after: Position | None = optional("From next_request.", "maxLength", "description")
-    output_format: UnofferedFormat = None
-    detail: OptionalDetail = None
+    output_format: fields.UnofferedFormat = None
+    detail: fields.OptionalDetail = None
 
 
 class ListedFile(Model):

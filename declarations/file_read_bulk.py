@@ -4,19 +4,8 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
-from abilities.declarations.fields import (
-    Arguments,
-    Array,
-    BrokenRule,
-    Continuation,
-    FailureReason,
-    MaxChars,
-    OptionalDetail,
-    Suggestion,
-    UnofferedFormat,
-    items_schema,
-    optional,
-)
+from abilities.declarations import fields
+from abilities.declarations.fields import optional
 from abilities.declarations.limits import DEFAULT_READ_CHARS, MAX_ITEMS
 from abilities.declarations.memory import Remembered, ShowsMemories
 from abilities.declarations.records import Record, ReplyOf
@@ -25,26 +14,26 @@ from abilities.declarations.values import Model
 Paths = Annotated[
     list[Any],
     Field(min_length=1, max_length=MAX_ITEMS),
-    Array,
-    items_schema({"type": "string"}),
+    fields.Array,
+    fields.items_schema({"type": "string"}),
 ]
 """Strings in the published schema; any element is accepted, and a wrong one fails alone."""
 
 
-class FileReadBulkInput(Arguments):
+class FileReadBulkInput(fields.Arguments):
     """Arguments of `file_read_bulk`."""
 
     paths: Paths = Field(
         description="Relative, as file lists show them. A suffix reads a part: '#L10-L40', "
         "'#L100-', '#L-50' (last lines), '#p3-p5' (pages), or '#byte=…' from an answer's 'next'."
     )
-    max_chars_per_file: MaxChars = Field(
+    max_chars_per_file: fields.MaxChars = Field(
         default=DEFAULT_READ_CHARS,
         description="Most characters to return per file.",
     )
     memories: ShowsMemories = True
-    output_format: UnofferedFormat = None
-    detail: OptionalDetail = None
+    output_format: fields.UnofferedFormat = None
+    detail: fields.OptionalDetail = None
 
 
 class FileData(Model):
@@ -81,10 +70,10 @@ class ConciseFile(Model):
     version: str | None = optional("Changes when the file is replaced or modified.")
     remembered: Remembered = None
     lines: int | None = optional("Lines of the whole file; present if all of it was read.")
-    next: Continuation = None
-    reason: FailureReason = None
-    message: BrokenRule = None
-    did_you_mean: Suggestion = None
+    next: fields.Continuation = None
+    reason: fields.FailureReason = None
+    message: fields.BrokenRule = None
+    did_you_mean: fields.Suggestion = None
 
 
 class FileReadBulkAnswer(ReplyOf[Record[FileData] | ConciseFile]):

@@ -4,25 +4,8 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
-from abilities.declarations import limits
-from abilities.declarations.fields import (
-    BRIEF,
-    PAGE_SIZE,
-    Arguments,
-    Array,
-    ExpiresAt,
-    FailureReason,
-    Flag,
-    IfVersion,
-    Integer,
-    Offset,
-    OptionalDetail,
-    ReplacedVersion,
-    UnofferedDetail,
-    UnofferedFormat,
-    Unsaid,
-    optional,
-)
+from abilities.declarations import fields, limits
+from abilities.declarations.fields import optional
 from abilities.declarations.memory import (
     ID_PATTERN,
     About,
@@ -52,10 +35,13 @@ from abilities.declarations.values import JsonObject, Model
 FurtherValues = Annotated[
     Metadata | None,
     Field(description="Any further values, at most 4 KiB as JSON; replaces the existing ones."),
-    Unsaid("description", "properties", "additionalProperties"),
+    fields.Unsaid("description", "properties", "additionalProperties"),
 ]
 QueryTags = Annotated[
-    list[Annotated[str, Text]], Field(max_length=limits.MAX_QUERY_TAGS), Unsaid("maxItems"), Array
+    list[Annotated[str, Text]],
+    Field(max_length=limits.MAX_QUERY_TAGS),
+    fields.Unsaid("maxItems"),
+    fields.Array,
 ]
 SortBy = Literal["created_at", "updated_at", "accessed_at", "importance", "access_count"]
 
@@ -66,13 +52,13 @@ QUERY_CURSOR_PATTERN = (
 the last one, and the place of its namespace."""
 
 
-class StoreMemoryInput(Arguments):
+class StoreMemoryInput(fields.Arguments):
     """Arguments of `store_memory`."""
 
     type: Type = Field(
         description="core: lasting facts; learning: lessons learned; task: work in progress."
     )
-    content: Annotated[Content, Unsaid("description")] = Field(description="The text.")
+    content: Annotated[Content, fields.Unsaid("description")] = Field(description="The text.")
     key: Key | None = optional("A name you choose, like 'project/goals'.", "description")
     summary: Summary | None = optional("Short form.", "description")
     category: Category | None = optional(
@@ -89,19 +75,19 @@ class StoreMemoryInput(Arguments):
     id: Id | None = optional(
         "The id of the memory to update; leave out for a new one.", "description"
     )
-    expires_at: ExpiresAt = None
-    if_version: IfVersion = None
-    detail: UnofferedDetail = None
+    expires_at: fields.ExpiresAt = None
+    if_version: fields.IfVersion = None
+    detail: fields.UnofferedDetail = None
 
 
 AS_STORED = ("maximum", "maxLength", "description")
 """Keywords that `update_memory` leaves out, because `store_memory` has them."""
 
 
-ANY_OBJECTS: JsonObject = {BRIEF: {"items": {"type": "object"}}}
+ANY_OBJECTS: JsonObject = {fields.BRIEF: {"items": {"type": "object"}}}
 
 
-class UpdateMemoryInput(Arguments):
+class UpdateMemoryInput(fields.Arguments):
     """Arguments of `update_memory`."""
 
     id: Id | None = optional("The id of the memory to change; or send its key.", "description")
@@ -116,34 +102,34 @@ class UpdateMemoryInput(Arguments):
     tags: Tags | None = optional("All tags; replaces the existing ones.", *AS_STORED)
     about: About | None = optional("All paths and globs; replaces the existing ones.", *AS_STORED)
     importance: Importance | None = optional("New importance.", *AS_STORED)
-    archived: Flag | None = optional("Archive (true) or revive (false).", "description")
+    archived: fields.Flag | None = optional("Archive (true) or revive (false).", "description")
     links: Links | None = optional("Links to add or change.", *AS_STORED, extra=ANY_OBJECTS)
     remove_links: LinkNames | None = optional("By key and type.", extra=ANY_OBJECTS)
     memory_score: Score | None = optional("New score.", *AS_STORED)
     metadata: FurtherValues = None
-    expires_at: Annotated[ExpiresAt, Unsaid("description")] = None
-    if_version: IfVersion = None
-    detail: UnofferedDetail = None
+    expires_at: Annotated[fields.ExpiresAt, fields.Unsaid("description")] = None
+    if_version: fields.IfVersion = None
+    detail: fields.UnofferedDetail = None
 
 
-class DeleteMemoryInput(Arguments):
+class DeleteMemoryInput(fields.Arguments):
     """Arguments of `delete_memory`."""
 
     id: Id | None = optional("The id of the memory; or send its key.", "description")
     key: Key | None = optional("The key of the memory.", "description")
-    permanent: Flag = optional(
+    permanent: fields.Flag = optional(
         "Delete instead of archiving; it can be restored for a time.", "description", default=False
     )
-    purge: Flag = optional(
+    purge: fields.Flag = optional(
         "Delete it with its history: nothing brings it back. Needs the scope 'purge'.",
         "description",
         default=False,
     )
-    if_version: IfVersion = None
-    detail: UnofferedDetail = None
+    if_version: fields.IfVersion = None
+    detail: fields.UnofferedDetail = None
 
 
-class QueryMemoriesInput(Arguments):
+class QueryMemoriesInput(fields.Arguments):
     """Arguments of `query_memories`."""
 
     # Tags and category have no maximum length here: a longer one matches nothing.
@@ -155,11 +141,11 @@ class QueryMemoriesInput(Arguments):
     )
     importance: Importance | None = optional("Only of this importance.", "description")
     category: Annotated[str, Text] | None = optional("Only of this category.", "description")
-    archived: Flag = Field(default=False, description="Archived ones too.")
-    limit: Annotated[int, Field(ge=1, le=limits.MAX_QUERY_MEMORIES), Integer] = optional(
-        "Most memories to return.", *PAGE_SIZE, default=limits.DEFAULT_QUERY_MEMORIES
+    archived: fields.Flag = Field(default=False, description="Archived ones too.")
+    limit: Annotated[int, Field(ge=1, le=limits.MAX_QUERY_MEMORIES), fields.Integer] = optional(
+        "Most memories to return.", *fields.PAGE_SIZE, default=limits.DEFAULT_QUERY_MEMORIES
     )
-    offset: Offset = optional("Memories to skip.", "description", default=0)
+    offset: fields.Offset = optional("Memories to skip.", "description", default=0)
     after: Annotated[str, Field(pattern=QUERY_CURSOR_PATTERN)] | None = optional(
         "From next_request; offset is ignored then.", "pattern", "description"
     )
@@ -167,11 +153,11 @@ class QueryMemoriesInput(Arguments):
     sort_order: Literal["asc", "desc"] = optional(
         "Ascending or descending.", "description", default="desc"
     )
-    output_format: UnofferedFormat = None
-    detail: OptionalDetail = None
+    output_format: fields.UnofferedFormat = None
+    detail: fields.OptionalDetail = None
 
 
-class GetMemoryStatsInput(Arguments):
+class GetMemoryStatsInput(fields.Arguments):
     """`get_memory_stats` takes no arguments."""
 
 
@@ -197,7 +183,7 @@ class StoreMemoryAnswer(WriteAnswer):
 
     id: str = Field(description="The memory's UUID.")
     created: bool = Field(description="True for a new memory, false for an updated one.")
-    replaced: ReplacedVersion = None
+    replaced: fields.ReplacedVersion = None
     similar: Similar = None
     memory: Memory | None = optional("The memory as it is stored now; left out if concise.")
     truncation: Truncation | None = optional("Present if the content was cut to fit the answer.")
@@ -281,20 +267,20 @@ class GetMemoryStatsAnswer(Model):
 
 
 KeyPart = Annotated[
-    str, Field(max_length=limits.MAX_KEY_CHARS), Text, Unsaid("maxLength", "default")
+    str, Field(max_length=limits.MAX_KEY_CHARS), Text, fields.Unsaid("maxLength", "default")
 ]
 
 
-class MemoryListInput(Arguments):
+class MemoryListInput(fields.Arguments):
     """Arguments of `memory_list`."""
 
     prefix: KeyPart = Field(default="", description="Of the keys, such as 'project/'.")
     after: KeyPart = optional("From next_request.", "description", default="")
-    limit: Annotated[int, Field(ge=1, le=limits.MAX_LISTED_MEMORIES), Integer] = optional(
-        "Most memories to return.", *PAGE_SIZE, default=limits.DEFAULT_LISTED_MEMORIES
+    limit: Annotated[int, Field(ge=1, le=limits.MAX_LISTED_MEMORIES), fields.Integer] = optional(
+        "Most memories to return.", *fields.PAGE_SIZE, default=limits.DEFAULT_LISTED_MEMORIES
     )
-    archived: Flag = optional("Archived ones too.", "description", default=False)
-    output_format: UnofferedFormat = None
+    archived: fields.Flag = optional("Archived ones too.", "description", default=False)
+    output_format: fields.UnofferedFormat = None
 
 
 class ListedMemory(Model):
@@ -307,7 +293,7 @@ class ListedMemory(Model):
     version: int | None = optional("Grows with every change.")
     summary: str | None = optional("Short form.")
     archived: IsArchived = False
-    reason: FailureReason = None
+    reason: fields.FailureReason = None
 
 
 class MemoryListAnswer(Model):

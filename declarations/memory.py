@@ -14,21 +14,8 @@ from pydantic import (
 )
 from typing_extensions import TypedDict
 
-from abilities.declarations import limits
-from abilities.declarations.fields import (
-    EXACT,
-    UNOFFERED,
-    UNSAID,
-    Array,
-    Boolean,
-    Checked,
-    Integer,
-    Number,
-    Object,
-    Unsaid,
-    build_error,
-    optional,
-)
+from abilities.declarations import fields, limits
+from abilities.declarations.fields import optional
 from abilities.declarations.values import (
     BRACES_FORM,
     JsonObject,
@@ -60,9 +47,11 @@ ID_PATTERN = "^[a-f0-9]{8}-[a-f0-9]{4}-4[a-f0-9]{3}-[89ab][a-f0-9]{3}-[a-f0-9]{1
 SCORES = {"high": 0.9, "medium": 0.6, "low": 0.3}
 """The memory_score of each importance, until one is set."""
 
-Depth = Annotated[int, Field(ge=1, le=limits.MAX_DEPTH), Unsaid("minimum"), Integer]
-Breadth = Annotated[int, Field(ge=1, le=limits.MAX_BREADTH), Unsaid("minimum"), Integer]
-Total = Annotated[int, Field(ge=1, le=limits.MAX_TOTAL), Unsaid("minimum"), Integer]
+Depth = Annotated[int, Field(ge=1, le=limits.MAX_DEPTH), fields.Unsaid("minimum"), fields.Integer]
+Breadth = Annotated[
+    int, Field(ge=1, le=limits.MAX_BREADTH), fields.Unsaid("minimum"), fields.Integer
+]
+Total = Annotated[int, Field(ge=1, le=limits.MAX_TOTAL), fields.Unsaid("minimum"), fields.Integer]
 """Limits of a walk: links in a row, links of each memory, memories in all."""
 
 
@@ -132,7 +121,7 @@ def is_key(key: object) -> bool:
 def check_key(key: str) -> str:
     """Return a key. Raises an error (invalid_key) for a text that cannot be one."""
     if not is_key(key):
-        raise build_error("invalid_key", **KEY_RULE)
+        raise fields.build_error("invalid_key", **KEY_RULE)
 
     return key
 
@@ -141,7 +130,7 @@ def check_id(text: str) -> str:
     """Return an id. Raises an error (invalid_id) for a text that is not one."""
     # The pattern's own '$' would accept a line feed at the end.
     if not re.fullmatch(ID_PATTERN[1:-1], text):
-        raise build_error("invalid_id")
+        raise fields.build_error("invalid_id")
 
     return text
 
@@ -153,19 +142,19 @@ def check_about(path: str) -> str:
     """
     fault = find_path_fault(path)
     if fault is not None:
-        raise build_error(fault)
+        raise fields.build_error(fault)
     if re.match("[A-Za-z]:", path):
-        raise build_error("drive_path")
+        raise fields.build_error("drive_path")
 
     expanded = expand_braces(path)
     if expanded is None:
-        raise build_error("invalid_format", format=BRACES_FORM)
+        raise fields.build_error("invalid_format", format=BRACES_FORM)
     if any(".." in text.split("/") for text in expanded):  # braces may have made one
-        raise build_error("parent_traversal")
+        raise fields.build_error("parent_traversal")
 
     normal = "/".join(name for name in path.split("/") if name not in ("", "."))
     if not normal:
-        raise build_error("empty_path")
+        raise fields.build_error("empty_path")
 
     return normal
 
@@ -176,7 +165,7 @@ def check_storable(text: str) -> str:
     PostgreSQL cannot store NUL, and UTF-8 cannot encode a lone surrogate.
     """
     if "\0" in text or has_surrogate(text):
-        raise build_error("invalid_format", format=TEXT_FORM)
+        raise fields.build_error("invalid_format", format=TEXT_FORM)
 
     return text
 
@@ -187,14 +176,14 @@ def check_metadata(metadata: JsonObject) -> JsonObject:
     Raises an error for metadata that is too large (too_long), too deep, or changed by JSON, such as
     NaN (invalid_format).
     """
-    unusable = build_error("invalid_format", format=METADATA_FORM)
+    unusable = fields.build_error("invalid_format", format=METADATA_FORM)
     try:
         encoded = orjson.dumps(metadata)
     except TypeError:
         raise unusable from None
 
     if len(encoded) > limits.MAX_METADATA_BYTES:
-        raise build_error("too_long", max_bytes=limits.MAX_METADATA_BYTES)
+        raise fields.build_error("too_long", max_bytes=limits.MAX_METADATA_BYTES)
 
     # The round trip reveals values that orjson writes differently: NaN becomes null.
     decoded = orjson.loads(encoded)
@@ -220,7 +209,7 @@ def measure_depth(value: object) -> int:
     return 1 + max(map(measure_depth, inner), default=0)
 
 
-Text: Checked = Checked(check_storable, pattern=r"^[^\x00]*$")
+Text: fields.Checked = fields.Checked(check_storable, pattern=r"^[^\x00]*$")
 """An annotation of a string type: text that every store can hold."""
 
 Type = Literal["core", "learning", "task"]
@@ -264,32 +253,38 @@ Action = Literal[
 ]
 """The last change of a memory; "relinked" if one of its links followed a renamed memory."""
 
-Score = Annotated[float, Field(ge=0, le=1), Unsaid("minimum"), Number]
+Score = Annotated[float, Field(ge=0, le=1), fields.Unsaid("minimum"), fields.Number]
 Id = Annotated[
     str,
     AfterValidator(check_id),
-    WithJsonSchema({"type": "string", "pattern": ID_PATTERN, UNSAID: ["pattern"]}),
+    WithJsonSchema({"type": "string", "pattern": ID_PATTERN, fields.UNSAID: ["pattern"]}),
 ]
 
 # For schemas only: `check_key` checks the length too, so that every wrong key is an invalid_key.
 _KeyLength = Field(json_schema_extra={"minLength": 1, "maxLength": limits.MAX_KEY_CHARS})
-Key = Annotated[str, _KeyLength, Checked(check_key, pattern=KEY_PATTERN), Unsaid("maxLength")]
+Key = Annotated[
+    str, _KeyLength, fields.Checked(check_key, pattern=KEY_PATTERN), fields.Unsaid("maxLength")
+]
 
 Content = Annotated[str, Field(min_length=1, max_length=limits.MAX_CONTENT_CHARS), Text]
 LongContent = Annotated[str, Field(min_length=1, max_length=limits.MAX_LONG_CONTENT_CHARS), Text]
 Summary = Annotated[str, Field(max_length=limits.MAX_SUMMARY_CHARS), Text]
 Category = Annotated[str, Field(max_length=limits.MAX_CATEGORY_CHARS), Text]
 Tag = Annotated[
-    str, Field(min_length=1, max_length=limits.MAX_TAG_CHARS), Unsaid("maxLength"), Text
+    str, Field(min_length=1, max_length=limits.MAX_TAG_CHARS), fields.Unsaid("maxLength"), Text
 ]
-Tags = Annotated[list[Tag], Field(max_length=limits.MAX_TAGS), Unsaid("maxItems"), Array]
+Tags = Annotated[
+    list[Tag], Field(max_length=limits.MAX_TAGS), fields.Unsaid("maxItems"), fields.Array
+]
 AboutPath = Annotated[
     str,
     Field(min_length=1, max_length=limits.MAX_ABOUT_CHARS),
-    Unsaid("minLength", "maxLength"),
-    Checked(check_about, pattern=ABOUT_PATTERN),
+    fields.Unsaid("minLength", "maxLength"),
+    fields.Checked(check_about, pattern=ABOUT_PATTERN),
 ]
-About = Annotated[list[AboutPath], Field(max_length=limits.MAX_ABOUT), Unsaid("maxItems"), Array]
+About = Annotated[
+    list[AboutPath], Field(max_length=limits.MAX_ABOUT), fields.Unsaid("maxItems"), fields.Array
+]
 """The files that a memory is about, as paths or patterns."""
 
 LinkType = Annotated[str, Field(min_length=1, max_length=limits.MAX_LINK_TYPE_CHARS), Text]
@@ -301,22 +296,22 @@ class MetadataFields(TypedDict, total=False):
     """Values of the user, and the score, which many clients send among them."""
 
     memory_score: Annotated[
-        Score | None, Field(json_schema_extra={EXACT: {"type": ["number", "null"]}})
+        Score | None, Field(json_schema_extra={fields.EXACT: {"type": ["number", "null"]}})
     ]
 
 
-Metadata = Annotated[MetadataFields, AfterValidator(check_metadata), Object]
+Metadata = Annotated[MetadataFields, AfterValidator(check_metadata), fields.Object]
 
 
-_NULLABLE: JsonObject = {EXACT: {"type": ["string", "null"]}}
+_NULLABLE: JsonObject = {fields.EXACT: {"type": ["string", "null"]}}
 
 
 class LinkInput(Model):
     """A link to another memory, which may not exist yet."""
 
-    model_config = ConfigDict(json_schema_extra={UNSAID: ["description"]})
+    model_config = ConfigDict(json_schema_extra={fields.UNSAID: ["description"]})
 
-    key: Annotated[Key, Unsaid("description")] = Field(
+    key: Annotated[Key, fields.Unsaid("description")] = Field(
         description="The key of the memory linked to."
     )
     link_weight: Score = optional("How strong the link is.", "default", "description", default=0.5)
@@ -334,17 +329,19 @@ class LinkInput(Model):
 class LinkSelector(Model):
     """A link to remove; without a type, all links to that key."""
 
-    model_config = ConfigDict(json_schema_extra={UNSAID: ["description"]})
+    model_config = ConfigDict(json_schema_extra={fields.UNSAID: ["description"]})
 
-    key: Annotated[Key, Unsaid("description")] = Field(
+    key: Annotated[Key, fields.Unsaid("description")] = Field(
         description="The key of the memory linked to."
     )
     type: str | None = optional("Only the link of this kind.", "description", extra=_NULLABLE)
 
 
-Links = Annotated[list[LinkInput], Field(max_length=limits.MAX_LINKS), Unsaid("maxItems"), Array]
+Links = Annotated[
+    list[LinkInput], Field(max_length=limits.MAX_LINKS), fields.Unsaid("maxItems"), fields.Array
+]
 LinkNames = Annotated[
-    list[LinkSelector], Field(max_length=limits.MAX_LINKS), Unsaid("maxItems"), Array
+    list[LinkSelector], Field(max_length=limits.MAX_LINKS), fields.Unsaid("maxItems"), fields.Array
 ]
 
 
@@ -412,10 +409,10 @@ Remembered = Annotated[
 ]
 ShowsMemories = Annotated[
     bool,
-    Boolean,
+    fields.Boolean,
     Field(
         description="Show with files what is remembered about them.",
-        json_schema_extra={UNOFFERED: True},
+        json_schema_extra={fields.UNOFFERED: True},
     ),
 ]
 
@@ -437,12 +434,12 @@ TARGET_SCHEMA: JsonObject = {
         "key": {
             "type": "string",
             "description": "stored: the memory's key.",
-            UNSAID: ["description"],
+            fields.UNSAID: ["description"],
         },
         "from": {
             "type": "string",
             "description": "stored: its namespace, from an answer.",
-            UNOFFERED: True,
+            fields.UNOFFERED: True,
         },
         "resume": {
             "type": "string",

@@ -4,20 +4,8 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
-from abilities.declarations import limits
-from abilities.declarations.fields import (
-    PAGE_SIZE,
-    UNOFFERED,
-    Arguments,
-    IfVersion,
-    Integer,
-    RestoredVersion,
-    UnofferedDetail,
-    UnofferedFormat,
-    Unsaid,
-    Version,
-    optional,
-)
+from abilities.declarations import fields, limits
+from abilities.declarations.fields import optional
 from abilities.declarations.memories import WriteAnswer
 from abilities.declarations.memory import Action, Id, Key, Memory, Namespace, Origin
 from abilities.declarations.records import Truncation
@@ -26,21 +14,23 @@ from abilities.declarations.values import Model
 HistoryKey = Annotated[
     Key | None,
     Field(description="The memory's current or former key; or send its id."),
-    Unsaid("description"),
+    fields.Unsaid("description"),
 ]
-HistoryId = Annotated[Id | None, Field(description="The memory's id."), Unsaid("description")]
+HistoryId = Annotated[
+    Id | None, Field(description="The memory's id."), fields.Unsaid("description")
+]
 
 
-class MemoryHistoryInput(Arguments):
+class MemoryHistoryInput(fields.Arguments):
     """Arguments of `memory_history`."""
 
     key: HistoryKey = None
     id: HistoryId = None
-    before: Version | None = optional("Only changes before this version.")
-    limit: Annotated[int, Field(ge=1, le=limits.MAX_ENTRIES), Integer] = optional(
-        "Most changes to return.", *PAGE_SIZE, default=limits.DEFAULT_ENTRIES
+    before: fields.Version | None = optional("Only changes before this version.")
+    limit: Annotated[int, Field(ge=1, le=limits.MAX_ENTRIES), fields.Integer] = optional(
+        "Most changes to return.", *fields.PAGE_SIZE, default=limits.DEFAULT_ENTRIES
     )
-    output_format: UnofferedFormat = None
+    output_format: fields.UnofferedFormat = None
 
 
 class HistoryEntry(Model):
@@ -69,17 +59,17 @@ class MemoryHistoryAnswer(Model):
     )
 
 
-class MemoryRestoreInput(Arguments):
+class MemoryRestoreInput(fields.Arguments):
     """Arguments of `memory_restore`."""
 
     key: HistoryKey = None
     id: HistoryId = None
-    version: RestoredVersion | None = optional(
+    version: fields.RestoredVersion | None = optional(
         "The version to restore, from the memory's history; by default the one before "
         "the last change."
     )
-    if_version: IfVersion = None
-    detail: UnofferedDetail = None
+    if_version: fields.IfVersion = None
+    detail: fields.UnofferedDetail = None
 
 
 class MemoryRestoreAnswer(WriteAnswer):
@@ -93,24 +83,24 @@ class MemoryRestoreAnswer(WriteAnswer):
     truncation: Truncation | None = optional("Present if the content was cut to fit the answer.")
 
 
-class MemoryChangesInput(Arguments):
+class MemoryChangesInput(fields.Arguments):
     """Arguments of `memory_changes`."""
 
-    since: Version = optional(
+    since: fields.Version = optional(
         "The version to continue from: 'next' of the last answer.",
         "default",
         "description",
         default=0,
     )
-    since_others: dict[Namespace, Version] | None = optional(
+    since_others: dict[Namespace, fields.Version] | None = optional(
         "The same of other namespaces: 'next_others' of the last answer.",
         "description",
-        extra={UNOFFERED: True},
+        extra={fields.UNOFFERED: True},
     )
-    limit: Annotated[int, Field(ge=1, le=limits.MAX_CHANGES), Integer] = optional(
-        "Most changes to return.", *PAGE_SIZE, default=limits.DEFAULT_CHANGES
+    limit: Annotated[int, Field(ge=1, le=limits.MAX_CHANGES), fields.Integer] = optional(
+        "Most changes to return.", *fields.PAGE_SIZE, default=limits.DEFAULT_CHANGES
     )
-    output_format: UnofferedFormat = None
+    output_format: fields.UnofferedFormat = None
 
 
 class ChangeEntry(Model):

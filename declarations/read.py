@@ -5,21 +5,8 @@ from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import BeforeValidator, Field, WithJsonSchema
 
-from abilities.declarations import limits
-from abilities.declarations.fields import (
-    BRIEF,
-    EXACT,
-    UNSAID,
-    Arguments,
-    Array,
-    BrokenRule,
-    FailureReason,
-    Flag,
-    Integer,
-    OptionalDetail,
-    UnofferedFormat,
-    optional,
-)
+from abilities.declarations import fields, limits
+from abilities.declarations.fields import optional
 from abilities.declarations.memory import (
     Breadth,
     Depth,
@@ -49,10 +36,10 @@ def format_version(value: object) -> object:
     return value
 
 
-class ReadItem(Arguments):
+class ReadItem(fields.Arguments):
     """The fields of every item: its share of the room, and the version that the caller has."""
 
-    weight: Annotated[int, Field(ge=1, le=limits.MAX_WEIGHT), Integer] = 1
+    weight: Annotated[int, Field(ge=1, le=limits.MAX_WEIGHT), fields.Integer] = 1
     known: Annotated[str, Field(max_length=64), BeforeValidator(format_version)] | None = None
 
 
@@ -72,7 +59,7 @@ class GlobItem(ContinuedItem):
     """The files that match a pattern."""
 
     glob: Pattern
-    limit: Annotated[int, Field(ge=1, le=limits.MAX_GLOB_FILES), Integer] = (
+    limit: Annotated[int, Field(ge=1, le=limits.MAX_GLOB_FILES), fields.Integer] = (
         limits.DEFAULT_GLOB_FILES
     )
 
@@ -84,9 +71,9 @@ class SearchItem(ContinuedItem):
 
     search: Annotated[str, Field(min_length=1, max_length=limits.MAX_SEARCHED_CHARS), Text]
     in_: Pattern = "**/*"
-    regex: Flag = False
-    whole: Flag = False
-    context: Annotated[int, Field(ge=0, le=limits.MAX_CONTEXT_LINES), Integer] = (
+    regex: fields.Flag = False
+    whole: fields.Flag = False
+    context: Annotated[int, Field(ge=0, le=limits.MAX_CONTEXT_LINES), fields.Integer] = (
         limits.DEFAULT_CONTEXT_LINES
     )
 
@@ -161,15 +148,15 @@ _ANY_ITEM: JsonObject = {"anyOf": [*ITEM_SCHEMA["anyOf"], {}]}
 Items = Annotated[
     list[Any],
     Field(min_length=1, max_length=limits.MAX_ITEMS),
-    Array,
+    fields.Array,
     WithJsonSchema(
         {
             "type": "array",
             "items": ITEM_SCHEMA,
             "minItems": 1,
             "maxItems": limits.MAX_ITEMS,
-            EXACT: {"items": _ANY_ITEM},
-            BRIEF: {"items": _BRIEF_ITEM},
+            fields.EXACT: {"items": _ANY_ITEM},
+            fields.BRIEF: {"items": _BRIEF_ITEM},
         }
     ),
 ]
@@ -177,20 +164,23 @@ Items = Annotated[
 alone."""
 
 
-class ReadInput(Arguments):
+class ReadInput(fields.Arguments):
     """Arguments of `read`."""
 
     items: Items = Field(
         description="A path, or an object of one kind.",
-        json_schema_extra={UNSAID: ["description"]},
+        json_schema_extra={fields.UNSAID: ["description"]},
     )
     max_tokens: (
-        Annotated[int, Field(ge=limits.MIN_READ_TOKENS, le=limits.MAX_READ_TOKENS), Integer] | None
+        Annotated[int, Field(ge=limits.MIN_READ_TOKENS, le=limits.MAX_READ_TOKENS), fields.Integer]
+        | None
     ) = optional("Of the whole answer, 4 bytes each.")
-    plan: Flag = Field(default=False, description="Only list what exists and what would come.")
+    plan: fields.Flag = Field(
+        default=False, description="Only list what exists and what would come."
+    )
     memories: ShowsMemories = True
-    output_format: UnofferedFormat = None
-    detail: OptionalDetail = None
+    output_format: fields.UnofferedFormat = None
+    detail: fields.OptionalDetail = None
 
 
 class ItemContent(Model):
@@ -278,8 +268,8 @@ class ConciseItemRecord(ItemContent):
         "The known version is current, so no content is sent."
     )
     next: str | None = optional("Present if a part is missing: the item for it, as JSON.")
-    reason: FailureReason = None
-    message: BrokenRule = None
+    reason: fields.FailureReason = None
+    message: fields.BrokenRule = None
 
 
 class PlannedItem(Model):
@@ -293,7 +283,7 @@ class PlannedItem(Model):
     items: int | None = optional("Contents in all.")
     granted_items: int | None = optional("Contents in the reply.")
     unchanged: Literal[True] | None = optional("It has the known version.")
-    reason: FailureReason = None
+    reason: fields.FailureReason = None
 
 
 class ReadSummary(Model):

@@ -5,43 +5,9 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
-from abilities.declarations.fields import (
-    EXPIRY,
-    IF_VERSION,
-    UNOFFERED,
-    UNSAID,
-    Arguments,
-    Array,
-    Detail,
-    Expiry,
-    FailureReason,
-    Flag,
-    ReplacedVersion,
-    RestoredVersion,
-    Suggestion,
-    UnofferedFormat,
-    Version,
-    items_schema,
-    optional,
-)
+from abilities.declarations import fields, memory
+from abilities.declarations.fields import optional
 from abilities.declarations.limits import MAX_OPERATIONS
-from abilities.declarations.memory import (
-    About,
-    Category,
-    Id,
-    Importance,
-    IsArchived,
-    Key,
-    LinkNames,
-    Links,
-    LongContent,
-    Metadata,
-    Score,
-    Similar,
-    Summary,
-    Tags,
-    Type,
-)
 from abilities.declarations.records import Summary as Counts
 from abilities.declarations.refusals import Fault
 from abilities.declarations.values import JsonObject, Model
@@ -60,80 +26,80 @@ OperationName = Literal[
 ]
 
 
-class Operation(Arguments):
+class Operation(fields.Arguments):
     """The fields of every operation: the memory's name, and the version that it must have."""
 
-    key: Key | None = None
-    id: Id | None = None
-    if_version: Version | None = None
+    key: memory.Key | None = None
+    id: memory.Id | None = None
+    if_version: fields.Version | None = None
 
 
 class ValuesOperation(Operation):
     """The values of a memory that several operations may set."""
 
-    summary: Summary | None = None
-    category: Category | None = None
-    tags: Tags | None = None
-    about: About | None = None
-    importance: Importance | None = None
-    links: Links | None = None
-    memory_score: Score | None = None
-    metadata: Metadata | None = None
-    expires_at: Expiry | None = None
+    summary: memory.Summary | None = None
+    category: memory.Category | None = None
+    tags: memory.Tags | None = None
+    about: memory.About | None = None
+    importance: memory.Importance | None = None
+    links: memory.Links | None = None
+    memory_score: memory.Score | None = None
+    metadata: memory.Metadata | None = None
+    expires_at: fields.Expiry | None = None
 
 
 class StoreOperation(ValuesOperation):
     """Create a memory, or change the one with that key or id, as `store_memory` does."""
 
     op: Literal["store"]
-    type: Type
-    content: LongContent
+    type: memory.Type
+    content: memory.LongContent
 
 
 class UpdateOperation(ValuesOperation):
     """Change some values of a memory, as `update_memory` does."""
 
     op: Literal["update"]
-    content: LongContent | None = None
-    archived: Flag | None = None
-    remove_links: LinkNames | None = None
+    content: memory.LongContent | None = None
+    archived: fields.Flag | None = None
+    remove_links: memory.LinkNames | None = None
 
 
 class SupersedeOperation(ValuesOperation):
     """Store the memory that replaces another one, and archive that with a link to it."""
 
     op: Literal["supersede"]
-    new_key: Key | None = None
-    type: Type | None = None
-    content: LongContent | None = None
+    new_key: memory.Key | None = None
+    type: memory.Type | None = None
+    content: memory.LongContent | None = None
 
 
 class AppendOperation(Operation):
     """Append to a content."""
 
     op: Literal["append"]
-    content: LongContent
+    content: memory.LongContent
 
 
 class LinkOperation(Operation):
     """Add or change links."""
 
     op: Literal["link"]
-    links: Links
+    links: memory.Links
 
 
 class UnlinkOperation(Operation):
     """Remove links."""
 
     op: Literal["unlink"]
-    remove_links: LinkNames
+    remove_links: memory.LinkNames
 
 
 class RenameOperation(Operation):
     """Give a memory another key; links to it follow."""
 
     op: Literal["rename"]
-    to: Key
+    to: memory.Key
 
 
 class ArchiveOperation(Operation):
@@ -146,14 +112,14 @@ class DeleteOperation(Operation):
     """Archive or delete a memory, as `delete_memory` does."""
 
     op: Literal["delete"]
-    permanent: Flag = False
+    permanent: fields.Flag = False
 
 
 class RestoreOperation(Operation):
     """Restore a version of a memory, as `memory_restore` does."""
 
     op: Literal["restore"]
-    version: RestoredVersion | None = None
+    version: fields.RestoredVersion | None = None
 
 
 OPERATIONS: Mapping[OperationName, type[Operation]] = {
@@ -172,7 +138,7 @@ OPERATIONS: Mapping[OperationName, type[Operation]] = {
 
 def _describe(kind: str, description: str) -> JsonObject:
     """Return the schema of a field that the ability's own description explains to models."""
-    return {"type": kind, "description": description, UNSAID: ["description"]}
+    return {"type": kind, "description": description, fields.UNSAID: ["description"]}
 
 
 OPERATION_SCHEMA: JsonObject = {
@@ -214,8 +180,8 @@ OPERATION_SCHEMA: JsonObject = {
         "new_key": _describe("string", "supersede: the key of the memory that replaces it."),
         "permanent": _describe("boolean", "delete: delete instead of archiving."),
         "version": _describe("integer", "restore: the version to restore; left out: undo."),
-        "expires_at": {"type": "string", "description": EXPIRY},
-        "if_version": _describe("integer", IF_VERSION),
+        "expires_at": {"type": "string", "description": fields.EXPIRY},
+        "if_version": _describe("integer", fields.IF_VERSION),
     },
     "required": ["op"],
     "additionalProperties": False,
@@ -225,23 +191,23 @@ OPERATION_SCHEMA: JsonObject = {
 Operations = Annotated[
     list[Any],
     Field(min_length=1, max_length=MAX_OPERATIONS),
-    Array,
-    items_schema(OPERATION_SCHEMA, MAX_OPERATIONS),
+    fields.Array,
+    fields.items_schema(OPERATION_SCHEMA, MAX_OPERATIONS),
 ]
 """Objects in the published schema; any element is accepted, and a wrong one fails alone."""
 
 
-class RememberInput(Arguments):
+class RememberInput(fields.Arguments):
     """Arguments of `remember`."""
 
     operations: Operations = Field(
         description="The operations, in order, 200000 bytes in all.",
-        json_schema_extra={UNSAID: ["description"]},
+        json_schema_extra={fields.UNSAID: ["description"]},
     )
-    atomic: Flag = Field(default=False, description="All or none.")
-    output_format: UnofferedFormat = None
-    detail: Detail = optional(
-        "full: also what each one changed.", default="concise", extra={UNOFFERED: True}
+    atomic: fields.Flag = Field(default=False, description="All or none.")
+    output_format: fields.UnofferedFormat = None
+    detail: fields.Detail = optional(
+        "full: also what each one changed.", default="concise", extra={fields.UNOFFERED: True}
     )
 
 
@@ -254,11 +220,11 @@ class Applied(Model):
     id: str = Field(description="The memory's UUID.")
     key: str | None = optional("The memory's key; left out if the operation named it.")
     version: int = Field(description="The memory's version now.")
-    archived: IsArchived = False
+    archived: memory.IsArchived = False
     deleted: IsDeleted = False
     created: bool = Field(default=False, description="True for a new memory; default false.")
-    replaced: ReplacedVersion = None
-    similar: Similar = None
+    replaced: fields.ReplacedVersion = None
+    similar: memory.Similar = None
     updated_fields: list[str] | None = optional("The fields whose values changed.")
     mended: list[str] | None = optional("Fields that were damaged and now have defaults.")
 
@@ -279,15 +245,15 @@ class ConciseOperation(Model):
     id: str | None = optional("The memory's UUID.")
     key: str | None = optional("The memory's key.")
     version: int | None = optional("Its version now; also with the reason version_conflict.")
-    archived: IsArchived = False
+    archived: memory.IsArchived = False
     deleted: IsDeleted = False
     created: bool | None = optional("Whether it is new.")
-    replaced: ReplacedVersion = None
-    similar: Similar = None
-    reason: FailureReason = None
+    replaced: fields.ReplacedVersion = None
+    similar: memory.Similar = None
+    reason: fields.FailureReason = None
     field: str | None = optional("The field at fault.")
     message: str | None = optional("The rule that it breaks.")
-    did_you_mean: Suggestion = None
+    did_you_mean: fields.Suggestion = None
 
 
 class RememberAnswer(Model):
