@@ -18,7 +18,7 @@ import orjson
 from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
 
-from abilities.declarations.fields import BRIEF, EXACT, REFUSED, UNOFFERED, UNSAID
+from abilities.declarations.fields import BRIEF, EXACT, REFUSED, UNOFFERED
 from abilities.declarations.memory import TEXT_FORM
 from abilities.declarations.refusals import (
     MAX_MISTAKES,
@@ -35,7 +35,7 @@ from abilities.declarations.refusals import (
     name_unknown_field,
 )
 from abilities.declarations.suggestions import suggest_argument, suggest_value
-from abilities.declarations.values import JsonObject, as_object
+from abilities.declarations.values import UNSAID, JsonObject, as_object
 from abilities.definition import Ability
 
 Form = Literal["brief", "full", "exact"]

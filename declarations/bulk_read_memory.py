@@ -5,7 +5,6 @@ from typing import Annotated, Any, ClassVar, Literal
 from pydantic import Field
 
 from abilities.declarations import fields, memory
-from abilities.declarations.fields import optional
 from abilities.declarations.limits import (
     DEFAULT_BREADTH,
     DEFAULT_DEPTH,
@@ -13,7 +12,7 @@ from abilities.declarations.limits import (
 )
 from abilities.declarations.records import Truncation
 from abilities.declarations.refusals import Fault
-from abilities.declarations.values import JsonObject, Model
+from abilities.declarations.values import JsonObject, Model, optional
 
 RESUME_PATTERN = "^byte=[0-9]{1,18}(@[0-9a-z]{1,32})?$"
 

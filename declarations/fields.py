@@ -8,7 +8,7 @@ import math
 import re
 from collections.abc import Callable
 from datetime import UTC, datetime
-from typing import Annotated, Any, ClassVar, Literal, cast
+from typing import Annotated, ClassVar, Literal, cast
 from zoneinfo import ZoneInfo
 
 from pydantic import (
@@ -27,6 +27,7 @@ from pydantic_core.core_schema import no_info_after_validator_function
 from abilities.declarations.limits import MAX_ITEMS, MAX_READ_CHARS, MAX_SAFE_INTEGER
 from abilities.declarations.refusals import Reason
 from abilities.declarations.values import (
+    UNSAID,
     JsonObject,
     Model,
     as_object,
@@ -37,9 +38,6 @@ from abilities.declarations.values import (
 
 EXACT = "x-exact"
 """The schema key for constraints that only schemas for programs show."""
-
-UNSAID = "x-unsaid"
-"""The schema key for the names of keywords that schemas for models leave out."""
 
 BRIEF = "x-brief"
 """The schema key for keywords that schemas for models replace."""
@@ -239,22 +237,6 @@ class Unsaid:
         """Return the JSON schema of the field, with the names of the keywords."""
         described = handler(schema)
         return {**described, UNSAID: [*described.get(UNSAID, ()), *self._keywords]}
-
-
-def optional(
-    description: str, *unsaid: str, default: object = None, extra: JsonObject | None = None
-) -> Any:
-    """Return a field that may be left out, with ``extra`` keywords in its schema.
-
-    Schemas for models leave out the ``unsaid`` keywords, as with `Unsaid`.
-    """
-
-    def complete(schema: JsonObject) -> None:
-        schema.update(extra or {})
-        if unsaid:
-            schema[UNSAID] = [*schema.get(UNSAID, ()), *unsaid]
-
-    return Field(default=default, description=description, json_schema_extra=complete)
 
 
 Integer: BeforeValidator = BeforeValidator(parse_integer)

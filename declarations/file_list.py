@@ -5,9 +5,8 @@ from typing import Annotated, Any, Literal
 from pydantic import Field
 
 from abilities.declarations import fields, limits
-from abilities.declarations.fields import optional
 from abilities.declarations.memory import Text
-from abilities.declarations.values import Model
+from abilities.declarations.values import Model, optional
 
 _RELATIVE = r"^(?!/)(?!(.*/)?\.\.(/|$))"
 """No leading '/' and no '..' component."""

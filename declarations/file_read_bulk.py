@@ -5,11 +5,10 @@ from typing import Annotated, Any, Literal
 from pydantic import Field
 
 from abilities.declarations import fields
-from abilities.declarations.fields import optional
 from abilities.declarations.limits import DEFAULT_READ_CHARS, MAX_ITEMS
 from abilities.declarations.memory import Remembered, ShowsMemories
 from abilities.declarations.records import Record, ReplyOf
-from abilities.declarations.values import Model
+from abilities.declarations.values import Model, optional
 
 Paths = Annotated[
     list[Any],

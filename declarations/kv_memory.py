@@ -5,10 +5,9 @@ from typing import Annotated, Literal
 from pydantic import BeforeValidator, Field
 
 from abilities.declarations.bulk_read_memory import BulkReadMemoryInput, MemoryGetInput
-from abilities.declarations.fields import optional
 from abilities.declarations.records import Truncation
 from abilities.declarations.refusals import Fault
-from abilities.declarations.values import Model
+from abilities.declarations.values import Model, optional
 
 _BOOLEANS = {"true": True, "false": False, "": True}
 

@@ -5,7 +5,6 @@ from typing import Annotated, Any, Literal
 from pydantic import Field
 
 from abilities.declarations import fields, limits
-from abilities.declarations.fields import optional
 from abilities.declarations.memory import (
     ID_PATTERN,
     About,
@@ -30,7 +29,7 @@ from abilities.declarations.memory import (
     Type,
 )
 from abilities.declarations.records import Truncation
-from abilities.declarations.values import JsonObject, Model
+from abilities.declarations.values import JsonObject, Model, optional
 
 FurtherValues = Annotated[
     Metadata | None,

@@ -15,15 +15,16 @@ from pydantic import (
 from typing_extensions import TypedDict
 
 from abilities.declarations import fields, limits
-from abilities.declarations.fields import optional
 from abilities.declarations.values import (
     BRACES_FORM,
+    UNSAID,
     JsonObject,
     Model,
     expand_braces,
     find_path_fault,
     has_control_character,
     has_surrogate,
+    optional,
 )
 
 USUAL_LINK_TYPE = "association"
@@ -257,7 +258,7 @@ Score = Annotated[float, Field(ge=0, le=1), fields.Unsaid("minimum"), fields.Num
 Id = Annotated[
     str,
     AfterValidator(check_id),
-    WithJsonSchema({"type": "string", "pattern": ID_PATTERN, fields.UNSAID: ["pattern"]}),
+    WithJsonSchema({"type": "string", "pattern": ID_PATTERN, UNSAID: ["pattern"]}),
 ]
 
 # For schemas only: `check_key` checks the length too, so that every wrong key is an invalid_key.
@@ -309,7 +310,7 @@ _NULLABLE: JsonObject = {fields.EXACT: {"type": ["string", "null"]}}
 class LinkInput(Model):
     """A link to another memory, which may not exist yet."""
 
-    model_config = ConfigDict(json_schema_extra={fields.UNSAID: ["description"]})
+    model_config = ConfigDict(json_schema_extra={UNSAID: ["description"]})
 
     key: Annotated[Key, fields.Unsaid("description")] = Field(
         description="The key of the memory linked to."
@@ -329,7 +330,7 @@ class LinkInput(Model):
 class LinkSelector(Model):
     """A link to remove; without a type, all links to that key."""
 
-    model_config = ConfigDict(json_schema_extra={fields.UNSAID: ["description"]})
+    model_config = ConfigDict(json_schema_extra={UNSAID: ["description"]})
 
     key: Annotated[Key, fields.Unsaid("description")] = Field(
         description="The key of the memory linked to."
@@ -434,7 +435,7 @@ TARGET_SCHEMA: JsonObject = {
         "key": {
             "type": "string",
             "description": "stored: the memory's key.",
-            fields.UNSAID: ["description"],
+            UNSAID: ["description"],
         },
         "from": {
             "type": "string",

@@ -5,11 +5,10 @@ from typing import Annotated, Any, Literal
 from pydantic import Field
 
 from abilities.declarations import fields, limits
-from abilities.declarations.fields import optional
 from abilities.declarations.memories import WriteAnswer
 from abilities.declarations.memory import Action, Id, Key, Memory, Namespace, Origin
 from abilities.declarations.records import Truncation
-from abilities.declarations.values import Model
+from abilities.declarations.values import Model, optional
 
 HistoryKey = Annotated[
     Key | None,

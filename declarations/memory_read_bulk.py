@@ -5,11 +5,10 @@ from typing import Annotated, Any, Literal
 from pydantic import Field
 
 from abilities.declarations import fields
-from abilities.declarations.fields import optional
 from abilities.declarations.limits import DEFAULT_READ_CHARS, MAX_ITEMS
 from abilities.declarations.memory import TARGET_SCHEMA, IsArchived, Origin, ReplacedBy
 from abilities.declarations.records import Record, ReplyOf
-from abilities.declarations.values import Model
+from abilities.declarations.values import UNSAID, Model, optional
 
 Targets = Annotated[
     list[Any],
@@ -25,7 +24,7 @@ class MemoryReadBulkInput(fields.Arguments):
 
     targets: Targets = Field(
         description="The memories to read, each named by its type.",
-        json_schema_extra={fields.UNSAID: ["description"]},
+        json_schema_extra={UNSAID: ["description"]},
     )
     max_chars_per_item: fields.MaxChars = Field(
         default=DEFAULT_READ_CHARS,

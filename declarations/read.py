@@ -6,7 +6,6 @@ from typing import Annotated, Any, ClassVar, Literal
 from pydantic import BeforeValidator, Field, WithJsonSchema
 
 from abilities.declarations import fields, limits
-from abilities.declarations.fields import optional
 from abilities.declarations.memory import (
     Breadth,
     Depth,
@@ -20,7 +19,7 @@ from abilities.declarations.memory import (
     Total,
 )
 from abilities.declarations.refusals import Fault
-from abilities.declarations.values import JsonObject, Model
+from abilities.declarations.values import UNSAID, JsonObject, Model, optional
 
 Kind = Literal["file", "glob", "search", "note", "memory", "recall"]
 """The kinds of items; an object of a kind has the field of that name."""
@@ -169,7 +168,7 @@ class ReadInput(fields.Arguments):
 
     items: Items = Field(
         description="A path, or an object of one kind.",
-        json_schema_extra={fields.UNSAID: ["description"]},
+        json_schema_extra={UNSAID: ["description"]},
     )
     max_tokens: (
         Annotated[int, Field(ge=limits.MIN_READ_TOKENS, le=limits.MAX_READ_TOKENS), fields.Integer]

@@ -5,10 +5,9 @@ from typing import Annotated, Any, ClassVar, Literal
 from pydantic import Field
 
 from abilities.declarations import fields, limits, memory
-from abilities.declarations.fields import optional
 from abilities.declarations.records import Record, Summary
 from abilities.declarations.refusals import Fault
-from abilities.declarations.values import JsonObject, Model
+from abilities.declarations.values import JsonObject, Model, optional
 
 CURSOR_PATTERN = r"^([0-9]{1,4}\.[A-Za-z0-9_-]{8})?$"
 """A position in a ranking, and a hash of the ranking; empty for the start."""

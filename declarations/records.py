@@ -4,9 +4,8 @@ from typing import Any, Generic, Literal, TypeVar
 
 from pydantic import Field
 
-from abilities.declarations.fields import optional
 from abilities.declarations.refusals import Fault
-from abilities.declarations.values import Model
+from abilities.declarations.values import Model, optional
 
 T = TypeVar("T")
 AnyRecord = TypeVar("AnyRecord")

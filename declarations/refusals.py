@@ -13,7 +13,7 @@ from typing import Any, Literal, NamedTuple, Self, cast
 
 from pydantic import Field
 
-from abilities.declarations.values import JsonObject, Model, as_object
+from abilities.declarations.values import JsonObject, Model, as_object, optional
 
 Code = Literal[
     "INVALID_INPUT",
@@ -366,13 +366,10 @@ def build_bounds(schema: JsonObject) -> JsonObject:
 class Mistake(Model):
     """One wrong argument."""
 
-    field: str | None = Field(
-        default=None,
-        description="The argument, such as depth or links[2].link_weight.",
-    )
+    field: str | None = optional("The argument, such as depth or links[2].link_weight.")
     reason: str = Field(description="What is wrong with it.")
-    expected: JsonObject | None = Field(default=None, description="The rule that it breaks.")
-    did_you_mean: str | None = Field(default=None, description="The name or value to send instead.")
+    expected: JsonObject | None = optional("The rule that it breaks.")
+    did_you_mean: str | None = optional("The name or value to send instead.")
 
 
 def explain_unknown(
@@ -547,33 +544,23 @@ class Fault(Model):
         default=False,
         description="True if the same request may succeed later; default false.",
     )
-    field: str | None = Field(
-        default=None,
-        description="The argument at fault, if one is, such as depth or links[2].link_weight.",
+    field: str | None = optional(
+        "The argument at fault, if one is, such as depth or links[2].link_weight."
     )
-    expected: JsonObject | None = Field(
-        default=None,
-        description=(
-            'The rule for that argument, such as {"minimum": 1, "maximum": 6}, '
-            '{"one_of": […]}, {"max_items": 25} or {"type": "integer"}.'
-        ),
+    expected: JsonObject | None = optional(
+        'The rule for that argument, such as {"minimum": 1, "maximum": 6}, '
+        '{"one_of": […]}, {"max_items": 25} or {"type": "integer"}.'
     )
-    did_you_mean: str | None = Field(
-        default=None,
-        description="A similar name or value to send instead; data, as all names are.",
+    did_you_mean: str | None = optional(
+        "A similar name or value to send instead; data, as all names are."
     )
-    fields: list[Mistake] | None = Field(
-        default=None,
-        description="If several arguments are wrong: all of them, 10 at most, this one first.",
+    fields: list[Mistake] | None = optional(
+        "If several arguments are wrong: all of them, 10 at most, this one first."
     )
-    size_bytes: int | None = Field(
-        default=None,
-        description="For response_budget: the size in bytes of the file or memory left out.",
+    size_bytes: int | None = optional(
+        "For response_budget: the size in bytes of the file or memory left out."
     )
-    ref: str | None = Field(
-        default=None,
-        description="For an internal error: the reference to its details in the log.",
-    )
+    ref: str | None = optional("For an internal error: the reference to its details in the log.")
 
     @classmethod
     def from_reason(

@@ -6,11 +6,10 @@ from typing import Annotated, Any, Literal
 from pydantic import Field
 
 from abilities.declarations import fields, memory
-from abilities.declarations.fields import optional
 from abilities.declarations.limits import MAX_OPERATIONS
 from abilities.declarations.records import Summary as Counts
 from abilities.declarations.refusals import Fault
-from abilities.declarations.values import JsonObject, Model
+from abilities.declarations.values import UNSAID, JsonObject, Model, optional
 
 OperationName = Literal[
     "store",
@@ -138,7 +137,7 @@ OPERATIONS: Mapping[OperationName, type[Operation]] = {
 
 def _describe(kind: str, description: str) -> JsonObject:
     """Return the schema of a field that the ability's own description explains to models."""
-    return {"type": kind, "description": description, fields.UNSAID: ["description"]}
+    return {"type": kind, "description": description, UNSAID: ["description"]}
 
 
 OPERATION_SCHEMA: JsonObject = {
@@ -202,7 +201,7 @@ class RememberInput(fields.Arguments):
 
     operations: Operations = Field(
         description="The operations, in order, 200000 bytes in all.",
-        json_schema_extra={fields.UNSAID: ["description"]},
+        json_schema_extra={UNSAID: ["description"]},
     )
     atomic: fields.Flag = Field(default=False, description="All or none.")
     output_format: fields.UnofferedFormat = None

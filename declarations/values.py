@@ -6,8 +6,11 @@ from datetime import UTC, datetime
 from typing import Any, ClassVar, Literal, cast
 
 import orjson
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel, ConfigDict, Field
 from pydantic_core import from_json
+
+UNSAID = "x-unsaid"
+"""The schema key for the names of keywords that schemas for models leave out."""
 
 JsonObject = dict[str, Any]
 """A JSON object, whose fields the type checker does not know."""
@@ -188,3 +191,19 @@ class Model(BaseModel):
         extra="forbid",
         defer_build=True,
     )
+
+
+def optional(
+    description: str, *unsaid: str, default: object = None, extra: JsonObject | None = None
+) -> Any:
+    """Return a field that may be left out, with ``extra`` keywords in its schema.
+
+    Schemas for models leave out the ``unsaid`` keywords, as with `fields.Unsaid`.
+    """
+
+    def complete(schema: JsonObject) -> None:
+        schema.update(extra or {})
+        if unsaid:
+            schema[UNSAID] = [*schema.get(UNSAID, ()), *unsaid]
+
+    return Field(default=default, description=description, json_schema_extra=complete)

@@ -4,7 +4,7 @@
    not at its default, and its body is the content (`notes`). The key alone identifies a file: it
    may be moved. A file without a key gets one from its path, and its memory moves with it.
 2. A new file has the plain name of its key if some file system cannot confuse it with a file that
-   is there, and otherwise a marked one (`names`), so that an Obsidian link finds it.
+   is there, and otherwise a marked one (`folder.name_file`), so that an Obsidian link finds it.
 3. ``.abilities/`` in the folder has a state per store, which git ignores: for each key the file's
    path, status and hash, and the version of the memory that it is equal to (`folder`). Versions
    belong to one store, so no file contains them, and git shares nothing that confuses another.

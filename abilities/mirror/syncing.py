@@ -21,6 +21,7 @@ from abilities.helpers.transfer.patience import Patience
 from abilities.mirror import notes
 from abilities.mirror.folder import (
     CHANGED,
+    SUFFIX,
     UNKNOWN,
     Entry,
     Folder,
@@ -29,8 +30,10 @@ from abilities.mirror.folder import (
     Status,
     Unusable,
     digest,
+    fold,
+    make_key_of_path,
+    name_file,
 )
-from abilities.mirror.names import SUFFIX, fold, make_key_of_path, name_file
 from abilities.schemas import validate_arguments
 
 _AT_ONCE = 50

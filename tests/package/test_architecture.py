@@ -182,8 +182,7 @@ def test_memory_is_reached_through_its_helper_alone() -> None:
         "cli.store_checks",  # asks it whether it answers
         "mirror.notes",  # writes memories as files
         "mirror.syncing",  # compares them with files
-        "mirror.folder",  # shows names that are not UTF-8
-        "mirror.names",  # makes keys of paths
+        "mirror.folder",  # makes keys of paths, and shows names that are not UTF-8
         "prompts",  # tells keys from damaged memories
         "builtin.memories",  # says what to query
         "builtin.remember",  # says what to change

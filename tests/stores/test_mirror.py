@@ -23,8 +23,7 @@ from abilities.helpers.memory.helper import Outcome, Write, Writer
 from abilities.helpers.store.model import LinkRow, Row, StoredMemory, dump_sorted_json
 from abilities.helpers.store.names import make_key
 from abilities.mirror import syncing
-from abilities.mirror.folder import Folder, Unusable
-from abilities.mirror.names import fold, is_conflict, name_file
+from abilities.mirror.folder import Folder, Unusable, fold, is_conflict, name_file
 from abilities.mirror.notes import (
     describe_memory,
     list_mentions,
