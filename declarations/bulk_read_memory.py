@@ -5,11 +5,7 @@ from typing import Annotated, Any, ClassVar, Literal
 from pydantic import Field
 
 from abilities.declarations import fields, memory
-from abilities.declarations.limits import (
-    DEFAULT_BREADTH,
-    DEFAULT_DEPTH,
-    DEFAULT_TOTAL,
-)
+from abilities.declarations.limits import DEFAULT_BREADTH, DEFAULT_DEPTH, DEFAULT_TOTAL
 from abilities.declarations.records import Truncation
 from abilities.declarations.refusals import Fault
 from abilities.declarations.values import JsonObject, Model, optional
@@ -92,8 +88,7 @@ class EntryLink(Model):
     type: str = Field(default="association", description="The kind of link; default association.")
     link_weight: float = Field(description="Its strength.")
     direction: Literal["out", "in"] = Field(
-        default="out",
-        description="With direction both: in for a link to the parent; default out.",
+        default="out", description="With direction both: in for a link to the parent; default out."
     )
 
 

@@ -409,20 +409,13 @@ Expiry = Annotated[str, Checked(check_expiry, pattern=f"^$|{TIME_PATTERN}")]
 Version = Annotated[int, Field(ge=0, le=MAX_SAFE_INTEGER), Unsaid("minimum", "maximum"), Integer]
 
 RestoredVersion = Annotated[
-    int,
-    Field(ge=1, le=MAX_SAFE_INTEGER),
-    Unsaid("minimum", "maximum", "description"),
-    Integer,
+    int, Field(ge=1, le=MAX_SAFE_INTEGER), Unsaid("minimum", "maximum", "description"), Integer
 ]
 
 IF_VERSION = "Only if the memory has this version; 0 if there is none."
 """The description of `if_version`."""
 
-IfVersion = Annotated[
-    Version | None,
-    Field(description=IF_VERSION),
-    Unsaid("description"),
-]
+IfVersion = Annotated[Version | None, Field(description=IF_VERSION), Unsaid("description")]
 """The version that a change expects; None for any."""
 
 ReplacedVersion = Annotated[

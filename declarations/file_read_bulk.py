@@ -27,8 +27,7 @@ class FileReadBulkInput(fields.Arguments):
         "'#L100-', '#L-50' (last lines), '#p3-p5' (pages), or '#byte=…' from an answer's 'next'."
     )
     max_chars_per_file: fields.MaxChars = Field(
-        default=DEFAULT_READ_CHARS,
-        description="Most characters to return per file.",
+        default=DEFAULT_READ_CHARS, description="Most characters to return per file."
     )
     memories: ShowsMemories = True
     output_format: fields.UnofferedFormat = None

@@ -4,14 +4,7 @@ import re
 from typing import Annotated, Any, Literal, cast
 
 import orjson
-from pydantic import (
-    AfterValidator,
-    BeforeValidator,
-    ConfigDict,
-    Field,
-    WithJsonSchema,
-    with_config,
-)
+from pydantic import AfterValidator, BeforeValidator, ConfigDict, Field, WithJsonSchema, with_config
 from typing_extensions import TypedDict
 
 from abilities.declarations import fields, limits
@@ -81,8 +74,7 @@ MAX_OTHERS = 3
 OtherNamespaces = Annotated[tuple[Namespace, ...], Field(max_length=MAX_OTHERS)]
 
 Origin = Annotated[
-    str | None,
-    Field(alias="from", description="Its namespace, if it is not your own."),
+    str | None, Field(alias="from", description="Its namespace, if it is not your own.")
 ]
 
 KEY_RULE: JsonObject = {
@@ -442,10 +434,7 @@ TARGET_SCHEMA: JsonObject = {
             "description": "stored: its namespace, from an answer.",
             fields.UNOFFERED: True,
         },
-        "resume": {
-            "type": "string",
-            "description": "'byte=…' from an answer's 'next'.",
-        },
+        "resume": {"type": "string", "description": "'byte=…' from an answer's 'next'."},
     },
     "required": ["type"],
     "additionalProperties": False,

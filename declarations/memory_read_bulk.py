@@ -27,8 +27,7 @@ class MemoryReadBulkInput(fields.Arguments):
         json_schema_extra={UNSAID: ["description"]},
     )
     max_chars_per_item: fields.MaxChars = Field(
-        default=DEFAULT_READ_CHARS,
-        description="Most characters to return per memory.",
+        default=DEFAULT_READ_CHARS, description="Most characters to return per memory."
     )
     output_format: fields.UnofferedFormat = None
     detail: fields.OptionalDetail = None

@@ -167,8 +167,7 @@ class ReadInput(fields.Arguments):
     """Arguments of `read`."""
 
     items: Items = Field(
-        description="A path, or an object of one kind.",
-        json_schema_extra={UNSAID: ["description"]},
+        description="A path, or an object of one kind.", json_schema_extra={UNSAID: ["description"]}
     )
     max_tokens: (
         Annotated[int, Field(ge=limits.MIN_READ_TOKENS, le=limits.MAX_READ_TOKENS), fields.Integer]

@@ -41,10 +41,7 @@ class RecallInput(fields.Arguments):
     ] = Field(description="Questions in plain words.", json_schema_extra=_ONE_QUESTION)
     max_tokens: Annotated[
         int, Field(ge=limits.MIN_RECALL_TOKENS, le=limits.MAX_RECALL_TOKENS), fields.Integer
-    ] = Field(
-        default=limits.DEFAULT_RECALL_TOKENS,
-        description="Of the whole answer.",
-    )
+    ] = Field(default=limits.DEFAULT_RECALL_TOKENS, description="Of the whole answer.")
     hops: Annotated[
         int, Field(ge=0, le=limits.MAX_HOPS), fields.Unsaid("minimum"), fields.Integer
     ] = Field(default=limits.DEFAULT_HOPS, description="Links to follow.")
@@ -155,10 +152,7 @@ Confidence = Annotated[
         "nothing is shown unless at_least is set."
     ),
 ]
-UnknownWords = Annotated[
-    list[str] | None,
-    Field(description="Words in no memory, 10 at most."),
-]
+UnknownWords = Annotated[list[str] | None, Field(description="Words in no memory, 10 at most.")]
 ArchivedWords = Annotated[
     list[str] | None,
     Field(description="Words only in archived memories, 10 at most; send archived to search them."),
@@ -166,8 +160,7 @@ ArchivedWords = Annotated[
 
 
 DidYouMean = Annotated[
-    dict[str, int] | None,
-    Field(description="The argument for the time that the question names."),
+    dict[str, int] | None, Field(description="The argument for the time that the question names.")
 ]
 
 

@@ -169,9 +169,7 @@ _MESSAGES: dict[Code, dict[Reason, str]] = {
         "invalid_stored_value": "The stored memory contains an invalid value.",
         "corrupted": "The store is damaged and was left untouched. Restore a backup.",
     },
-    "INTERNAL_ERROR": {
-        "internal": "Unexpected error.",
-    },
+    "INTERNAL_ERROR": {"internal": "Unexpected error."},
 }
 """The sentence of each reason, at most 120 characters long.
 
@@ -260,10 +258,7 @@ _PHRASES: dict[str, dict[str, str]] = {
     "too_many": _MAXIMUM,
     "too_short": _MINIMUM,
     "too_few": _MINIMUM,
-    "invalid_format": {
-        "format": "must have this form: {}",
-        "pattern": "must match {}",
-    },
+    "invalid_format": {"format": "must have this form: {}", "pattern": "must match {}"},
 }
 """The predicate of a sentence, by its reason and by the first key that the rule has."""
 
@@ -541,8 +536,7 @@ class Fault(Model):
     reason: str = Field(description="The exact cause, from a closed set.")
     message: str = Field(description="One sentence that states the rule.")
     retryable: bool = Field(
-        default=False,
-        description="True if the same request may succeed later; default false.",
+        default=False, description="True if the same request may succeed later; default false."
     )
     field: str | None = optional(
         "The argument at fault, if one is, such as depth or links[2].link_weight."

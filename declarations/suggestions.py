@@ -158,11 +158,7 @@ def suggest_ability(name: str, offered: Iterable[str]) -> str | None:
 
 
 def _suggest(
-    name: str,
-    offered: Iterable[str],
-    synonyms: Mapping[str, Sequence[str]],
-    *,
-    prefix: str = "",
+    name: str, offered: Iterable[str], synonyms: Mapping[str, Sequence[str]], *, prefix: str = ""
 ) -> str | None:
     """Return the offered name that is only written differently, a synonym, or misspelled.
 

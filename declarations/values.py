@@ -186,11 +186,7 @@ class Model(BaseModel):
     A model builds its validator at its first use, because most programs use only a few models.
     """
 
-    model_config: ClassVar[ConfigDict] = ConfigDict(
-        frozen=True,
-        extra="forbid",
-        defer_build=True,
-    )
+    model_config: ClassVar[ConfigDict] = ConfigDict(frozen=True, extra="forbid", defer_build=True)
 
 
 def optional(

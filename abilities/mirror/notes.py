@@ -16,13 +16,7 @@ import orjson
 from abilities.declarations.memory import LinkInput
 from abilities.declarations.refusals import Refused
 from abilities.declarations.values import JsonObject, as_object
-from abilities.helpers.store.model import (
-    IMPORTANCES,
-    TYPES,
-    LinkRow,
-    StoredMemory,
-    index_links,
-)
+from abilities.helpers.store.model import IMPORTANCES, TYPES, LinkRow, StoredMemory, index_links
 from abilities.schemas import validate_arguments
 
 MENTIONS = "mentions"

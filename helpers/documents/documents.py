@@ -19,12 +19,7 @@ from threading import Lock
 from typing import NamedTuple
 
 from abilities.declarations.refusals import AbilitiesError, Reason, Refused
-from abilities.helpers.documents.converter import (
-    MAX_TEXT_BYTES,
-    SECONDS,
-    WHOLE,
-    send_request,
-)
+from abilities.helpers.documents.converter import MAX_TEXT_BYTES, SECONDS, WHOLE, send_request
 from abilities.helpers.documents.reader import HEAD_BYTES, Reader
 from abilities.helpers.threads.turns import start_daemon
 

@@ -28,14 +28,7 @@ from abilities.helpers.files.own_files import Snapshot
 from abilities.helpers.files.roots import Root
 from abilities.helpers.files.window import KnownLines, read_piece, read_present
 from abilities.helpers.text.pieces import Piece, Range
-from abilities.helpers.threads.workers import (
-    CALL_SECONDS,
-    Call,
-    ItemT,
-    ResultT,
-    Worker,
-    WorkerPool,
-)
+from abilities.helpers.threads.workers import CALL_SECONDS, Call, ItemT, ResultT, Worker, WorkerPool
 
 _EXHAUSTED = (errno.EMFILE, errno.ENFILE, errno.ENOMEM)
 

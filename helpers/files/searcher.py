@@ -571,12 +571,7 @@ class _SearchSession:
             wait([text], timeout=_POLL_SECONDS)
 
     def _find_hits(
-        self,
-        position: str,
-        source: str,
-        text: ShownText,
-        matcher: Matcher,
-        request: SearchRequest,
+        self, position: str, source: str, text: ShownText, matcher: Matcher, request: SearchRequest
     ) -> Iterator[Hit]:
         """Yield the hits in a file. Raises _OutOfTime."""
 

@@ -8,12 +8,7 @@ from dataclasses import dataclass, field
 from typing import Literal, NamedTuple
 
 from abilities.declarations.refusals import Refused
-from abilities.helpers.files.confinement import (
-    DIRECTORY_FLAGS,
-    MAX_COMPONENTS,
-    Policy,
-    open_file,
-)
+from abilities.helpers.files.confinement import DIRECTORY_FLAGS, MAX_COMPONENTS, Policy, open_file
 from abilities.helpers.files.deny import fold
 from abilities.helpers.files.file_walk import read_kinds
 from abilities.helpers.files.window import read_piece
