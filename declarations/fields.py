@@ -211,13 +211,11 @@ class Checked:
     def __get_pydantic_core_schema__(
         self, source: object, handler: GetCoreSchemaHandler
     ) -> CoreSchema:
-        """Return the schema of the text followed by the check."""
         return no_info_after_validator_function(self._check, handler(source))
 
     def __get_pydantic_json_schema__(
         self, schema: CoreSchema, handler: GetJsonSchemaHandler
     ) -> JsonObject:
-        """Return the JSON schema of the text, with the pattern for exact schemas."""
         return {**handler(schema), EXACT: {"pattern": self._pattern}}
 
 
@@ -234,7 +232,6 @@ class Unsaid:
     def __get_pydantic_json_schema__(
         self, schema: CoreSchema, handler: GetJsonSchemaHandler
     ) -> JsonObject:
-        """Return the JSON schema of the field, with the names of the keywords."""
         described = handler(schema)
         return {**described, UNSAID: [*described.get(UNSAID, ()), *self._keywords]}
 

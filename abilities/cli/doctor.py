@@ -9,7 +9,7 @@ import json
 import os
 import sys
 from collections import Counter
-from collections.abc import Collection, Iterator
+from collections.abc import Iterator
 from contextlib import suppress
 
 import click
@@ -22,7 +22,6 @@ from abilities.cli.terminal import echo, echo_line, escape_text, format_count
 from abilities.cli.token import check_tokens
 from abilities.declarations.refusals import Refused
 from abilities.declarations.values import has_control_character, has_surrogate
-from abilities.helpers.files.redaction import find_secrets
 from abilities.helpers.files.roots import Root
 from abilities.helpers.files.secret_search import (
     DEFAULT_LIMITS,
@@ -152,7 +151,7 @@ def summarize(diagnoses: list[Diagnosis]) -> str:
 def check_secrets(settings: Settings, limits: SearchLimits = DEFAULT_LIMITS) -> Iterator[Diagnosis]:
     """Search both roots, within limits, for files that may be read and look like secrets."""
     with show_progress("Looking for secrets") as progress:
-        search = SecretSearch(settings.policy, find_kinds, progress.advance, limits)
+        search = SecretSearch(settings.policy, progress.advance, limits)
         for place in settings.roots:
             folder = check_folder(place)
             if folder.state == "fails":
@@ -194,11 +193,6 @@ def check_secrets(settings: Settings, limits: SearchLimits = DEFAULT_LIMITS) -> 
         words += f"; stopped, {_LIMITS[search.stopped_by]}"
         mend = "the rest was not looked at: name a smaller folder with --workspace-dir"
         yield Diagnosis("note", "secrets", words, mend)
-
-
-def find_kinds(text: str) -> Collection[str]:
-    """Return the kinds of secrets in a text, such as "GitHub token"."""
-    return sorted({secret.kind for secret in find_secrets(text)})
 
 
 def _diagnose_file(file: ExposedFile, *, is_redacted: bool) -> Diagnosis:

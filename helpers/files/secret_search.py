@@ -3,7 +3,7 @@
 import os
 import re
 import time
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Literal, NamedTuple
 
@@ -11,6 +11,7 @@ from abilities.declarations.refusals import Refused
 from abilities.helpers.files.confinement import DIRECTORY_FLAGS, MAX_COMPONENTS, Policy, open_file
 from abilities.helpers.files.deny import fold
 from abilities.helpers.files.file_walk import read_kinds
+from abilities.helpers.files.redaction import find_secrets
 from abilities.helpers.files.window import read_piece
 from abilities.helpers.text.pieces import WHOLE
 
@@ -68,11 +69,10 @@ class ExposedFile(NamedTuple):
 class SecretSearch:
     """A search through one root after the other, until a limit is reached.
 
-    ``find_kinds`` returns the kinds of secrets in a text. ``report`` is called with 1 per file.
+    ``report`` is called with 1 per file.
     """
 
     policy: Policy
-    find_kinds: Callable[[str], Collection[str]]
     report: Callable[[float], None]
     limits: SearchLimits = DEFAULT_LIMITS
     found: list[ExposedFile] = field(default_factory=list[ExposedFile])
@@ -108,7 +108,7 @@ class SecretSearch:
             self.chars += len(text)
             self.report(1)
 
-            kinds = tuple(sorted(set(self.find_kinds(text))))
+            kinds = tuple(sorted({secret.kind for secret in find_secrets(text)}))
             if kinds or hints_at_secret(path):
                 self.found.append(ExposedFile(source, path, kinds))
 
