@@ -26,12 +26,10 @@ class BulkReadMemoryInput(fields.Arguments):
     key: Annotated[memory.Key, fields.Unsaid("description")] = Field(
         description="The key of the memory to start from."
     )
-    depth: memory.Depth = Field(default=DEFAULT_DEPTH, description="Links in a row.")
-    breadth: memory.Breadth = Field(default=DEFAULT_BREADTH, description="Children per memory.")
-    total: memory.Total = Field(
-        default=DEFAULT_TOTAL, description="Memories in all, first included."
-    )
-    direction: memory.Direction = Field(default="out", description="in: links to a memory.")
+    depth: memory.Depth = optional("Links in a row.", default=DEFAULT_DEPTH)
+    breadth: memory.Breadth = optional("Children per memory.", default=DEFAULT_BREADTH)
+    total: memory.Total = optional("Memories in all, first included.", default=DEFAULT_TOTAL)
+    direction: memory.Direction = optional("in: links to a memory.", default="out")
     output_format: fields.OptionalFormat = None
     detail: fields.OptionalDetail = None
 
@@ -85,10 +83,10 @@ class WalkEntry(Model):
 class EntryLink(Model):
     """The link by which the walk reached an entry."""
 
-    type: str = Field(default="association", description="The kind of link; default association.")
+    type: str = optional("The kind of link; default association.", default="association")
     link_weight: float = Field(description="Its strength.")
-    direction: Literal["out", "in"] = Field(
-        default="out", description="With direction both: in for a link to the parent; default out."
+    direction: Literal["out", "in"] = optional(
+        "With direction both: in for a link to the parent; default out.", default="out"
     )
 
 
@@ -161,8 +159,8 @@ class WalkMetadata(Model):
     frontier: list[FrontierEntry] = Field(
         description="The best memories that were left out, 10 at most."
     )
-    frontier_more: bool = Field(
-        default=False, description="True if others were left out too; default false."
+    frontier_more: bool = optional(
+        "True if others were left out too; default false.", default=False
     )
 
 

@@ -14,22 +14,17 @@ _RELATIVE = r"^(?!/)(?!(.*/)?\.\.(/|$))"
 _PLAIN = r"[^\\\x00-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069]+$"
 """No backslash, and no control character as `values.has_control_character` defines it."""
 
-_PathPattern = Field(json_schema_extra={fields.EXACT: {"pattern": _RELATIVE + _PLAIN}})
 Position = Annotated[str, Field(max_length=limits.MAX_LIST_POSITION_CHARS), Text]
 
 
 class FileListInput(fields.Arguments):
     """Arguments of `file_list`."""
 
-    pattern: Annotated[
-        str,
-        Field(min_length=1, max_length=limits.MAX_PATH_CHARS),
-        fields.Unsaid("maxLength"),
-        _PathPattern,
-    ] = Field(
+    pattern: Annotated[str, Field(min_length=1, max_length=limits.MAX_PATH_CHARS)] = optional(
+        "A glob of relative paths: '*' and '?' within a name, '**' any folders, '{a,b}' either.",
+        "maxLength",
         default="**/*",
-        description="A glob of relative paths: '*' and '?' within a name, '**' any folders, "
-        "'{a,b}' either.",
+        extra={fields.EXACT: {"pattern": _RELATIVE + _PLAIN}},
     )
     limit: Annotated[int, Field(ge=1, le=limits.MAX_LISTED_FILES), fields.Integer] = optional(
         "Most files to return.", *fields.PAGE_SIZE, default=limits.DEFAULT_LISTED_FILES

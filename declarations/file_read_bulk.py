@@ -26,8 +26,8 @@ class FileReadBulkInput(fields.Arguments):
         description="Relative, as file lists show them. A suffix reads a part: '#L10-L40', "
         "'#L100-', '#L-50' (last lines), '#p3-p5' (pages), or '#byte=…' from an answer's 'next'."
     )
-    max_chars_per_file: fields.MaxChars = Field(
-        default=DEFAULT_READ_CHARS, description="Most characters to return per file."
+    max_chars_per_file: fields.MaxChars = optional(
+        "Most characters to return per file.", default=DEFAULT_READ_CHARS
     )
     memories: ShowsMemories = True
     output_format: fields.UnofferedFormat = None
@@ -47,12 +47,12 @@ class FileData(Model):
     version: str = Field(description="Changes when the file is replaced or modified.")
     remembered: Remembered = None
     lines: int | None = optional("Lines of the whole file; present if all of it was read.")
-    encoding: str = Field(default="utf-8", description="How the file was decoded; default utf-8.")
-    replaced: int = Field(
-        default=0, description="Undecodable places in content, each shown as U+FFFD; default 0."
+    encoding: str = optional("How the file was decoded; default utf-8.", default="utf-8")
+    replaced: int = optional(
+        "Undecodable places in content, each shown as U+FFFD; default 0.", default=0
     )
-    redacted: int = Field(
-        default=0, description="Secrets in content, each shown as '[secret: kind]'; default 0."
+    redacted: int = optional(
+        "Secrets in content, each shown as '[secret: kind]'; default 0.", default=0
     )
 
 

@@ -140,7 +140,7 @@ class QueryMemoriesInput(fields.Arguments):
     )
     importance: Importance | None = optional("Only of this importance.", "description")
     category: Annotated[str, Text] | None = optional("Only of this category.", "description")
-    archived: fields.Flag = Field(default=False, description="Archived ones too.")
+    archived: fields.Flag = optional("Archived ones too.", default=False)
     limit: Annotated[int, Field(ge=1, le=limits.MAX_QUERY_MEMORIES), fields.Integer] = optional(
         "Most memories to return.", *fields.PAGE_SIZE, default=limits.DEFAULT_QUERY_MEMORIES
     )
@@ -239,9 +239,7 @@ class QueryMemoriesAnswer(Model):
     offset: int = Field(description="The offset applied; after next_request, the memories before.")
     has_more: bool = Field(description="Whether more follow; send next_request for them.")
     next_request: JsonObject | None = optional("Arguments for the next page; absent if none.")
-    failed: int = Field(
-        default=0, description="Damaged memories that match on this page; default 0."
-    )
+    failed: int = optional("Damaged memories that match on this page; default 0.", default=0)
 
 
 class TagCount(Model):
@@ -273,7 +271,7 @@ KeyPart = Annotated[
 class MemoryListInput(fields.Arguments):
     """Arguments of `memory_list`."""
 
-    prefix: KeyPart = Field(default="", description="Of the keys, such as 'project/'.")
+    prefix: KeyPart = optional("Of the keys, such as 'project/'.", default="")
     after: KeyPart = optional("From next_request.", "description", default="")
     limit: Annotated[int, Field(ge=1, le=limits.MAX_LISTED_MEMORIES), fields.Integer] = optional(
         "Most memories to return.", *fields.PAGE_SIZE, default=limits.DEFAULT_LISTED_MEMORIES

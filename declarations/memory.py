@@ -343,10 +343,8 @@ class LinkData(Model):
 
     key: str = Field(description="The key of the memory linked to.")
     link_weight: float = Field(description="How strong the link is, 0 to 1.")
-    type: str = Field(default=USUAL_LINK_TYPE, description="The kind of link; default association.")
-    term: str = Field(
-        default="", description="A word or phrase for the link; left out if it has none."
-    )
+    type: str = optional("The kind of link; default association.", default=USUAL_LINK_TYPE)
+    term: str = optional("A word or phrase for the link; left out if it has none.", default="")
 
 
 class Memory(Model):

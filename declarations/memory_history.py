@@ -50,7 +50,7 @@ class MemoryHistoryAnswer(Model):
     key: str | None = optional("The memory's key, or the last one of a deleted memory.")
     origin: Origin = None
     version: int | None = optional("The memory's version now; left out if it was deleted.")
-    deleted: bool = Field(default=False, description="True if it was deleted; default false.")
+    deleted: bool = optional("True if it was deleted; default false.", default=False)
     earliest: int | None = optional("The oldest version that can be restored, if any can.")
     entries: list[HistoryEntry] = Field(description="The changes, newest first.")
     next_request: dict[str, Any] | None = optional(
@@ -125,10 +125,9 @@ class MemoryChangesAnswer(Model):
     next_others: dict[str, int] | None = optional(
         "The 'since_others' of the next call, if you read others."
     )
-    complete: bool = Field(
+    complete: bool = optional(
+        "False if older changes since then were dropped: list all memories again; default true.",
         default=True,
-        description="False if older changes since then were dropped: list all memories again; "
-        "default true.",
     )
     next_request: dict[str, Any] | None = optional(
         "Arguments for the next page; absent if none yet."

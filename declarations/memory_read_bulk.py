@@ -26,8 +26,8 @@ class MemoryReadBulkInput(fields.Arguments):
         description="The memories to read, each named by its type.",
         json_schema_extra={UNSAID: ["description"]},
     )
-    max_chars_per_item: fields.MaxChars = Field(
-        default=DEFAULT_READ_CHARS, description="Most characters to return per memory."
+    max_chars_per_item: fields.MaxChars = optional(
+        "Most characters to return per memory.", default=DEFAULT_READ_CHARS
     )
     output_format: fields.UnofferedFormat = None
     detail: fields.OptionalDetail = None
@@ -45,12 +45,12 @@ class MemoryData(Model):
     archived: IsArchived = False
     replaced_by: ReplacedBy = None
     modified_at: str = Field(description="Last modification, RFC 3339 UTC.")
-    encoding: str = Field(default="utf-8", description="How notes were decoded; default utf-8.")
-    replaced: int = Field(
-        default=0, description="Undecodable places in content, each shown as U+FFFD; default 0."
+    encoding: str = optional("How notes were decoded; default utf-8.", default="utf-8")
+    replaced: int = optional(
+        "Undecodable places in content, each shown as U+FFFD; default 0.", default=0
     )
-    redacted: int = Field(
-        default=0, description="Secrets in content, each shown as '[secret: kind]'; default 0."
+    redacted: int = optional(
+        "Secrets in content, each shown as '[secret: kind]'; default 0.", default=0
     )
 
 

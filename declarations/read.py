@@ -173,9 +173,7 @@ class ReadInput(fields.Arguments):
         Annotated[int, Field(ge=limits.MIN_READ_TOKENS, le=limits.MAX_READ_TOKENS), fields.Integer]
         | None
     ) = optional("Of the whole answer, 4 bytes each.")
-    plan: fields.Flag = Field(
-        default=False, description="Only list what exists and what would come."
-    )
+    plan: fields.Flag = optional("Only list what exists and what would come.", default=False)
     memories: ShowsMemories = True
     output_format: fields.UnofferedFormat = None
     detail: fields.OptionalDetail = None
@@ -226,9 +224,9 @@ class ReadData(ItemContent):
     filename: str | None = optional("A note's file name.")
     size_bytes: int | None = optional("Size of the whole file.")
     modified_at: str | None = optional("Last modification, RFC 3339 UTC.")
-    encoding: str = Field(default="utf-8", description="How it was decoded; default utf-8.")
-    replaced: int = Field(default=0, description="Undecodable places, each shown as U+FFFD.")
-    redacted: int = Field(default=0, description="Secrets, each shown as '[secret: kind]'.")
+    encoding: str = optional("How it was decoded; default utf-8.", default="utf-8")
+    replaced: int = optional("Undecodable places, each shown as U+FFFD.", default=0)
+    redacted: int = optional("Secrets, each shown as '[secret: kind]'.", default=0)
 
 
 class ItemTruncation(Model):

@@ -41,10 +41,10 @@ class RecallInput(fields.Arguments):
     ] = Field(description="Questions in plain words.", json_schema_extra=_ONE_QUESTION)
     max_tokens: Annotated[
         int, Field(ge=limits.MIN_RECALL_TOKENS, le=limits.MAX_RECALL_TOKENS), fields.Integer
-    ] = Field(default=limits.DEFAULT_RECALL_TOKENS, description="Of the whole answer.")
+    ] = optional("Of the whole answer.", default=limits.DEFAULT_RECALL_TOKENS)
     hops: Annotated[
         int, Field(ge=0, le=limits.MAX_HOPS), fields.Unsaid("minimum"), fields.Integer
-    ] = Field(default=limits.DEFAULT_HOPS, description="Links to follow.")
+    ] = optional("Links to follow.", default=limits.DEFAULT_HOPS)
     type: memory.Type | None = optional("Only memories of this type.", "description")
     tags: memory.Tags | None = optional("Only memories with all of these tags.", "description")
     about: memory.AboutPath | None = optional(
@@ -66,9 +66,7 @@ class RecallInput(fields.Arguments):
     at_least: Annotated[float, Field(ge=0, le=1)] | None = optional(
         "Lowest share of the best score; 0 shows any match.", "minimum"
     )
-    notes: fields.Flag = Field(
-        default=True, description="Search notes too, if nothing else filters."
-    )
+    notes: fields.Flag = optional("Search notes too, if nothing else filters.", default=True)
     after: Cursors | None = optional("From next_request.", "maxItems", "description")
     output_format: fields.UnofferedFormat = None
     detail: fields.Detail = optional(

@@ -535,8 +535,8 @@ class Fault(Model):
     code: Code = Field(description="The kind of failure, one of seven.")
     reason: str = Field(description="The exact cause, from a closed set.")
     message: str = Field(description="One sentence that states the rule.")
-    retryable: bool = Field(
-        default=False, description="True if the same request may succeed later; default false."
+    retryable: bool = optional(
+        "True if the same request may succeed later; default false.", default=False
     )
     field: str | None = optional(
         "The argument at fault, if one is, such as depth or links[2].link_weight."

@@ -203,7 +203,7 @@ class RememberInput(fields.Arguments):
         description="The operations, in order, 200000 bytes in all.",
         json_schema_extra={UNSAID: ["description"]},
     )
-    atomic: fields.Flag = Field(default=False, description="All or none.")
+    atomic: fields.Flag = optional("All or none.", default=False)
     output_format: fields.UnofferedFormat = None
     detail: fields.Detail = optional(
         "full: also what each one changed.", default="concise", extra={fields.UNOFFERED: True}
@@ -221,7 +221,7 @@ class Applied(Model):
     version: int = Field(description="The memory's version now.")
     archived: memory.IsArchived = False
     deleted: IsDeleted = False
-    created: bool = Field(default=False, description="True for a new memory; default false.")
+    created: bool = optional("True for a new memory; default false.", default=False)
     replaced: fields.ReplacedVersion = None
     similar: memory.Similar = None
     updated_fields: list[str] | None = optional("The fields whose values changed.")
