@@ -24,17 +24,10 @@ from pydantic import (
 from pydantic_core import CoreSchema, PydanticCustomError
 from pydantic_core.core_schema import no_info_after_validator_function
 
+from abilities.declarations import values
 from abilities.declarations.limits import MAX_ITEMS, MAX_READ_CHARS, MAX_SAFE_INTEGER
 from abilities.declarations.refusals import Reason
-from abilities.declarations.values import (
-    UNSAID,
-    JsonObject,
-    Model,
-    as_object,
-    format_utc,
-    unwrap_json,
-    utc_now,
-)
+from abilities.declarations.values import JsonObject, Model
 
 EXACT = "x-exact"
 """The schema key for constraints that only schemas for programs show."""
@@ -99,7 +92,7 @@ class Arguments(Model):
     @classmethod
     def _normalize(cls, data: object) -> object:
         """Rename arguments to their declared names, and drop optional ones that are null."""
-        sent = as_object(data)
+        sent = values.as_object(data)
         if sent is None:
             return data
 
@@ -192,7 +185,7 @@ def parse_boolean(value: object) -> object:
 
 def parse_one_or_more(value: object) -> object:
     """Return the array in a string of JSON, a list of any other string, or the value itself."""
-    parsed = unwrap_json(value)
+    parsed = values.unwrap_json(value)
     if isinstance(parsed, list):
         return cast(object, parsed)
     if isinstance(value, str):
@@ -233,14 +226,14 @@ class Unsaid:
         self, schema: CoreSchema, handler: GetJsonSchemaHandler
     ) -> JsonObject:
         described = handler(schema)
-        return {**described, UNSAID: [*described.get(UNSAID, ()), *self._keywords]}
+        return {**described, values.UNSAID: [*described.get(values.UNSAID, ()), *self._keywords]}
 
 
 Integer: BeforeValidator = BeforeValidator(parse_integer)
 Number: BeforeValidator = BeforeValidator(parse_number)
 Boolean: BeforeValidator = BeforeValidator(parse_boolean)
-Object: BeforeValidator = BeforeValidator(unwrap_json)
-Array: BeforeValidator = BeforeValidator(unwrap_json)
+Object: BeforeValidator = BeforeValidator(values.unwrap_json)
+Array: BeforeValidator = BeforeValidator(values.unwrap_json)
 OneOrMore: BeforeValidator = BeforeValidator(parse_one_or_more)
 
 Flag = Annotated[bool, Boolean]
@@ -352,7 +345,7 @@ def parse_time(text: str) -> str | None:
     # Python's parser takes six digits at most.
     text = re.sub(r"(\.[0-9]{6})[0-9]+", r"\1", text)
     try:
-        return format_utc(datetime.fromisoformat(text).astimezone(UTC))
+        return values.format_utc(datetime.fromisoformat(text).astimezone(UTC))
     except (ValueError, OverflowError):  # February 29 of a common year; the year 10000
         return None
 
@@ -375,7 +368,7 @@ def check_expiry(text: str) -> str:
         return ""
 
     time = parse_time(text)
-    if time is None or time <= utc_now():
+    if time is None or time <= values.utc_now():
         raise build_error("invalid_format", format=FUTURE_FORM)
 
     return time

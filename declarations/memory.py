@@ -7,18 +7,8 @@ import orjson
 from pydantic import AfterValidator, BeforeValidator, ConfigDict, Field, WithJsonSchema, with_config
 from typing_extensions import TypedDict
 
-from abilities.declarations import fields, limits
-from abilities.declarations.values import (
-    BRACES_FORM,
-    UNSAID,
-    JsonObject,
-    Model,
-    expand_braces,
-    find_path_fault,
-    has_control_character,
-    has_surrogate,
-    optional,
-)
+from abilities.declarations import fields, limits, values
+from abilities.declarations.values import JsonObject, Model, optional
 
 USUAL_LINK_TYPE = "association"
 """The default type of a link; replies leave it out."""
@@ -106,8 +96,8 @@ def is_key(key: object) -> bool:
         and 1 <= len(key) <= limits.MAX_KEY_CHARS
         and key == key.strip()
         and "\ufffd" not in key
-        and not has_surrogate(key)
-        and not has_control_character(key)
+        and not values.has_surrogate(key)
+        and not values.has_control_character(key)
     )
 
 
@@ -133,15 +123,15 @@ def check_about(path: str) -> str:
 
     Raises an error for one that no file can have, with the reason that reading it would get.
     """
-    fault = find_path_fault(path)
+    fault = values.find_path_fault(path)
     if fault is not None:
         raise fields.build_error(fault)
     if re.match("[A-Za-z]:", path):
         raise fields.build_error("drive_path")
 
-    expanded = expand_braces(path)
+    expanded = values.expand_braces(path)
     if expanded is None:
-        raise fields.build_error("invalid_format", format=BRACES_FORM)
+        raise fields.build_error("invalid_format", format=values.BRACES_FORM)
     if any(".." in text.split("/") for text in expanded):  # braces may have made one
         raise fields.build_error("parent_traversal")
 
@@ -157,7 +147,7 @@ def check_storable(text: str) -> str:
 
     PostgreSQL cannot store NUL, and UTF-8 cannot encode a lone surrogate.
     """
-    if "\0" in text or has_surrogate(text):
+    if "\0" in text or values.has_surrogate(text):
         raise fields.build_error("invalid_format", format=TEXT_FORM)
 
     return text
@@ -250,7 +240,7 @@ Score = Annotated[float, Field(ge=0, le=1), fields.Unsaid("minimum"), fields.Num
 Id = Annotated[
     str,
     AfterValidator(check_id),
-    WithJsonSchema({"type": "string", "pattern": ID_PATTERN, UNSAID: ["pattern"]}),
+    WithJsonSchema({"type": "string", "pattern": ID_PATTERN, values.UNSAID: ["pattern"]}),
 ]
 
 # For schemas only: `check_key` checks the length too, so that every wrong key is an invalid_key.
@@ -302,7 +292,7 @@ _NULLABLE: JsonObject = {fields.EXACT: {"type": ["string", "null"]}}
 class LinkInput(Model):
     """A link to another memory, which may not exist yet."""
 
-    model_config = ConfigDict(json_schema_extra={UNSAID: ["description"]})
+    model_config = ConfigDict(json_schema_extra={values.UNSAID: ["description"]})
 
     key: Annotated[Key, fields.Unsaid("description")] = Field(
         description="The key of the memory linked to."
@@ -322,7 +312,7 @@ class LinkInput(Model):
 class LinkSelector(Model):
     """A link to remove; without a type, all links to that key."""
 
-    model_config = ConfigDict(json_schema_extra={UNSAID: ["description"]})
+    model_config = ConfigDict(json_schema_extra={values.UNSAID: ["description"]})
 
     key: Annotated[Key, fields.Unsaid("description")] = Field(
         description="The key of the memory linked to."
@@ -425,7 +415,7 @@ TARGET_SCHEMA: JsonObject = {
         "key": {
             "type": "string",
             "description": "stored: the memory's key.",
-            UNSAID: ["description"],
+            values.UNSAID: ["description"],
         },
         "from": {
             "type": "string",

@@ -13,14 +13,8 @@ from functools import partial
 from typing import Literal, NamedTuple, Self
 
 from abilities.declarations.refusals import Refused
-from abilities.helpers.files.confinement import (
-    MAX_COMPONENTS,
-    Policy,
-    express_path,
-    open_directory,
-    open_file,
-    translate_os_error,
-)
+from abilities.helpers.files import confinement
+from abilities.helpers.files.confinement import Policy
 from abilities.helpers.files.globs import Glob, States
 from abilities.helpers.files.own_files import SETTLED_SECONDS, Snapshot
 from abilities.helpers.files.roots import Root
@@ -95,7 +89,7 @@ def read_kinds(descriptor: int) -> dict[str, Kind] | None:
                     kind = "file"
                 kinds[entry.name] = kind
     except OSError as error:
-        refused = translate_os_error(error)
+        refused = confinement.translate_os_error(error)
         if refused.reason == "resource_exhausted":
             raise refused from None
         return None
@@ -296,7 +290,7 @@ class FileWalk:
             if not states_below or name == ".git" or self._policy.deny.denies(position):
                 continue
 
-            if folder.depth + 1 >= MAX_COMPONENTS:
+            if folder.depth + 1 >= confinement.MAX_COMPONENTS:
                 self._skip_folder(position)
                 continue
 
@@ -330,7 +324,7 @@ class FileWalk:
 
             try:
                 self._enter(index, path)
-                descriptor = open_directory(name, parent_descriptor)
+                descriptor = confinement.open_directory(name, parent_descriptor)
             except Refused as error:
                 if error.reason == "resource_exhausted":
                     raise
@@ -369,7 +363,7 @@ class FileWalk:
             return
 
         size = len(path.encode("utf-8", "surrogateescape"))
-        if size <= _SHOWN_BYTES and express_path(path[:-1]) is not None:
+        if size <= _SHOWN_BYTES and confinement.express_path(path[:-1]) is not None:
             self.folders.append(path)
 
     def _find_file(self, folder: Folder, name: str, kinds: KindsByRoot) -> FoundFile | None:
@@ -378,7 +372,7 @@ class FileWalk:
         if self._policy.deny.denies(position):
             return None
 
-        path = express_path(position)
+        path = confinement.express_path(position)
         if path is None:
             self.skipped += 1
             return None
@@ -397,7 +391,7 @@ class FileWalk:
         if kinds[index] == "link":
             root = self._root_descriptors[index]
             with suppress(Refused):
-                opened = open_file(root, position.split("/"), self._policy)
+                opened = confinement.open_file(root, position.split("/"), self._policy)
                 if not isinstance(opened, str):
                     descriptor, status = opened
                     os.close(descriptor)

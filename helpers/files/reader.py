@@ -17,13 +17,8 @@ from abilities.declarations.refusals import Reason, Refused
 from abilities.declarations.values import JsonObject
 from abilities.helpers.documents.documents import AT_ONCE, Converting, Text
 from abilities.helpers.documents.reader import find_part
-from abilities.helpers.files.confinement import (
-    OpenFolders,
-    PathRequest,
-    Policy,
-    open_file,
-    parse_path,
-)
+from abilities.helpers.files import confinement
+from abilities.helpers.files.confinement import PathRequest, Policy
 from abilities.helpers.files.own_files import Snapshot
 from abilities.helpers.files.roots import Root
 from abilities.helpers.files.window import KnownLines, read_piece, read_present
@@ -133,7 +128,7 @@ class ReadingSession:
         self._directories: dict[str, int | None] = {}
         self._own: Snapshot | None = None
         self._known_lines: LinesOfFiles = {} if known_lines is None else known_lines
-        self._folders = OpenFolders()
+        self._folders = confinement.OpenFolders()
         self._closing = ExitStack()
 
     def __enter__(self) -> Self:
@@ -332,7 +327,7 @@ class ReadingSession:
                 continue
 
             self._worker.enter(root.find_place(request.parts))
-            opened = open_file(directory, request.parts, self._policy, self._folders)
+            opened = confinement.open_file(directory, request.parts, self._policy, self._folders)
             if not isinstance(opened, str):
                 descriptor, status = opened
                 return OpenFile(request, root, descriptor, status, status.st_size)
@@ -400,7 +395,7 @@ class FileReader:
         """
 
         def read_path(session: ReadingSession, path: object) -> FileText:
-            return session.read(parse_path(path), max_chars)
+            return session.read(confinement.parse_path(path), max_chars)
 
         return await self.map(read_path, paths)
 

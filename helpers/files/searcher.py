@@ -15,17 +15,11 @@ from typing import NamedTuple, Self
 
 from abilities.declarations.refusals import Refused
 from abilities.helpers.documents.documents import Converting, Text
+from abilities.helpers.files import redaction
 from abilities.helpers.files.confinement import Policy, parse_path
 from abilities.helpers.files.file_walk import FileWalk, FolderMemory, FoundFile
 from abilities.helpers.files.globs import Glob
 from abilities.helpers.files.reader import ReadingSession
-from abilities.helpers.files.redaction import (
-    SHAPES,
-    Secret,
-    compile_line_pattern,
-    find_secrets,
-    format_mark,
-)
 from abilities.helpers.files.roots import Root
 from abilities.helpers.text.codec import Encoding, decode, detect_encoding, replace_markers
 from abilities.helpers.text.pieces import back_off
@@ -70,7 +64,7 @@ _BEFORE_MATCH = 500  # characters that are shown before the match in a line that
 # The file is gone, or not shared: a listing would not have it either.
 _UNSEEN = ("not_found", "no_workspace", "is_directory", "dangling_link", "denied")
 
-_MARKS = tuple({format_mark(kind) for kind, _ in SHAPES})
+_MARKS = tuple({redaction.format_mark(kind) for kind, _ in redaction.SHAPES})
 
 Check = Callable[[], None]
 
@@ -115,9 +109,9 @@ def build_matcher(text: str, *, is_regex: bool, redacts: bool, is_whole: bool = 
 
     pattern = raw if is_regex else re.escape(raw)
     try:
-        compiled, steps = compile_line_pattern(pattern)
+        compiled, steps = redaction.compile_line_pattern(pattern)
         if is_whole:
-            compiled, steps = compile_line_pattern(_BESIDE_WORDS % pattern)
+            compiled, steps = redaction.compile_line_pattern(_BESIDE_WORDS % pattern)
     except ValueError:
         raise Refused("invalid_pattern", FIELD) from None
 
@@ -341,9 +335,9 @@ def show_text(raw: bytes, encoding: Encoding, *, redacts: bool) -> ShownText:
     if encoding.unit == 2 and "\0" in text:
         raise Refused("binary_file")
 
-    secrets: list[Secret] = []
+    secrets: list[redaction.Secret] = []
     if redacts:
-        secrets = find_secrets(text)
+        secrets = redaction.find_secrets(text)
 
     if not secrets:
         if has_markers or encoding.bom:
@@ -358,7 +352,7 @@ def show_text(raw: bytes, encoding: Encoding, *, redacts: bool) -> ShownText:
     for secret in secrets:
         before = text[position : secret.start]
         line += before.count("\n")
-        parts += (before, format_mark(secret.kind))
+        parts += (before, redaction.format_mark(secret.kind))
 
         count = text.count("\n", secret.start, secret.end)
         if count:
