@@ -221,19 +221,9 @@ Direction = Literal["out", "in", "both"]
 """The links to follow or show: from a memory, to it, or both."""
 
 Action = Literal[
-    "created",
-    "changed",
-    "renamed",
-    "archived",
-    "revived",
-    "expired",
-    "superseded",
-    "restored",
-    "deleted",
-    "imported",
-    "mended",
-    "relinked",
-]
+    "created", "changed", "renamed", "archived", "revived", "expired", "superseded", "restored",
+    "deleted", "imported", "mended", "relinked",
+]  # fmt: skip
 """The last change of a memory; "relinked" if one of its links followed a renamed memory."""
 
 Score = Annotated[float, Field(ge=0, le=1), fields.Unsaid("minimum"), fields.Number]

@@ -16,14 +16,9 @@ from pydantic import Field
 from abilities.declarations.values import JsonObject, Model, as_object, optional
 
 Code = Literal[
-    "INVALID_INPUT",
-    "NOT_FOUND",
-    "STORAGE_ERROR",
-    "PERMISSION_ERROR",
-    "CORRUPTED_DATA",
-    "LIMIT_EXCEEDED",
-    "INTERNAL_ERROR",
-]
+    "INVALID_INPUT", "NOT_FOUND", "STORAGE_ERROR", "PERMISSION_ERROR", "CORRUPTED_DATA",
+    "LIMIT_EXCEEDED", "INTERNAL_ERROR",
+]  # fmt: skip
 
 Reason = Literal[
     "not_a_string", "empty_path", "absolute_path", "parent_traversal", "backslash", "drive_path",

@@ -12,17 +12,9 @@ from abilities.declarations.refusals import Fault
 from abilities.declarations.values import UNSAID, JsonObject, Model, optional
 
 OperationName = Literal[
-    "store",
-    "update",
-    "append",
-    "supersede",
-    "link",
-    "unlink",
-    "rename",
-    "archive",
-    "delete",
+    "store", "update", "append", "supersede", "link", "unlink", "rename", "archive", "delete",
     "restore",
-]
+]  # fmt: skip
 
 
 class Operation(fields.Arguments):

@@ -52,18 +52,9 @@ _LISTS = ("tags", "about")
 _TEXTS = ("key", "summary", "category", "expires_at")
 
 _FIELDS = (
-    "key",
-    "type",
-    "importance",
-    "tags",
-    "about",
-    "summary",
-    "category",
-    "score",
-    "expires_at",
-    "links",
-    "metadata",
-)
+    "key", "type", "importance", "tags", "about", "summary", "category", "score", "expires_at",
+    "links", "metadata",
+)  # fmt: skip
 """Our fields, in the order in which a new file has them."""
 
 

@@ -31,16 +31,9 @@ MAX_BYTES = 120
 """The longest suggestion in bytes; a longer one is left out."""
 
 _MENDABLE: tuple[Reason, ...] = (
-    "not_found",
-    "absolute_path",
-    "parent_traversal",
-    "backslash",
-    "drive_path",
-    "trailing_slash",
-    "control_character",
-    "is_directory",
-    "invalid_range",
-)
+    "not_found", "absolute_path", "parent_traversal", "backslash", "drive_path", "trailing_slash",
+    "control_character", "is_directory", "invalid_range",
+)  # fmt: skip
 """Refusals of paths that may only be spelled differently."""
 
 _CLOSE = 0.8
