@@ -185,6 +185,18 @@ class Ability:
         return self
 
 
+def built_in(
+    title: str, description: str, answer: type[BaseModel], **properties: Any
+) -> Callable[[Run], Ability]:
+    """Turn a function of a context and a model into the built-in ability of its name."""
+
+    def make_ability(run: Run) -> Ability:
+        _, model, _ = run.__annotations__.values()
+        return Ability(run.__name__, title, description, model, answer, run, **properties)
+
+    return make_ability
+
+
 @dataclass(frozen=True, slots=True)
 class LazyAbility:
     """An ability that is imported when it is needed; ``load`` returns the same one every time."""

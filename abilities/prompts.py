@@ -502,8 +502,8 @@ async def _find_keys(abilities: Abilities, prefix: str) -> tuple[list[str], bool
         return [], False
 
     # If one more than is shown is found, there are more.
-    versions = abilities.context.memory.versions
-    lines = await versions.list_memories(prefix, "", MAX_VALUES + 1, archived=False)
+    reader = abilities.context.memory.reader
+    lines = await reader.list_memories(prefix, "", MAX_VALUES + 1, archived=False)
 
     # Any other line is a damaged memory, which cannot be read.
     keys = [line.key for line in lines if isinstance(line, MemoryLine)]

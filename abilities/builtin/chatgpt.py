@@ -5,7 +5,7 @@ from functools import partial
 from typing import Any
 from urllib.parse import quote
 
-from abilities.builtin import read
+from abilities.builtin.read import read
 from abilities.declarations.chatgpt import FetchAnswer, FetchInput, SearchAnswer, SearchInput
 from abilities.declarations.read import ReadInput
 from abilities.declarations.refusals import Refused
@@ -55,7 +55,7 @@ async def _read(context: Context, item: JsonObject) -> JsonObject:
     """Return the record of one item. Raises Refused if it failed."""
     room = context.max_response_bytes - _ROOM
     inner = replace(context, output_format="json", detail="full", max_response_bytes=room)
-    answer = await read.run(inner, ReadInput(items=[item], detail="full"))
+    answer = await read(inner, ReadInput(items=[item], detail="full"))
 
     record: JsonObject = answer["results"][0]
     if not record["success"]:

@@ -3,7 +3,7 @@
 from abilities.declarations.file_list import FileListAnswer, FileListInput
 from abilities.declarations.refusals import Refused
 from abilities.declarations.values import JsonObject, json_size
-from abilities.definition import Ability, Context
+from abilities.definition import Context, built_in
 from abilities.helpers.files.file_walk import FoundFile
 from abilities.helpers.files.globs import Glob
 from abilities.helpers.files.lister import ListingRequest
@@ -26,7 +26,8 @@ def parse_listing_request(arguments: FileListInput) -> ListingRequest:
     return ListingRequest(glob, arguments.after or "", arguments.limit)
 
 
-async def run(context: Context, arguments: FileListInput) -> JsonObject:
+@built_in("List files", DESCRIPTION, FileListAnswer, read_only=True, idempotent=True)
+async def file_list(context: Context, arguments: FileListInput) -> JsonObject:
     """List as many of the requested files as fit into the answer."""
     listing = await context.lister.list_files(parse_listing_request(arguments))
     if not listing.files and not context.lister.has_workspace:
@@ -76,15 +77,3 @@ def _describe_file(file: FoundFile) -> JsonObject:
         "size_bytes": file.stat.st_size,
         "modified_at": format_modified_at(file.stat),
     }
-
-
-file_list: Ability = Ability(
-    name="file_list",
-    title="List files",
-    description=DESCRIPTION,
-    input=FileListInput,
-    answer=FileListAnswer,
-    run=run,
-    read_only=True,
-    idempotent=True,
-)

@@ -2,7 +2,7 @@
 
 from abilities.declarations.memory_read_bulk import MemoryReadBulkAnswer, MemoryReadBulkInput
 from abilities.declarations.values import JsonObject
-from abilities.definition import Ability, Context
+from abilities.definition import Context, built_in
 from abilities.helpers.batch.items import ItemOffer, Leaf, measure_piece
 from abilities.helpers.batch.sharing import fill_reply
 from abilities.helpers.reply.detail import TARGET, choose_shape
@@ -13,7 +13,8 @@ Read many notes and memories by name, in one call; follows no links.
 Each target has a record, in order. For the rest, send next_request. Contents are data."""
 
 
-async def run(context: Context, arguments: MemoryReadBulkInput) -> JsonObject:
+@built_in("Read memories", DESCRIPTION, MemoryReadBulkAnswer, read_only=True, idempotent=True)
+async def memory_read_bulk(context: Context, arguments: MemoryReadBulkInput) -> JsonObject:
     """Read every target; answer with one record per target, in the same order."""
     shape = choose_shape(TARGET, arguments.detail or context.detail)
     request = BulkRequest("targets", arguments.targets, arguments.explicit_arguments(), shape)
@@ -41,15 +42,3 @@ async def run(context: Context, arguments: MemoryReadBulkInput) -> JsonObject:
         offers.append(ItemOffer(text, item, leaves=[leaf], is_begun=is_begun))
 
     return await fill_reply(request, offers, context.bound)
-
-
-memory_read_bulk: Ability = Ability(
-    name="memory_read_bulk",
-    title="Read memories",
-    description=DESCRIPTION,
-    input=MemoryReadBulkInput,
-    answer=MemoryReadBulkAnswer,
-    run=run,
-    read_only=True,
-    idempotent=True,
-)

@@ -21,7 +21,7 @@ from abilities.declarations.read import (
 from abilities.declarations.refusals import Refused
 from abilities.declarations.suggestions import suggest_value
 from abilities.declarations.values import JsonObject, as_object, json_size, text_size, unwrap_json
-from abilities.definition import Ability, Context
+from abilities.definition import Context, built_in
 from abilities.helpers.batch.files import (
     ask_for_file,
     gather_files,
@@ -93,7 +93,8 @@ _EQUIVALENTS: Mapping[Way, tuple[str, ...]] = {
 """The abilities that do the same alone: an item is refused if one of them is disabled."""
 
 
-async def run(context: Context, arguments: ReadInput) -> JsonObject:
+@built_in("Read a mixed batch", DESCRIPTION, ReadAnswer, read_only=True, idempotent=True)
+async def read(context: Context, arguments: ReadInput) -> JsonObject:
     """Read every item; answer with one record per item, in the same order.
 
     Raises Refused: too_long (all items together), out_of_range (max_tokens), and response_too_large
@@ -295,15 +296,3 @@ def _plan_item(offer: ItemOffer, record: JsonObject) -> JsonObject:
 
 def _count_tokens(size: int) -> int:
     return -(-size // TOKEN_BYTES)
-
-
-read: Ability = Ability(
-    name="read",
-    title="Read a mixed batch",
-    description=DESCRIPTION,
-    input=ReadInput,
-    answer=ReadAnswer,
-    run=run,
-    read_only=True,
-    idempotent=True,
-)

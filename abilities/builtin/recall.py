@@ -10,7 +10,7 @@ from abilities.declarations.limits import (
 from abilities.declarations.recall import RecallAnswer, RecallInput
 from abilities.declarations.refusals import Refused
 from abilities.declarations.values import JsonObject
-from abilities.definition import Ability, Context
+from abilities.definition import Context, built_in
 from abilities.helpers.memory.overview import build_overview
 from abilities.helpers.memory.recall_answers import RecallBound, build_recall_answer
 from abilities.helpers.memory.recalling import check_cursors, parse_positions
@@ -36,7 +36,15 @@ _COUNTED: dict[OutputFormat, tuple[Format, ...]] = {
 """The formats in which an answer must keep its bound, by the requested format."""
 
 
-async def run(context: Context, arguments: RecallInput) -> JsonObject:
+@built_in(
+    "Recall memories",
+    DESCRIPTION,
+    RecallAnswer,
+    read_only=True,
+    idempotent=True,
+    see_also=_SEE_ALSO,
+)
+async def recall(context: Context, arguments: RecallInput) -> JsonObject:
     """Answer with one record per question.
 
     Raises Refused: too_long (all questions together), out_of_range (max_tokens), too_few, too_many
@@ -69,16 +77,3 @@ async def run(context: Context, arguments: RecallInput) -> JsonObject:
     overview = await build_overview(context.memory, arguments, result, bound.max_bytes // 2)
     result = result._replace(overview=overview)
     return build_recall_answer(arguments, result, starts, bound)
-
-
-recall: Ability = Ability(
-    name="recall",
-    title="Recall memories",
-    description=DESCRIPTION,
-    input=RecallInput,
-    answer=RecallAnswer,
-    run=run,
-    read_only=True,
-    idempotent=True,
-    see_also=_SEE_ALSO,
-)

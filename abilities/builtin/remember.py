@@ -10,7 +10,7 @@ from abilities.declarations.remember import (
 )
 from abilities.declarations.suggestions import suggest_value
 from abilities.declarations.values import JsonObject, as_object, unwrap_json
-from abilities.definition import Ability, Context
+from abilities.definition import Context, built_in
 from abilities.helpers.memory.answers import build_remember_answer
 from abilities.helpers.memory.helper import Write
 from abilities.helpers.memory.targets import require_name
@@ -40,7 +40,8 @@ _KINDS: dict[OperationName, Kind] = {
 }
 
 
-async def run(context: Context, arguments: RememberInput) -> JsonObject:
+@built_in("Change memories", DESCRIPTION, RememberAnswer, destructive=True)
+async def remember(context: Context, arguments: RememberInput) -> JsonObject:
     """Apply the operations; answer with one record per operation, in the same order.
 
     Raises Refused: too_long (all operations together), and any refusal of the store.
@@ -56,7 +57,7 @@ async def run(context: Context, arguments: RememberInput) -> JsonObject:
         except Refused as error:
             operations.append(error)
 
-    outcomes = await context.memory.writer.remember(operations, atomic=arguments.atomic)
+    outcomes = await context.memory.remember(operations, atomic=arguments.atomic)
     stored = [
         outcome
         for operation, outcome in zip(operations, outcomes, strict=True)
@@ -90,14 +91,3 @@ def _parse_operation(sent: object) -> Write:
         kind = "delete"
 
     return Write(kind, given)
-
-
-remember: Ability = Ability(
-    name="remember",
-    title="Change memories",
-    description=DESCRIPTION,
-    input=RememberInput,
-    answer=RememberAnswer,
-    run=run,
-    destructive=True,
-)

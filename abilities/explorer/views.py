@@ -29,11 +29,10 @@ from abilities.decorator import ability
 from abilities.definition import Context
 from abilities.helpers.files.file_walk import FoundFile
 from abilities.helpers.files.reader import format_modified_at
-from abilities.helpers.memory.helper import DayFile
 from abilities.helpers.memory.records import to_memory_data
 from abilities.helpers.memory.review import Kind, ReviewItem, list_labels, review_memories
 from abilities.helpers.memory.targets import require_name
-from abilities.helpers.memory.versions import TimelineFilter, describe_change, describe_pair
+from abilities.helpers.memory.versions import describe_change
 from abilities.registry import AbilityRegistry
 
 MAX_BYTES = 4_000_000
@@ -294,7 +293,7 @@ async def show_session(context: Context, _: SessionInput) -> SessionAnswer:
         version=version("agent-abilities"),
         namespace=context.namespace,
         scope=scope,
-        latest=await context.memory.versions.read_latest(),
+        latest=await context.memory.reader.read_latest(),
     )
 
 
@@ -309,7 +308,7 @@ async def show_memory(context: Context, arguments: MemoryViewInput) -> MemoryVie
     key = name.key
     if key is None:
         assert name.id is not None, "require_name has checked it"
-        key = await context.memory.versions.find_key(name.id)
+        key = await context.memory.reader.find_key(name.id)
 
     stored, page = await context.memory.inspect(
         key, arguments.links_offset, arguments.backlinks_offset
@@ -331,25 +330,29 @@ async def show_memory(context: Context, arguments: MemoryViewInput) -> MemoryVie
 async def show_version(context: Context, arguments: VersionInput) -> VersionAnswer:
     """Return a memory in a version and before it. Raises Refused: scope, not_found."""
     # A deleted memory is only for callers who could restore it.
-    versions = context.memory.versions
-    if context.read_only and not await versions.exists(arguments.id):
+    reader = context.memory.reader
+    if context.read_only and await reader.is_deleted(require_name({"id": arguments.id})):
         raise Refused("scope")
 
-    pair = await versions.read_pair(arguments.id, arguments.version)
-    return VersionAnswer.model_validate(describe_pair(pair))
+    pair = await reader.read_pair(arguments.id, arguments.version)
+    data: JsonObject = {}
+    for name, memory in zip(("memory", "before"), pair, strict=True):
+        if memory is not None:
+            data[name] = to_memory_data(memory, links=True)
+    return VersionAnswer.model_validate(data)
 
 
 @ability(name="timeline", description="What changed in all memories, newest first.", read_only=True)
 async def show_timeline(context: Context, arguments: TimelineInput) -> TimelineAnswer:
     """Return a page of the changes of the namespace, newest first."""
-    chosen = TimelineFilter(arguments.by, arguments.action)
-    page = await context.memory.versions.read_timeline(arguments.before, TIMELINE_CHANGES, chosen)
-
+    found, before = await context.memory.reader.read_timeline(
+        arguments.before, TIMELINE_CHANGES, arguments.by, arguments.action
+    )
     following: JsonObject | None = None
-    if page.before is not None:
-        following = {**arguments.explicit_arguments(), "before": page.before}
+    if before is not None:
+        following = {**arguments.explicit_arguments(), "before": before}
 
-    changes = [ChangeEntry.model_validate(describe_change(change)) for change in page.changes]
+    changes = [ChangeEntry.model_validate(describe_change(change)) for change in found]
     return TimelineAnswer(changes=changes, next_request=following)
 
 
@@ -393,7 +396,7 @@ async def show_map(context: Context, arguments: MapInput) -> MapAnswer:
     complete = False
 
     while not complete and counts.total() < MAX_MAPPED:
-        lines = await context.memory.versions.list_memories(
+        lines = await context.memory.reader.list_memories(
             prefix, after, _LISTED_AT_ONCE, archived=False
         )
         for line in lines:
@@ -432,8 +435,8 @@ async def list_days(context: Context, arguments: DaysInput) -> DaysAnswer:
 
     days: list[Day] = []
     for day, outcome in await context.memory.list_days(year):
-        if isinstance(outcome, DayFile):
-            days.append(Day(date=day.isoformat(), size_bytes=outcome.size))
+        if isinstance(outcome, int):
+            days.append(Day(date=day.isoformat(), size_bytes=outcome))
         else:
             days.append(Day(date=day.isoformat(), error=Fault.from_exception(outcome)))
 

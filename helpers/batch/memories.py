@@ -290,7 +290,7 @@ async def gather_list(item: AskedItem, sources: BatchSources) -> ItemOffer:
     limit, after = parse_countdown(item.cursor.position, DEFAULT_LISTED_MEMORIES)
 
     # One more shows whether more follow.
-    listing = sources.memory.versions.list_memories(prefix, after, limit + 1, archived=False)
+    listing = sources.memory.reader.list_memories(prefix, after, limit + 1, archived=False)
     lines = await sources.wait(listing)
 
     versions: list[str] = []

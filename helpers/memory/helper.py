@@ -23,17 +23,12 @@ from abilities.declarations.values import JsonObject, utc_now
 from abilities.helpers.files.confinement import Policy
 from abilities.helpers.files.reader import FileReader, ReadingSession
 from abilities.helpers.files.roots import Root
-from abilities.helpers.memory.namespaces import (
-    NOT_THERE,
-    NamespaceReader,
-    find_namespace,
-    open_reader,
-)
+from abilities.helpers.memory.namespaces import NOT_THERE, NamespaceReader, find_namespace
 from abilities.helpers.memory.notes import read_note_file
 from abilities.helpers.memory.recalling import Meaning, Recalling, RecallResult
 from abilities.helpers.memory.records import describe_replacement, shape_remembered
 from abilities.helpers.memory.targets import MemoryFiles, Target, parse_target
-from abilities.helpers.memory.versions import SHOWN_LINKS, Versions
+from abilities.helpers.memory.versions import SHOWN_LINKS
 from abilities.helpers.store.changes import Change, Kind
 from abilities.helpers.store.history import MemoryName
 from abilities.helpers.store.model import StoredMemory
@@ -45,7 +40,7 @@ from abilities.helpers.store.protocol import (
     WalkResult,
     WriteResult,
 )
-from abilities.helpers.store.query import MemoryPage, Query
+from abilities.helpers.store.query import Query
 from abilities.helpers.text.pieces import WHOLE, Piece, slice_text
 from abilities.helpers.threads.workers import WorkerPool
 from abilities.helpers.walk import WalkLimits
@@ -196,14 +191,6 @@ def _dump(links: Iterable[BaseModel]) -> list[JsonObject]:
 
 
 @dataclass(frozen=True, slots=True)
-class DayFile:
-    """The notes of a day, and their size in bytes."""
-
-    day: date
-    size: int
-
-
-@dataclass(frozen=True, slots=True)
 class MemoryText:
     """The requested part of a memory that was read, with the size and version of the whole.
 
@@ -232,7 +219,7 @@ class MemoryText:
         return data
 
 
-class MemoryHelper:
+class MemoryHelper(Writer):
     """Reads notes and memories by target; stores, finds and links stored memories.
 
     The specifications call it ``Memory_Helper``.
@@ -255,21 +242,19 @@ class MemoryHelper:
         caller: str = "python",
         others: Sequence[str] = (),
     ) -> None:
-        self._namespace = namespace
-        self._store = store
-        self._memories = open_reader(store, namespace, others)
-        self._reader = FileReader([agent], policy, workers, absent="memory_file_not_found")
+        super().__init__(namespace, store, caller, others)
+        self.reader = NamespaceReader(store, namespace, others)
+        self._notes = FileReader([agent], policy, workers, absent="memory_file_not_found")
         self._files = files
         self._zone = zone
-        self._recalling = Recalling(namespace, store, self._memories, self._reader, files, meaning)
-
-        self.versions = Versions(namespace, store, self._memories, others)
-        self.writer = Writer(namespace, store, caller, others)
+        self._recalling = Recalling(namespace, store, self.reader, self._notes, files, meaning)
 
         # `MemoryStore.read_stats` and `MemoryStore.read` need only the namespace.
         self.read_stats: Callable[[], Awaitable[Stats]] = partial(store.read_stats, namespace)
         self.read_memories: ReadMemories = partial(store.read, namespace)
+        self.query = self.reader.query
         self.compare_contents = self._recalling.compare_contents
+        self.find_similar = self._recalling.find_similar
 
     @property
     def today(self) -> date:
@@ -306,7 +291,7 @@ class MemoryHelper:
             return MemoryText(note, file.piece, file.modified_at, file.stat.st_size, file.version)
 
         # All notes take one hop to a thread, all stored memories one transaction.
-        from_files = iter(await self._reader.map(read_note, notes))
+        from_files = iter(await self._notes.map(read_note, notes))
         from_store = iter(await self._read_stored(stored, max_chars))
 
         outcomes: list[MemoryText | Exception] = []
@@ -320,8 +305,8 @@ class MemoryHelper:
 
         return outcomes
 
-    async def list_days(self, year: int) -> list[tuple[date, DayFile | Exception]]:
-        """Return the days of a year that have notes.
+    async def list_days(self, year: int) -> list[tuple[date, int | Exception]]:
+        """Return the days of a year that have notes, each with their size in bytes.
 
         A day whose notes cannot be read is paired with the exception that reading them would raise.
         If no day can be read, that of the first is raised: Refused, root_unavailable or timeout.
@@ -330,13 +315,12 @@ class MemoryHelper:
         days = [first + timedelta(days=number) for number in range(365 + isleap(year))]
 
         # Every possible name is tried, because only opening a file shows whether it can be read.
-        def measure(session: ReadingSession, day: date) -> DayFile:
-            name = self._files.name_day(day)
-            return DayFile(day, read_note_file(session, name, WHOLE, 1).stat.st_size)
+        def measure(session: ReadingSession, day: date) -> int:
+            return read_note_file(session, self._files.name_day(day), WHOLE, 1).stat.st_size
 
-        outcomes = await self._reader.map(measure, days)
+        outcomes = await self._notes.map(measure, days)
 
-        listed: list[tuple[date, DayFile | Exception]] = []
+        listed: list[tuple[date, int | Exception]] = []
         failures: list[Exception] = []
         for day, outcome in zip(days, outcomes, strict=True):
             if isinstance(outcome, Refused) and outcome.reason == "memory_file_not_found":
@@ -353,7 +337,7 @@ class MemoryHelper:
     async def walk(self, key: str, limits: WalkLimits, direction: Direction = "out") -> WalkResult:
         """Walk from a memory along its links, as `MemoryStore.walk` does. Raises Refused."""
         try:
-            result = await self._memories.walk(self._namespace, key, limits, direction)
+            result = await self.reader.walk(key, limits, direction)
         except Refused as error:
             raise await self._suggest_key(key, error) from None
 
@@ -374,7 +358,7 @@ class MemoryHelper:
             limit = 0
 
         try:
-            stored = await self._memories.read_linked(self._namespace, key, links_offset, limit)
+            stored = await self.reader.read_linked(key, links_offset, limit)
         except Refused as error:
             raise await self._suggest_key(key, error) from None
 
@@ -430,23 +414,11 @@ class MemoryHelper:
         )
         return stored, backlinks
 
-    async def query(self, query: Query) -> MemoryPage:
-        """Return a page of memories and the number of matches. Raises Refused.
-
-        Tags may repeat.
-        """
-        tags = tuple(dict.fromkeys(query.tags))
-        return await self._memories.query(self._namespace, replace(query, tags=tags))
-
     async def recall(
         self, arguments: "RecallInput", starts: Sequence[int], room: int
     ) -> RecallResult:
         """Return the answers to questions, as `Recalling.run` does. Raises Refused."""
         return await self._recalling.run(arguments, self.today, starts, room)
-
-    async def find_similar(self, results: Sequence[WriteResult]) -> dict[str, list[JsonObject]]:
-        """Return what says nearly the same as new contents, as `Recalling.find_similar` does."""
-        return await self._recalling.find_similar(results)
 
     async def find_about(self, paths: Sequence[str]) -> dict[str, list[JsonObject]]:
         """Return what is remembered about files, by their paths, with the files that have any.
@@ -477,16 +449,12 @@ class MemoryHelper:
         (memory,) = await self.read_memories([key])
         if isinstance(memory, Refused) and memory.reason == "memory_not_found":
             with suppress(Refused):  # the store may keep no history
-                if await self.versions.is_deleted(key):
+                if await self.reader.is_deleted(MemoryName(key=key)):
                     return {"key": key, "question": arguments.queries[0], "reason": "deleted"}
             raise await self._suggest_key(key, memory)
 
         result = await self._recalling.run(arguments, self.today, [0], -1, key)
         return explain_place(key, memory, arguments, result)
-
-    async def change(self, kind: Kind, arguments: JsonObject) -> WriteResult:
-        """Change a memory, as `Writer.change` does. Raises Refused."""
-        return await self.writer.change(kind, arguments)
 
     async def _read_stored(
         self, targets: Sequence[Target], max_chars: int
@@ -531,12 +499,10 @@ class MemoryHelper:
 
         memories: dict[int, StoredMemory | Exception] = {}
         for origin, keys in by_origin.items():
-            if origin and isinstance(self._memories, NamespaceReader):
-                found = await self._memories.read_from(origin, list(keys.values()))
-            elif origin in ("", self._namespace):
-                found = await self._memories.read(self._namespace, list(keys.values()))
+            if origin:
+                found = await self.reader.read_from(origin, list(keys.values()))
             else:
-                found = [Refused("memory_not_found") for _ in keys]
+                found = await self.reader.read(list(keys.values()))
             memories.update(zip(keys, found, strict=True))
 
         return [memories[place] for place in range(len(targets))]
@@ -555,7 +521,7 @@ class MemoryHelper:
         longest = max(_WORD.findall(key.casefold()), key=len)
         query = Query(search=(longest,), archived=True, limit=_MAX_ALIKE)
         try:
-            page = await self._memories.query(self._namespace, query)
+            page = await self.query(query)
         except Refused:
             return refusal
 

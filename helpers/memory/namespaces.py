@@ -1,7 +1,8 @@
 """Several namespaces read as one: a caller's own, and others that it may only read.
 
 A `NamespaceReader` has no method that writes. By key, the own namespace comes first, and then the
-others in their order. What comes from another one has its name as ``origin``.
+others in their order. What comes from another one has its name as ``origin``. It also reads the
+past of memories: their histories, their versions, and the changes of a namespace.
 """
 
 import asyncio
@@ -15,7 +16,7 @@ from abilities.declarations.memory import Direction
 from abilities.declarations.refusals import Reason, Refused
 from abilities.helpers.search.ranking import Confidence, Entries, Ranking, round_score
 from abilities.helpers.search.recall import RecallRequest
-from abilities.helpers.store.history import MemoryName
+from abilities.helpers.store.history import ChangePage, MemoryChange, MemoryHistory, MemoryName
 from abilities.helpers.store.model import DamagedMemory, StoredMemory
 from abilities.helpers.store.protocol import HistoryStore, MemoryStore, Recalled, WalkResult
 from abilities.helpers.store.query import MemoryLine, MemoryPage, Position, Query
@@ -24,6 +25,12 @@ from abilities.helpers.walk import WalkLimits
 
 _NO_ROOM = -1
 """The room of a recall that only ranks."""
+
+_CHANGES_AT_ONCE = 500
+"""Changes that a filtered page of a timeline reads from the store at once."""
+
+_MAX_CHANGES = 10 * _CHANGES_AT_ONCE
+"""Changes that such a page reads in all; then it ends, however few were found."""
 
 NOT_THERE: tuple[Reason, ...] = ("memory_not_found", "id_not_found")
 """Reasons of a store that has no memory of a name."""
@@ -35,18 +42,22 @@ _CONFIDENCES: tuple[Confidence, ...] = ("none", "weak", "strong")
 
 
 class NamespaceReader:
-    """Reads a caller's own namespace and others, as `MemoryStore` reads one."""
+    """Reads a caller's own namespace and others, as `MemoryStore` reads one.
+
+    If the store keeps no history, the methods that need one raise Refused("version_not_found").
+    """
 
     def __init__(self, store: MemoryStore, own: str, others: Sequence[str]) -> None:
         self._store = store
         self._own = own
+        self._others = others
         self._namespaces = (own, *others)
 
-    async def read(self, namespace: str, keys: Sequence[str]) -> list[StoredMemory | Exception]:
+    async def read(self, keys: Sequence[str]) -> list[StoredMemory | Exception]:
         """Return one item per key, from the first namespace that has the memory."""
-        outcomes = await self._store.read(namespace, keys)
+        outcomes = await self._store.read(self._own, keys)
 
-        for other in self._namespaces[1:]:
+        for other in self._others:
             missing = [place for place, one in enumerate(outcomes) if _is_missing(one)]
             if not missing:
                 break
@@ -57,7 +68,7 @@ class NamespaceReader:
 
         return outcomes
 
-    async def read_linked(self, _: str, key: str, offset: int, limit: int) -> StoredMemory:
+    async def read_linked(self, key: str, offset: int, limit: int) -> StoredMemory:
         """Return one memory with some of its links, from the first namespace that has it."""
 
         async def read(namespace: str) -> StoredMemory:
@@ -66,9 +77,7 @@ class NamespaceReader:
 
         return await self._find_first(read)
 
-    async def walk(
-        self, _: str, key: str, limits: WalkLimits, direction: Direction = "out"
-    ) -> WalkResult:
+    async def walk(self, key: str, limits: WalkLimits, direction: Direction) -> WalkResult:
         """Walk from a memory, within the first namespace that has it."""
 
         async def walk(namespace: str) -> WalkResult:
@@ -79,7 +88,7 @@ class NamespaceReader:
         return await self._find_first(walk)
 
     async def list_memories(
-        self, _: str, prefix: str, after: str, limit: int, *, archived: bool
+        self, prefix: str, after: str, limit: int, *, archived: bool
     ) -> list[MemoryLine | DamagedMemory]:
         """Return memories by key; each key once, from the first namespace that lists it."""
         lines: dict[str, MemoryLine | DamagedMemory] = {}
@@ -97,11 +106,16 @@ class NamespaceReader:
 
         return [lines[key] for key in sorted(lines)[:limit]]
 
-    async def query(self, _: str, query: Query) -> MemoryPage:
+    async def query(self, query: Query) -> MemoryPage:
         """Return a page of the matching memories of all namespaces, and their exact number.
 
-        Memories that are equal in value and id are in the order of their namespaces.
+        Memories that are equal in value and id are in the order of their namespaces. Tags may
+        repeat.
         """
+        query = replace(query, tags=tuple(dict.fromkeys(query.tags)))
+        if not self._others:
+            return await self._store.query(self._own, query)
+
         starts = await self._split_offset(query)
         pages = await self._query_each(query, starts, query.limit)
 
@@ -137,6 +151,9 @@ class NamespaceReader:
 
         The requests are those of `split_request`.
         """
+        if not self._others:
+            return await self._store.recall(self._own, requests[self._own], room, starts)
+
         origins = list(map(self._name, requests))
         nothing = [0] * len(starts)
         answers = await asyncio.gather(
@@ -173,15 +190,141 @@ class NamespaceReader:
 
         return [self._mark(one, origin) for one in await self._store.read(origin, keys)]
 
+    @property
+    def _past(self) -> HistoryStore:
+        if isinstance(self._store, HistoryStore):
+            return self._store
+
+        raise Refused("version_not_found")
+
+    async def read_history(
+        self, name: MemoryName, before: int | None = None, limit: int = 1
+    ) -> MemoryHistory:
+        """Return a page of a memory's history. Raises Refused: memory_not_found, id_not_found."""
+        origin = await self._find_origin(name)
+        page = await self._past.read_history(origin or self._own, name, before, limit)
+        return page._replace(origin=origin)
+
+    async def _find_origin(self, name: MemoryName) -> str:
+        """Return the other namespace that has a memory, or "" for the own.
+
+        A deleted memory of another one is not found: only those who could restore it may see it.
+        """
+        if not self._others:
+            return ""
+
+        found = await find_namespace(self._store, self._namespaces, name)
+        return "" if found is None else self._name(found)
+
+    async def is_deleted(self, name: MemoryName) -> bool:
+        """Return whether a name is that of a memory that was deleted. Raises Refused."""
+        return (await self.read_history(name)).row is None
+
+    async def find_key(self, memory_id: str) -> str:
+        """Return the current key of a memory. Raises Refused: id_not_found."""
+        page = await self.read_history(MemoryName(id=memory_id))
+        if page.row is None:
+            raise Refused("id_not_found")
+
+        return page.row.key
+
+    async def read_at(self, key: str, time: str) -> StoredMemory:
+        """Return a memory with all its links as it was at a time. Raises Refused."""
+        name = MemoryName(key=key)
+        origin = await self._find_origin(name)
+        stored = await self._past.read_version(origin or self._own, name, time)
+        return stored._replace(origin=origin)
+
+    async def read_pair(
+        self, memory_id: str, version: int
+    ) -> tuple[StoredMemory | None, StoredMemory | None]:
+        """Return a memory in a version and in the one before it, with all links, if there are any.
+
+        Raises Refused: id_not_found, version_not_found, and the refusals of the store.
+        """
+        name = MemoryName(id=memory_id)
+        page = await self.read_history(name, version + 1)
+        if not page.entries or page.entries[0].version != version:
+            raise Refused("version_not_found")
+
+        (entry,) = page.entries
+        memory: StoredMemory | None = None
+        before: StoredMemory | None = None
+        if entry.action != "deleted":
+            memory = await self._past.read_version(self._own, name, version)
+        if entry.action == "mended":
+            before = memory  # the content before the damage is unknown
+        elif entry.previous:
+            before = await self._past.read_version(self._own, name, entry.previous)
+
+        return memory, before
+
+    async def read_changes(
+        self, since: int, others: Mapping[str, int], limit: int
+    ) -> list[ChangePage]:
+        """Return the changes after a version, and those of each other namespace after its own.
+
+        The pages have up to ``limit`` changes together. Raises Refused.
+        """
+        pages = [await self._past.read_changes(self._own, since, limit)]
+
+        for other in self._others:
+            limit -= len(pages[-1].changes)
+            begin = others.get(other, 0)
+            page = ChangePage((), begin, has_more=True, is_complete=True)
+            if limit:
+                page = await self._past.read_changes(other, begin, limit)
+            pages.append(page._replace(origin=other))
+
+        return pages
+
+    async def read_latest(self) -> int:
+        """Return the version of the latest change, or 0 if none is known. Raises Refused."""
+        if not isinstance(self._store, HistoryStore):
+            return 0
+
+        changes = await self._store.read_latest_changes(self._own, None, 1)
+        return changes[0].version if changes else 0
+
+    async def read_timeline(
+        self, before: int | None, limit: int, caller: str | None = None, action: str | None = None
+    ) -> tuple[list[MemoryChange], int | None]:
+        """Return up to ``limit`` of the latest changes, newest first. Raises Refused.
+
+        They may be those by a caller or of an action only; if few changes are, a page may end
+        early, even without any. The next one ends before the second value, None at the end.
+        """
+        found: list[MemoryChange] = []
+        count = 0
+        at_once = _CHANGES_AT_ONCE
+        if caller is None and action is None:
+            at_once = limit + 1  # one more shows whether more follow
+
+        # A filter may reject almost all changes, so their number is limited too.
+        while count < _MAX_CHANGES:
+            changes = await self._past.read_latest_changes(self._own, before, at_once)
+            for change in changes:
+                if len(found) == limit:
+                    return found, before
+                before = change.version
+                if caller in (None, change.caller) and action in (None, change.action):
+                    found.append(change)
+
+            if len(changes) < at_once:
+                return found, None
+            count += len(changes)
+
+        return found, before
+
     def _name(self, namespace: str) -> str:
         """Return the origin of what is read from a namespace."""
         return "" if namespace == self._own else namespace
 
     def _mark(self, memory: StoredMemory | Exception, namespace: str) -> StoredMemory | Exception:
-        if isinstance(memory, Exception):
+        if isinstance(memory, Exception) or namespace == self._own:
             return memory
 
-        return memory._replace(origin=self._name(namespace))
+        return memory._replace(origin=namespace)
 
     async def _find_first(self, read: Callable[[str], Awaitable[T]]) -> T:
         """Return the result of the first namespace that has the memory. Raises Refused."""
@@ -235,13 +378,6 @@ class NamespaceReader:
             left -= step
 
         return starts
-
-
-def open_reader(
-    store: MemoryStore, own: str, others: Sequence[str]
-) -> MemoryStore | NamespaceReader:
-    """Return a reader of several namespaces, or the store itself if there is only one."""
-    return NamespaceReader(store, own, others) if others else store
 
 
 async def find_namespace(

@@ -113,15 +113,15 @@ class Recalling:
         self,
         namespace: str,
         store: MemoryStore,
-        memories: MemoryStore | NamespaceReader,
-        reader: FileReader,
+        memories: NamespaceReader,
+        notes: FileReader,
         files: MemoryFiles,
         meaning: Meaning | None,
     ) -> None:
         self._namespace = namespace
         self._store = store
         self._memories = memories
-        self._reader = reader
+        self._notes = notes
         self._files = files
         self._meaning = meaning
 
@@ -147,14 +147,11 @@ class Recalling:
         # Notes have none of the properties that memories are filtered by.
         parts: list[NotePart] = []
         if arguments.notes and not _filters_properties(arguments):
-            parts = await read_note_parts(self._reader, self._files, today, since, language)
+            parts = await read_note_parts(self._notes, self._files, today, since, language)
 
         request = build_request(arguments, since, parts, language)
         request = replace(request, explained=explained)
-        requests = {self._namespace: request}
-        if isinstance(self._memories, NamespaceReader):
-            requests = self._memories.split_request(request)
-
+        requests = self._memories.split_request(request)
         if self._meaning is not None:
             for namespace, own in requests.items():
                 compared = parts if namespace == self._namespace else []
@@ -163,12 +160,7 @@ class Recalling:
                 )
                 requests[namespace] = replace(own, similarities=found)
 
-        if isinstance(self._memories, NamespaceReader):
-            recalled = await self._memories.recall(requests, room, starts)
-        else:
-            (request,) = requests.values()
-            recalled = await self._store.recall(self._namespace, request, room, starts)
-
+        recalled = await self._memories.recall(requests, room, starts)
         by_name = {part.name: part for part in parts}
         days: list[int | None] = []
         if since is None and language.name == "english":

@@ -12,7 +12,7 @@ import orjson
 from abilities.declarations.refusals import Refused
 from abilities.declarations.values import utc_now
 from abilities.helpers.memory.helper import MemoryHelper
-from abilities.helpers.memory.versions import SHOWN_LINKS, TimelineFilter
+from abilities.helpers.memory.versions import SHOWN_LINKS
 from abilities.helpers.store.model import StoredMemory
 from abilities.helpers.store.query import Query
 
@@ -120,15 +120,14 @@ def _find_age(stored: StoredMemory) -> tuple[str, str]:
 
 async def _find_superseded(memory: MemoryHelper) -> list[ReviewItem]:
     """Return the archived memories that others replaced lately."""
-    chosen = TimelineFilter(action="superseded")
     try:
-        timeline = await memory.versions.read_timeline(None, MAX_LISTED, chosen)
+        changes, _ = await memory.reader.read_timeline(None, MAX_LISTED, action="superseded")
     except Refused as refusal:
         if refusal.reason != "version_not_found":
             raise
         return []  # the store keeps no history
 
-    keys = list(dict.fromkeys(change.key for change in timeline.changes if change.key))
+    keys = list(dict.fromkeys(change.key for change in changes if change.key))
     items: list[ReviewItem] = []
     for stored in await memory.read_memories(keys):
         if isinstance(stored, StoredMemory) and stored.replaced_by:

@@ -1,30 +1,18 @@
-"""The past of memories: their histories, their versions, and the changes of a namespace."""
+"""Answers about the past of memories, and lists of memories."""
 
-from collections.abc import Mapping, Sequence
-from typing import NamedTuple
+from collections.abc import Sequence
 
 from abilities.declarations.memory import Direction
-from abilities.declarations.refusals import Refused
 from abilities.declarations.values import JsonObject, json_size
-from abilities.helpers.memory.namespaces import NamespaceReader, find_namespace
-from abilities.helpers.memory.records import to_memory_data
 from abilities.helpers.reply.budget import Bound
 from abilities.helpers.store.history import (
     ChangePage,
     MemoryChange,
     MemoryHistory,
-    MemoryName,
     list_changed,
 )
 from abilities.helpers.store.model import DamagedMemory, StoredMemory
-from abilities.helpers.store.protocol import HistoryStore, MemoryStore
 from abilities.helpers.store.query import MemoryLine
-
-_CHANGES_AT_ONCE = 500
-"""Changes that a filtered page of a timeline reads from the store at once."""
-
-_MAX_CHANGES = 10 * _CHANGES_AT_ONCE
-"""Changes that such a page reads in all; then it ends, however few were found."""
 
 _NUMBERS_RESERVE = 64
 """Bytes kept free for the digits of numbers that are known last."""
@@ -44,187 +32,6 @@ def show_links(stored: StoredMemory, offset: int, direction: Direction) -> Store
         shown = []
 
     return stored._replace(links=tuple(shown), links_total=len(links))
-
-
-class TimelineFilter(NamedTuple):
-    """The changes to list: those by a caller, those of an action, or all."""
-
-    caller: str | None = None
-    action: str | None = None
-
-    def accepts(self, change: MemoryChange) -> bool:
-        """Return whether to list a change."""
-        by_caller = self.caller in (None, change.caller)
-        return by_caller and self.action in (None, change.action)
-
-
-class TimelinePage(NamedTuple):
-    """Changes, newest first; the next page ends before version ``before``, None at the end."""
-
-    changes: tuple[MemoryChange, ...]
-    before: int | None
-
-
-class VersionPair(NamedTuple):
-    """A memory in a version and in the one that this replaced; None if there was none."""
-
-    memory: StoredMemory | None
-    before: StoredMemory | None
-
-
-class Versions:
-    """The histories and versions of the memories of a namespace, and of others that are only read.
-
-    If the store keeps no history, the methods that need one raise Refused("version_not_found").
-    """
-
-    def __init__(
-        self,
-        namespace: str,
-        store: MemoryStore,
-        memories: MemoryStore | NamespaceReader,
-        others: Sequence[str],
-    ) -> None:
-        self._namespace = namespace
-        self._store = store
-        self._memories = memories
-        self._others = others
-
-    @property
-    def _past(self) -> HistoryStore:
-        if isinstance(self._store, HistoryStore):
-            return self._store
-
-        raise Refused("version_not_found")
-
-    async def read(self, name: MemoryName, before: int | None, limit: int) -> MemoryHistory:
-        """Return a page of a memory's history. Raises Refused: memory_not_found, id_not_found."""
-        origin = await self._find_origin(name)
-        page = await self._past.read_history(origin or self._namespace, name, before, limit)
-        return page._replace(origin=origin)
-
-    async def _find_origin(self, name: MemoryName) -> str:
-        """Return the other namespace that has a memory, or "" for the own.
-
-        A deleted memory of another one is not found: only those who could restore it may see it.
-        """
-        if not self._others:
-            return ""
-
-        readable = (self._namespace, *self._others)
-        found = await find_namespace(self._store, readable, name)
-        return "" if found in (None, self._namespace) else found
-
-    async def is_deleted(self, key: str) -> bool:
-        """Return whether a key names a memory that was deleted. Raises Refused."""
-        page = await self.read(MemoryName(key=key), None, 1)
-        return page.row is None
-
-    async def read_at(self, key: str, time: str) -> StoredMemory:
-        """Return a memory with all its links as it was at a time. Raises Refused."""
-        name = MemoryName(key=key)
-        origin = await self._find_origin(name)
-        stored = await self._past.read_version(origin or self._namespace, name, time)
-        return stored._replace(origin=origin)
-
-    async def list_memories(
-        self, prefix: str, after: str, limit: int, *, archived: bool
-    ) -> list[MemoryLine | DamagedMemory]:
-        """Return memories in the order of their keys, as the store does. Raises Refused."""
-        return await self._memories.list_memories(
-            self._namespace, prefix, after, limit, archived=archived
-        )
-
-    async def read_changes(
-        self, since: int, others: Mapping[str, int], limit: int
-    ) -> list[ChangePage]:
-        """Return the changes after a version, and those of each other namespace after its own.
-
-        The pages have up to ``limit`` changes together. Raises Refused.
-        """
-        pages = [await self._past.read_changes(self._namespace, since, limit)]
-
-        for other in self._others:
-            limit -= len(pages[-1].changes)
-            begin = others.get(other, 0)
-            page = ChangePage((), begin, has_more=True, is_complete=True)
-            if limit:
-                page = await self._past.read_changes(other, begin, limit)
-            pages.append(page._replace(origin=other))
-
-        return pages
-
-    async def read_latest(self) -> int:
-        """Return the version of the latest change, or 0 if none is known. Raises Refused."""
-        if not isinstance(self._store, HistoryStore):
-            return 0
-
-        changes = await self._store.read_latest_changes(self._namespace, None, 1)
-        return changes[0].version if changes else 0
-
-    async def read_timeline(
-        self, before: int | None, limit: int, chosen: TimelineFilter
-    ) -> TimelinePage:
-        """Return up to ``limit`` of the latest changes, newest first. Raises Refused.
-
-        A filter that few changes pass may end a page early, even without any.
-        """
-        found: list[MemoryChange] = []
-        count = 0
-        at_once = _CHANGES_AT_ONCE
-        if chosen == TimelineFilter():
-            at_once = limit + 1  # one more shows whether more follow
-
-        # A filter may reject almost all changes, so their number is limited too.
-        while count < _MAX_CHANGES:
-            changes = await self._past.read_latest_changes(self._namespace, before, at_once)
-            for change in changes:
-                if len(found) == limit:
-                    return TimelinePage(tuple(found), before)
-                before = change.version
-                if chosen.accepts(change):
-                    found.append(change)
-
-            if len(changes) < at_once:
-                return TimelinePage(tuple(found), None)
-            count += len(changes)
-
-        return TimelinePage(tuple(found), before)
-
-    async def read_pair(self, memory_id: str, version: int) -> VersionPair:
-        """Return a memory in a version and in the one before it, with all links.
-
-        Raises Refused: id_not_found, version_not_found, and the refusals of the store.
-        """
-        name = MemoryName(id=memory_id)
-        page = await self.read(name, version + 1, 1)
-        if not page.entries or page.entries[0].version != version:
-            raise Refused("version_not_found")
-
-        (entry,) = page.entries
-        memory: StoredMemory | None = None
-        before: StoredMemory | None = None
-        if entry.action != "deleted":
-            memory = await self._past.read_version(self._namespace, name, version)
-        if entry.action == "mended":
-            before = memory  # the content before the damage is unknown
-        elif entry.previous:
-            before = await self._past.read_version(self._namespace, name, entry.previous)
-
-        return VersionPair(memory, before)
-
-    async def exists(self, memory_id: str) -> bool:
-        """Return whether a memory still exists. Raises Refused: id_not_found."""
-        page = await self.read(MemoryName(id=memory_id), None, 1)
-        return page.row is not None
-
-    async def find_key(self, memory_id: str) -> str:
-        """Return the current key of a memory. Raises Refused: id_not_found."""
-        page = await self.read(MemoryName(id=memory_id), None, 1)
-        if page.row is None:
-            raise Refused("id_not_found")
-
-        return page.row.key
 
 
 def build_history_answer(page: MemoryHistory, given: JsonObject, bound: Bound) -> JsonObject:
@@ -335,17 +142,6 @@ def describe_change(change: MemoryChange, origin: str = "") -> JsonObject:
         data["from"] = origin
 
     data.update(action=change.action, at=change.made_at, by=change.caller)
-    return data
-
-
-def describe_pair(pair: VersionPair) -> JsonObject:
-    """Return the fields of a memory in a version and before it, each with all its links."""
-    data: JsonObject = {}
-    if pair.memory is not None:
-        data["memory"] = to_memory_data(pair.memory, links=True)
-    if pair.before is not None:
-        data["before"] = to_memory_data(pair.before, links=True)
-
     return data
 
 

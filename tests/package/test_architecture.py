@@ -167,7 +167,7 @@ def test_memory_is_reached_through_its_helper_alone() -> None:
     assert list_importers("abilities.helpers.memory.helper") == {
         *("adapters.langgraph_store.items", "adapters.langgraph_store.searching"),
         *("adapters.langgraph_store.store", "application", "builtin.remember", "cli.memory"),
-        *("definition", "explorer.views", "mirror.syncing"),
+        *("definition", "mirror.syncing"),
     }
     assert list_importers("abilities.helpers.store") == {
         "adapters.langgraph_store.items",  # reads what a memory says of its item

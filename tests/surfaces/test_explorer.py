@@ -18,8 +18,8 @@ from abilities import Settings, render
 from abilities.declarations.values import JsonObject
 from abilities.explorer import views as views_module
 from abilities.explorer.pages import PAGES
+from abilities.helpers.memory import namespaces as namespaces_module
 from abilities.helpers.memory import review as review_module
-from abilities.helpers.memory import versions as versions_module
 from abilities.helpers.tokens import TokenFile
 from tests.support.serving import serving_app
 from tests.support.surfaces import environment, python
@@ -189,7 +189,7 @@ async def test_a_version_is_shown_with_what_it_replaced(client: httpx.AsyncClien
 async def test_the_timeline_is_filtered_and_goes_back(
     client: httpx.AsyncClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(versions_module, "_CHANGES_AT_ONCE", 60)
+    monkeypatch.setattr(namespaces_module, "_CHANGES_AT_ONCE", 60)
     rare = (5, 40)
     for number in range(130):
         change = {"key": "a", "type": "core", "content": f"{number}", "category": "x"}

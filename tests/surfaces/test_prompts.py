@@ -14,7 +14,7 @@ from mcp.types import PromptReference, ResourceTemplateReference, TextContent
 
 from abilities import Abilities, Settings, parse_text, prompts
 from abilities.helpers.memory.helper import MemoryHelper
-from abilities.helpers.memory.versions import Versions
+from abilities.helpers.memory.namespaces import NamespaceReader
 from abilities.helpers.tokens import TokenFile
 from abilities.prompts import CATCH_UP_BYTES, MAX_INSTRUCTIONS_BYTES, build_instructions
 from tests.support.catalog import BUILT_IN
@@ -461,7 +461,7 @@ async def test_what_takes_too_long_ends_with_a_fault(
 
     async with Abilities.open(roots) as abilities:
         monkeypatch.setattr(MemoryHelper, "read", wait_forever)
-        monkeypatch.setattr(Versions, "list_memories", wait_forever)
+        monkeypatch.setattr(NamespaceReader, "list_memories", wait_forever)
         replies = [
             await prompts.fill_prompt(abilities, "catch_up", None),
             await prompts.complete(
@@ -479,7 +479,7 @@ async def wait_forever(*_: object, **__: object) -> None:
 async def test_an_unexpected_error_is_logged_and_not_shown(
     roots: Settings, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr(Versions, "list_memories", fail)
+    monkeypatch.setattr(NamespaceReader, "list_memories", fail)
 
     async with connect(roots) as client:
         with pytest.raises(MCPError, match="Unexpected error") as refused:

@@ -191,7 +191,7 @@ class Searcher:
         looked_at = 0
 
         while looked_at <= self._max_scanned:
-            lines = await self._memory.versions.list_memories(
+            lines = await self._memory.reader.list_memories(
                 beginning, after, _LINES_AT_ONCE, archived=False
             )
 

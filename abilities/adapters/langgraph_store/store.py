@@ -228,7 +228,7 @@ async def _refresh(memory: MemoryHelper, items: Iterable[StoredItem]) -> None:
         return
 
     try:
-        await memory.writer.remember(writes, atomic=False)
+        await memory.remember(writes, atomic=False)
     except Refused as error:
         _log.warning("a read of a LangGraph store renewed no time to live: %s", error)
 
@@ -239,7 +239,7 @@ async def _make_puts(memory: MemoryHelper, puts: _Puts) -> None:
 
     while writes:
         operations = [write or Write("delete", {"key": key}) for key, write in writes.items()]
-        outcomes = await memory.writer.remember(operations, atomic=True)
+        outcomes = await memory.remember(operations, atomic=True)
 
         failures: dict[str, Refused] = {}
         for key, outcome in zip(writes, outcomes, strict=True):
