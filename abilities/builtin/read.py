@@ -25,7 +25,7 @@ from abilities.definition import Context, built_in
 from abilities.helpers.batch.files import (
     ask_for_file,
     gather_files,
-    gather_globs,
+    gather_glob,
     gather_search,
     name_glob,
 )
@@ -71,7 +71,7 @@ Gather = Callable[[Sequence[AskedItem], BatchSources], Awaitable[list[ItemOffer]
 
 _GATHERERS: Mapping[Way, Gather] = {
     "file": gather_files,
-    "glob": gather_globs,
+    "glob": partial(gather_each, gather_glob),
     "search": partial(gather_each, gather_search),
     "note": gather_memories,
     "memory": gather_memories,

@@ -2,9 +2,9 @@
 
 import os
 from collections.abc import Sequence
-from typing import NamedTuple, cast
+from typing import NamedTuple
 
-from abilities.declarations.limits import MAX_GLOBS_FILES, MAX_HITS
+from abilities.declarations.limits import MAX_HITS
 from abilities.declarations.read import FileItem, GlobItem, SearchItem
 from abilities.declarations.refusals import Refused
 from abilities.declarations.values import JsonObject, json_bytes
@@ -37,9 +37,6 @@ _LINE_BYTES = 100
 _QUESTION_WORDS = 4
 """Words of a search that rather is a question: few files contain so many in a row."""
 
-_PLAIN = FileItem(file="*")
-"""The values of an item that is only a path."""
-
 
 class _SizedFile(NamedTuple):
     """A file that was opened but not read, with about how many bytes of it are requested."""
@@ -52,8 +49,8 @@ _Found = tuple[PathRequest, FileText | _SizedFile]
 
 
 def ask_for_file(path: str) -> AskedItem:
-    """Return the item for a path."""
-    return AskedItem("file", path, format_item(path), _PLAIN)
+    """Return the item for a path, which is only checked when it is read."""
+    return AskedItem("file", path, format_item(path), FileItem.model_construct(file=path))
 
 
 async def gather_files(asked: Sequence[AskedItem], sources: BatchSources) -> list[ItemOffer]:
@@ -146,39 +143,16 @@ def _build_offer(item: AskedItem, outcome: _Found | Exception) -> ItemOffer:
 
 
 def _get_path(item: AskedItem) -> str:
-    if item.fields is _PLAIN:
-        return cast(str, item.item)  # any other value was refused by the parser
-
     assert isinstance(item.fields, FileItem)
     return item.fields.file
 
 
-async def gather_globs(asked: Sequence[AskedItem], sources: BatchSources) -> list[ItemOffer]:
-    """Return one offer per pattern, with the unread files that match."""
-    offers: list[ItemOffer] = []
-    max_files = MAX_GLOBS_FILES
-
-    for item in asked:
-        try:
-            offer = await _gather_glob(item, sources, max_files)
-        except Exception as error:
-            offer = item.fail(error)
-
-        max_files -= len(offer.leaves)
-        offers.append(offer)
-
-    return offers
-
-
-async def _gather_glob(item: AskedItem, sources: BatchSources, max_files: int) -> ItemOffer:
-    """Return the offer of a pattern with up to ``max_files`` files. Raises Refused."""
+async def gather_glob(item: AskedItem, sources: BatchSources) -> ItemOffer:
+    """Return the offer of a pattern, with the unread files that match. Raises Refused."""
     fields = item.fields
     assert isinstance(fields, GlobItem)
     count, position = parse_countdown(item.cursor.position, fields.limit)
-
-    if item.cursor.resume:
-        max_files -= 1
-    limit = max(min(count, max_files), 0)
+    limit = max(min(count, sources.files_left - bool(item.cursor.resume)), 0)
 
     offer = item.begin_offer()
     offer.group = {}
@@ -187,6 +161,7 @@ async def _gather_glob(item: AskedItem, sources: BatchSources, max_files: int) -
         path = express_path(position) or position
         source = UnreadFile(f"{parse_path(path).path}#{item.cursor.resume}", 0)
         offer.leaves.append(_build_leaf(path, position, limit, source, 0))
+        sources.files_left -= 1
 
     if not limit:
         if count:
@@ -195,6 +170,7 @@ async def _gather_glob(item: AskedItem, sources: BatchSources, max_files: int) -
 
     request = ListingRequest(parse_pattern(fields.glob, "glob"), position, limit)
     listing = await sources.wait(sources.lister.list_files(request))
+    sources.files_left -= len(listing.files)
     if not listing.files and not offer.leaves and not sources.lister.has_workspace:
         raise Refused("no_workspace")
 

@@ -4,12 +4,14 @@ Offers say where an item continues by a `Cursor`.
 """
 
 import asyncio
+import re
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from hashlib import blake2b
 from typing import NamedTuple, TypeVar
 
+from abilities.declarations.limits import MAX_GLOBS_FILES
 from abilities.declarations.read import Kind, ReadItem
 from abilities.declarations.refusals import Refused
 from abilities.declarations.values import JsonObject
@@ -25,6 +27,7 @@ from abilities.helpers.text.pieces import WHOLE, Piece, Range, parse_range
 CALL_SECONDS = 10.0
 """Time limit of a call; items not gathered by then fail with a timeout."""
 
+_PLACE = re.compile(r"([0-9]{1,6})\.([^.]+)(?:\.([0-9]{1,6})?)?")
 _VERSION_BYTES = 6
 _WIDEST_NUMBER = 10**12
 
@@ -125,40 +128,31 @@ def format_place(place: int, version: str, end: int | None = None) -> str:
     return position if end is None else f"{position}.{end}"
 
 
-def parse_place(cursor: Cursor) -> int:
-    """Return the place of a list at which to begin. Raises Refused: invalid_format."""
+class Part(NamedTuple):
+    """The part of a list at which to go on; without a ``version``, its beginning."""
+
+    begin: int = 0
+    end: int | None = None
+    version: str = ""
+
+    def check(self, version: str) -> None:
+        """Raise Refused("memories_changed") if the list has another version now."""
+        if self.version not in ("", version):
+            raise Refused("memories_changed")
+
+
+def parse_place(cursor: Cursor) -> Part:
+    """Return the part of a list that a cursor requests. Raises Refused: invalid_format."""
     if not cursor.position:
-        return 0
+        return Part()
 
-    place, _, _ = _split_place(cursor)
-    return place if cursor.resume else place + 1
-
-
-def check_place(cursor: Cursor, version: str) -> None:
-    """Raise Refused("memories_changed") if a cursor is from another version of the list."""
-    if cursor.position and _split_place(cursor)[1] != version:
-        raise Refused("memories_changed")
-
-
-def parse_end(cursor: Cursor) -> int | None:
-    """Return the place before which a list ends, if the cursor has one. Raises Refused."""
-    if not cursor.position:
-        return None
-
-    return _split_place(cursor)[2]
-
-
-def _split_place(cursor: Cursor) -> tuple[int, str, int | None]:
-    place, _, rest = cursor.position.partition(".")
-    version, _, end = rest.partition(".")
-    if not _is_place(place) or not version or (end and not _is_place(end)):
+    match = _PLACE.fullmatch(cursor.position)
+    if match is None:
         raise invalid_cursor()
 
-    return int(place), version, int(end) if end else None
-
-
-def _is_place(text: str) -> bool:
-    return text.isascii() and text.isdigit() and len(text) <= 6
+    place, version, end = match.groups()
+    begin = int(place) if cursor.resume else int(place) + 1
+    return Part(begin, int(end) if end else None, version)
 
 
 def split_line(place: str) -> tuple[str, int]:
@@ -339,7 +333,7 @@ class AskedItem:
         return ItemOffer(self.text, self.item, fault=fault)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class BatchSources:
     """The sources of a call's items, with the limits on their size and on the time."""
 
@@ -361,6 +355,8 @@ class BatchSources:
     )
     told: set[str] = field(default_factory=set[str])
     """The keys of memories that a file of the call already comes with."""
+    files_left: int = MAX_GLOBS_FILES
+    """The number of files that the patterns of the call may still match."""
     known_lines: LinesOfFiles = field(default_factory=LinesOfFiles)
 
     async def remember(self, paths: Iterable[str]) -> Mapping[str, Sequence[JsonObject]]:

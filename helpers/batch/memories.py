@@ -25,14 +25,12 @@ from abilities.helpers.batch.items import (
     Cursor,
     ItemOffer,
     Leaf,
-    check_place,
     count_down,
     format_place,
     hash_versions,
     invalid_cursor,
     measure_piece,
     parse_countdown,
-    parse_end,
     parse_place,
 )
 from abilities.helpers.memory.answers import describe_step, find_rank
@@ -56,7 +54,7 @@ from abilities.helpers.search.ranking import RankedEntry
 from abilities.helpers.store.model import DamagedMemory, StoredMemory
 from abilities.helpers.store.recalling import count_bytes
 from abilities.helpers.text.pieces import Piece, Range, slice_text
-from abilities.helpers.walk import Step, WalkLimits
+from abilities.helpers.walk import WalkLimits
 
 ANY = "*"
 """The end of a key that requests all memories whose keys begin like it."""
@@ -357,34 +355,36 @@ async def gather_walk(item: AskedItem, sources: BatchSources) -> ItemOffer:
     if outcome.frontier:
         offer.group["frontier"] = [candidate.key for candidate in outcome.frontier]
 
-    check_place(item.cursor, version)
-    start = parse_place(item.cursor)
-    for place, (step, memory) in enumerate(entries[start:], start):
-        offer.leaves.append(_build_step_leaf(item, step, memory, format_place(place, version)))
+    part = parse_place(item.cursor)
+    part.check(version)
+    for place, (step, memory) in enumerate(entries[part.begin :], part.begin):
+        position, trailing = format_place(place, version), describe_step(step, "out")
+        error = memory if isinstance(memory, Exception) else None
+        leaf = Leaf(error or {}, 0, position, {"key": step.key}, trailing, MEMORY)
+        if not isinstance(memory, Exception):
+            data = to_memory_data(memory, key=False, version=True)
+            data["metadata"] = {"memory_score": memory.row.score}
+            _add_part(leaf, item, memory, data, item.cursor.find_range(position))
+        offer.leaves.append(leaf)
 
     return offer
 
 
-def _build_step_leaf(
-    item: AskedItem, step: Step, memory: StoredMemory | Exception, position: str
-) -> Leaf:
-    leading: JsonObject = {"key": step.key}
-    trailing = describe_step(step, "out")
-    if isinstance(memory, Exception):
-        return Leaf(memory, 0, position, leading, trailing, MEMORY)
-
+def _add_part(
+    leaf: Leaf, item: AskedItem, memory: StoredMemory, data: JsonObject, part: Range
+) -> None:
+    """Add a part of a memory to its leaf, or the refusal of that part."""
     content = memory.row.content
     try:
-        piece = slice_text(content, item.cursor.find_range(position), len(content))
+        piece = slice_text(content, part, len(content))
     except Refused as error:
-        return Leaf(error, 0, position, leading, trailing, MEMORY)
+        leaf.source = error
+        return
 
-    data = to_memory_data(memory, key=False, version=True)
-    data["metadata"] = {"memory_score": memory.row.score}
-    data["content"] = ""
-    continue_at = item.continue_within(position)
-    found = FoundItem(data, piece, item.item, continue_at, len(content.encode()))
-    return Leaf(found, measure_piece(piece), position, leading, trailing, MEMORY)
+    data = {**data, "content": ""}
+    continue_at = item.continue_within(leaf.position)
+    leaf.source = FoundItem(data, piece, item.item, continue_at, len(content.encode()))
+    leaf.size = measure_piece(piece)
 
 
 async def gather_recall(item: AskedItem, sources: BatchSources) -> ItemOffer:
@@ -393,11 +393,11 @@ async def gather_recall(item: AskedItem, sources: BatchSources) -> ItemOffer:
     assert isinstance(fields, RecallItem)
     arguments = RecallInput(queries=[fields.recall])
 
-    begin, end = parse_place(item.cursor), parse_end(item.cursor)
+    begin, end, _ = part = parse_place(item.cursor)
     result = await sources.wait(sources.memory.recall(arguments, [begin], ANSWER_BYTES))
     ranking = result.rankings[0]
     ranking_hash = hash_ranking(ranking)
-    check_place(item.cursor, ranking_hash)
+    part.check(ranking_hash)
 
     overview = await sources.wait(build_overview(sources.memory, arguments, result, OVERVIEW_BYTES))
     chosen = _choose_entries(ranking.entries[begin:end], result)
@@ -411,7 +411,7 @@ async def gather_recall(item: AskedItem, sources: BatchSources) -> ItemOffer:
         elif isinstance(source, NotePart):
             versions.append(source.content)
         else:
-            versions.append(str(_get_memory(source).row.version))
+            versions.append(str(source.memory.row.version))
     versions.append(json_bytes(overview).decode())
 
     offer = item.begin_offer(hash_versions(*versions))
@@ -424,7 +424,15 @@ async def gather_recall(item: AskedItem, sources: BatchSources) -> ItemOffer:
     for place, (entry, source) in enumerate(chosen, begin):
         position = format_place(place, ranking_hash, stop)
         reasons = explain_entry(ranking, entry, is_full=True)
-        offer.leaves.append(_build_recall_leaf(item, entry.name, source, reasons, position))
+        if isinstance(source, NotePart):
+            offer.leaves.append(_build_note_leaf(source, reasons, position))
+            continue
+
+        error = source if isinstance(source, Exception) else None
+        leaf = Leaf(error or {}, 0, position, {"key": entry.name}, reasons, RECALLED)
+        if isinstance(source, Passage):
+            _add_passage(leaf, item, source)
+        offer.leaves.append(leaf)
 
     return offer
 
@@ -444,7 +452,7 @@ def _choose_entries(
         if isinstance(source, NotePart):
             room -= len(source.content.encode())
         elif not isinstance(source, Exception):
-            room -= count_bytes(_get_memory(source))
+            room -= count_bytes(source.memory)
         if room < 0 and chosen:
             break
         chosen.append((entry, source))
@@ -452,46 +460,23 @@ def _choose_entries(
     return chosen
 
 
-def _get_memory(source: StoredMemory | Passage) -> StoredMemory:
-    return source.memory if isinstance(source, Passage) else source
-
-
-def _build_recall_leaf(
-    item: AskedItem, key: str, source: Source, reasons: JsonObject, position: str
-) -> Leaf:
-    if isinstance(source, NotePart):
-        return _build_note_leaf(source, reasons, position)
-
-    leading: JsonObject = {"key": key}
-    if isinstance(source, Exception):
-        return Leaf(source, 0, position, leading, reasons, RECALLED)
-
-    memory = _get_memory(source)
-    row = memory.row
-    requested = item.cursor.find_range(position)
-    starts_at = 0
-    if requested.is_whole and isinstance(source, Passage):
-        starts_at, end, _ = source.section
-        first = len(row.content[:starts_at].encode())
-        size = len(row.content[starts_at:end].encode())
-        requested = Range(start=first, end=first + size)
-
-    try:
-        piece = slice_text(row.content, requested, len(row.content))
-    except Refused as error:
-        return Leaf(error, 0, position, leading, reasons, RECALLED)
-
+def _add_passage(leaf: Leaf, item: AskedItem, passage: Passage) -> None:
+    row = passage.memory.row
     data: JsonObject = {
         "content": "",
         "date": row.updated_at[:_DAY_CHARS],
         "version": row.version,
-        **describe_replacement(memory),
+        **describe_replacement(passage.memory),
     }
-    if starts_at:
-        data["starts_at"] = starts_at
-    continue_at = item.continue_within(position)
-    found = FoundItem(data, piece, item.item, continue_at, len(row.content.encode()))
-    return Leaf(found, measure_piece(piece), position, leading, reasons, RECALLED)
+    requested = item.cursor.find_range(leaf.position)
+    if requested.is_whole and len(passage.content) < len(row.content):
+        start = passage.section.start
+        first = len(row.content[:start].encode())
+        requested = Range(start=first, end=first + len(passage.content.encode()))
+        if start:
+            data["starts_at"] = start
+
+    _add_part(leaf, item, passage.memory, data, requested)
 
 
 def _build_note_leaf(part: NotePart, reasons: JsonObject, position: str) -> Leaf:

@@ -63,13 +63,18 @@ _REGION_CHARS, _AROUND_CHARS = 5_000, 1_000
 
 
 class Passage(NamedTuple):
-    """The part of a long content that answers a question best."""
+    """The part of a memory's content that answers a question best: all of a short one."""
 
     memory: StoredMemory
     section: Section
 
+    @property
+    def content(self) -> str:
+        """The text of the part."""
+        return self.memory.row.content[self.section.start : self.section.end]
 
-Source = StoredMemory | Passage | NotePart | Exception
+
+Source = Passage | NotePart | Exception
 """The source of an entry's content, or the error of one that cannot be read."""
 
 
@@ -148,16 +153,14 @@ def find_source(entry: RankedEntry, result: RecallResult) -> Source | None:
     return memory
 
 
-def choose_passage(
-    memory: StoredMemory, entry: RankedEntry, language: Language
-) -> StoredMemory | Passage:
-    """Return the passage of a long content with the words of a question; a short one unchanged.
+def choose_passage(memory: StoredMemory, entry: RankedEntry, language: Language) -> Passage:
+    """Return the passage of a content with the words of a question; a short one is a passage.
 
     Of equally good passages, the first is chosen; so it is if only links led to the memory.
     """
     content = memory.row.content
     if len(content) <= LONGEST_PASSAGE:
-        return memory
+        return Passage(memory, Section(0, len(content), ()))
 
     wanted = {word.term for word in _split_words(entry, language)}
     start, end = _find_region(content, wanted)
@@ -355,12 +358,7 @@ def _find_largest(most: int, fits: Callable[[int], bool]) -> int:
 
 def _get_text(source: Source) -> str:
     """Return the text of a source as it is shown whole; none of an error."""
-    if isinstance(source, NotePart):
-        return source.content
-    if isinstance(source, Passage):
-        return source.memory.row.content[source.section.start : source.section.end]
-
-    return "" if isinstance(source, Exception) else source.row.content
+    return "" if isinstance(source, Exception) else source.content
 
 
 def _rank_sentences(item: _Item, language: Language) -> list[Span]:
@@ -430,8 +428,7 @@ def _build_record(
     if isinstance(source, NotePart):
         return _build_note(source, reasons, is_full, shown)
 
-    memory = source.memory if isinstance(source, Passage) else source
-    offset = source.section.start if isinstance(source, Passage) else 0
+    memory, (offset, _, _) = source
     row = memory.row
     record = {
         "key": row.key,
