@@ -28,7 +28,6 @@ from abilities.helpers.files.reader import FileReader
 from abilities.helpers.files.roots import Root, RootPlace
 from abilities.helpers.files.searcher import FileSearcher
 from abilities.helpers.memory.helper import MemoryHelper
-from abilities.helpers.memory.recalling import Meaning
 from abilities.helpers.store import opening
 from abilities.helpers.store.protocol import (
     HistoryStore,
@@ -44,6 +43,7 @@ from abilities.settings import LOCAL_URL, Settings
 
 if TYPE_CHECKING:
     from abilities.helpers.embedder import Embedder
+    from abilities.helpers.memory.meaning import VectorMeaning
 
 MAX_ROOTS = 1_000
 """Optional roots that are kept before those whose directory never existed are dropped."""
@@ -186,7 +186,7 @@ class Resources:
     problems: list[str]
     policy: Policy
     store: MemoryStore
-    meaning: Meaning | None = None
+    meaning: "VectorMeaning | None" = None
     workers: WorkerPool = field(default_factory=WorkerPool)
     optional_roots: OptionalRoots = field(default_factory=OptionalRoots)
 

@@ -32,7 +32,7 @@ from abilities.declarations.values import (
 )
 from abilities.helpers.files.globs import Glob
 from abilities.helpers.files.lister import ListingRequest
-from abilities.helpers.memory.overview import Sources, format_findings, gather_findings
+from abilities.helpers.memory.overview import format_findings, gather_findings
 from abilities.helpers.store.query import MemoryLine
 from abilities.registry import Reply, build_failed_reply
 from abilities.schemas import validate_arguments
@@ -237,11 +237,12 @@ async def write_catch_up(
     there is nothing, the message says so.
     """
     offered = list_offered(abilities)
-    sources = Sources(
+    findings = await gather_findings(
+        abilities.context.memory,
+        max_bytes,
         notes=not _NOTE_READERS.isdisjoint(offered),
         memories=memories and not _MEMORY_READERS.isdisjoint(offered),
     )
-    findings = await gather_findings(abilities.context.memory, sources, max_bytes)
     if findings.is_empty:
         return "There are no notes and no memories yet, so there is nothing to catch up on."
 

@@ -49,7 +49,7 @@ from abilities.helpers.batch.sharing import fill_reply
 from abilities.helpers.reply.budget import Bound
 from abilities.helpers.reply.detail import ITEM, choose_shape
 from abilities.helpers.reply.envelope import BulkRequest, check_items_size, format_item, is_sendable
-from abilities.helpers.reply.formats import Format, render
+from abilities.helpers.reply.formats import list_sent, measure_largest
 from abilities.schemas import validate_arguments
 
 DESCRIPTION = """\
@@ -209,18 +209,19 @@ async def _fit_answer(
     given["items"] = [item if is_sendable(item) else {} for item in arguments.items]
     shape = choose_shape(ITEM, arguments.detail or context.detail)
     request = BulkRequest("items", arguments.items, given, shape)
+    formats = list_sent(context.output_format, structured=context.structured)
     max_bytes = room = bound.max_bytes
 
     while True:
         bound = bound._replace(max_bytes=room)
         reply = await fill_reply(request, offers, bound, sources)
-        size = _measure(reply, context)
+        size = measure_largest(reply, formats)
         if size <= max_bytes and not arguments.plan:
             return reply
 
         if size <= max_bytes:
             plan = _build_plan(offers, reply, given)
-            size = _measure(plan, context)  # a plan is sometimes longer than its reply
+            size = measure_largest(plan, formats)  # a plan is sometimes longer than its reply
             if size <= max_bytes:
                 return plan
 
@@ -231,19 +232,6 @@ async def _fit_answer(
                 raise Refused("response_too_large")
             rule = {"minimum": _count_tokens(size), "maximum": MAX_READ_TOKENS}
             raise Refused("out_of_range", "max_tokens", expected=rule)
-
-
-def _measure(answer: JsonObject, context: Context) -> int:
-    """Return the bytes of an answer in the largest format in which it is sent."""
-    sent_format: Format = "json"
-    if context.output_format != "auto":  # the smallest format, so JSON is the upper bound
-        sent_format = context.output_format
-
-    size = text_size(render(answer, sent_format))
-    if context.structured and sent_format != "json":
-        size = max(size, text_size(render(answer, "json")))
-
-    return size
 
 
 def _build_plan(

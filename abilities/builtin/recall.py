@@ -1,6 +1,5 @@
 """`recall`: questions, and the memories and notes that answer them."""
 
-from abilities.declarations.fields import OutputFormat
 from abilities.declarations.limits import (
     MAX_RECALL_TOKENS,
     MIN_FURTHER_TOKENS,
@@ -15,7 +14,7 @@ from abilities.helpers.memory.overview import build_overview
 from abilities.helpers.memory.recall_answers import RecallBound, build_recall_answer
 from abilities.helpers.memory.recalling import check_cursors, parse_positions
 from abilities.helpers.reply.envelope import BulkRequest, check_items_size
-from abilities.helpers.reply.formats import Format
+from abilities.helpers.reply.formats import list_sent
 
 DESCRIPTION = """\
 Find the memories and notes that answer questions, best first; use it when you have no key.
@@ -26,14 +25,6 @@ _SEE_ALSO = {
     "read": "To continue one, send its next to read as an item.",
     "memory_read_bulk": "To continue one, send its next to memory_read_bulk.",
 }
-
-_COUNTED: dict[OutputFormat, tuple[Format, ...]] = {
-    "json": ("json",),
-    "auto": ("json",),  # the smallest format is sent, so JSON is the upper bound
-    "text": ("text",),
-    "toon": ("toon",),
-}
-"""The formats in which an answer must keep its bound, by the requested format."""
 
 
 @built_in(
@@ -62,10 +53,7 @@ async def recall(context: Context, arguments: RecallInput) -> JsonObject:
         rule = {"minimum": least, "maximum": MAX_RECALL_TOKENS}
         raise Refused("out_of_range", "max_tokens", expected=rule)
 
-    formats = _COUNTED[context.output_format]
-    if context.structured:
-        formats = (*formats, "json")
-
+    formats = list_sent(context.output_format, structured=context.structured)
     most = context.max_response_bytes
     bound = RecallBound(min(TOKEN_BYTES * tokens, most), most, is_default, formats)
     starts = parse_positions(arguments)

@@ -24,11 +24,19 @@ from abilities.helpers.files.confinement import Policy
 from abilities.helpers.files.reader import FileReader, ReadingSession
 from abilities.helpers.files.roots import Root
 from abilities.helpers.memory.namespaces import NOT_THERE, NamespaceReader, find_namespace
-from abilities.helpers.memory.notes import read_note_file
-from abilities.helpers.memory.recalling import Meaning, Recalling, RecallResult
+from abilities.helpers.memory.notes import NotePart, read_note_file, read_note_parts
+from abilities.helpers.memory.recalling import (
+    RecallResult,
+    build_filters,
+    compare_contents,
+    find_similar,
+    find_within_days,
+)
 from abilities.helpers.memory.records import describe_replacement, shape_remembered
 from abilities.helpers.memory.targets import MemoryFiles, Target, parse_target
 from abilities.helpers.memory.versions import SHOWN_LINKS
+from abilities.helpers.search.recall import NoteTerms, RecallRequest
+from abilities.helpers.search.terms import split_question
 from abilities.helpers.store.changes import Change, Kind
 from abilities.helpers.store.history import MemoryName
 from abilities.helpers.store.model import StoredMemory
@@ -46,7 +54,8 @@ from abilities.helpers.threads.workers import WorkerPool
 from abilities.helpers.walk import WalkLimits
 
 if TYPE_CHECKING:
-    from abilities.declarations.recall import RecallInput
+    from abilities.declarations.recall import RecallInput  # its many models are seldom needed
+    from abilities.helpers.memory.meaning import VectorMeaning
 
 _NOT_VALUES = frozenset(
     {
@@ -238,7 +247,7 @@ class MemoryHelper(Writer):
         workers: WorkerPool,
         files: MemoryFiles,
         zone: tzinfo | None,
-        meaning: Meaning | None = None,
+        meaning: "VectorMeaning | None" = None,
         caller: str = "python",
         others: Sequence[str] = (),
     ) -> None:
@@ -247,14 +256,14 @@ class MemoryHelper(Writer):
         self._notes = FileReader([agent], policy, workers, absent="memory_file_not_found")
         self._files = files
         self._zone = zone
-        self._recalling = Recalling(namespace, store, self.reader, self._notes, files, meaning)
+        self._meaning = meaning
 
-        # `MemoryStore.read_stats` and `MemoryStore.read` need only the namespace.
+        # These need only the namespace.
         self.read_stats: Callable[[], Awaitable[Stats]] = partial(store.read_stats, namespace)
         self.read_memories: ReadMemories = partial(store.read, namespace)
         self.query = self.reader.query
-        self.compare_contents = self._recalling.compare_contents
-        self.find_similar = self._recalling.find_similar
+        self.compare_contents = partial(compare_contents, store, namespace)
+        self.find_similar = partial(find_similar, store, namespace)
 
     @property
     def today(self) -> date:
@@ -415,10 +424,57 @@ class MemoryHelper(Writer):
         return stored, backlinks
 
     async def recall(
-        self, arguments: "RecallInput", starts: Sequence[int], room: int
+        self,
+        arguments: "RecallInput",
+        starts: Sequence[int],
+        room: int,
+        explained: str | None = None,
     ) -> RecallResult:
-        """Return the answers to questions, as `Recalling.run` does. Raises Refused."""
-        return await self._recalling.run(arguments, self.today, starts, room)
+        """Return the answers to the questions of a call.
+
+        The rankings take turns to load memories, each from its place in ``starts`` on, until the
+        contents exceed ``room`` bytes. They can explain the memory with the key ``explained``.
+        Raises Refused.
+        """
+        today = self.today
+        language = await self._store.read_language()
+        since: date | None = None
+        if arguments.within_days is not None:
+            since = today - timedelta(days=arguments.within_days)
+
+        filters = build_filters(arguments, since)
+        parts: list[NotePart] = []
+        if arguments.notes and filters.reach_notes:
+            parts = await read_note_parts(self._notes, self._files, today, since, language)
+
+        at_least = None if arguments.at_least is None else round(arguments.at_least * 1_000)
+        request = RecallRequest(
+            tuple(split_question(query, language) for query in arguments.queries),
+            filters,
+            arguments.hops,
+            tuple(NoteTerms(part.name, part.terms) for part in parts),
+            at_least,
+            explained=explained,
+            language=language,
+        )
+        requests = self.reader.split_request(request)
+        if self._meaning is not None:
+            for namespace, own in requests.items():
+                compared = parts if namespace == self._namespace else []
+                found = await self._meaning.compare(
+                    self._store, namespace, arguments.queries, compared
+                )
+                requests[namespace] = replace(own, similarities=found)
+
+        recalled = await self.reader.recall(requests, room, starts)
+        by_name = {part.name: part for part in parts}
+        days: list[int | None] = []
+        if since is None and language.name == "english":
+            days = [find_within_days(query, today) for query in arguments.queries]
+
+        is_search = any(request.questions)
+        rankings, memories, others = recalled
+        return RecallResult(rankings, memories, by_name, language, is_search, (), days, others)
 
     async def find_about(self, paths: Sequence[str]) -> dict[str, list[JsonObject]]:
         """Return what is remembered about files, by their paths, with the files that have any.
@@ -444,7 +500,7 @@ class MemoryHelper(Writer):
         similar key, and any refusal of the store.
         """
         # It needs the models of recall, which few calls do.
-        from abilities.helpers.memory.explaining import explain_place
+        from abilities.helpers.memory.recall_answers import explain_place
 
         (memory,) = await self.read_memories([key])
         if isinstance(memory, Refused) and memory.reason == "memory_not_found":
@@ -453,7 +509,7 @@ class MemoryHelper(Writer):
                     return {"key": key, "question": arguments.queries[0], "reason": "deleted"}
             raise await self._suggest_key(key, memory)
 
-        result = await self._recalling.run(arguments, self.today, [0], -1, key)
+        result = await self.recall(arguments, [0], -1, key)
         return explain_place(key, memory, arguments, result)
 
     async def _read_stored(

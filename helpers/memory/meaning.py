@@ -83,8 +83,7 @@ class VectorIndex:
         self._version: int | None = None
         self._entries: list[_Entry] = []
         self._vectors: Vectors = np.zeros((0, 0), dtype=np.int16)  # the first rows are the entries'
-        self._rows: dict[str, int] = {}
-        self._keys_by_id: dict[str, str] = {}
+        self._rows: dict[str, int] = {}  # by id
         self._notes: dict[bytes, Vectors] = {}
 
     def __len__(self) -> int:
@@ -104,10 +103,12 @@ class VectorIndex:
                 break
 
             for change in page.changes:
-                key = self._keys_by_id.get(change.id)
-                if key is not None and key != change.key:
-                    self._rename(key, change.key)
-            await self._read(store, [change.key for change in page.changes if change.key])
+                if change.action == "deleted":
+                    self._remove(change.id)  # makes room for those that follow
+            found = await self._read(store, [change.key for change in page.changes if change.key])
+            for change in page.changes:
+                if change.id not in found:
+                    self._remove(change.id)
             self._version = page.next
             if not page.has_more:
                 return
@@ -121,49 +122,48 @@ class VectorIndex:
             page = await store.read_changes(self._namespace, _LAST_VERSION, 1)
             version = page.next
 
-        listed: set[str] = set()
-        after = ""
-        while len(listed) < MAX_MEMORIES:
+        known = {(entry.key, entry.version): entry.id for entry in self._entries}
+        present: set[str] = set()
+        after, count = "", 0
+        while count < MAX_MEMORIES:
             lines = await store.list_memories(self._namespace, "", after, PAGE, archived=True)
             if not lines:
                 break
 
             changed: list[str] = []
             for line in lines:
-                listed.add(line.key)
-                row = self._rows.get(line.key)
-                if isinstance(line, DamagedMemory):
-                    continue
-                if row is None or self._entries[row].version != line.version:
+                if isinstance(line, DamagedMemory) or (line.key, line.version) not in known:
                     changed.append(line.key)
-            await self._read(store, changed)
-            after = lines[-1].key
+                else:
+                    present.add(known[line.key, line.version])
+            present |= await self._read(store, changed)
+            after, count = lines[-1].key, count + len(lines)
 
-        for key in [key for key in self._rows if key not in listed]:
-            self._remove(key)
+        for memory_id in self._rows.keys() - present:
+            self._remove(memory_id)
         self._version = version
 
-    async def _read(self, store: MemoryStore, keys: Iterable[str]) -> None:
-        """Read memories, and embed their texts if these are new; drop those that are missing."""
+    async def _read(self, store: MemoryStore, keys: Iterable[str]) -> set[str]:
+        """Read memories, and embed their texts if these are new; return the ids of those found."""
+        present: set[str] = set()
         names = list(dict.fromkeys(keys))
         for start in range(0, len(names), BATCH):
             if self.is_dropped:
                 raise EmbedderFailed("the vectors of other namespaces need the memory")
 
-            batch = names[start : start + BATCH]
-            found = await store.read(self._namespace, batch)
             changed: list[tuple[str, _Entry]] = []
-            for key, memory in zip(batch, found, strict=True):
+            for memory in await store.read(self._namespace, names[start : start + BATCH]):
                 if not isinstance(memory, StoredMemory):
-                    self._remove(key)
                     continue
 
-                text = f"{memory.row.summary}\n{memory.row.content}".strip()
-                entry = _Entry(key, memory.row.id, memory.row.version, hash_text(text))
-                row = self._rows.get(key)
-                if row is not None and self._entries[row].hashed == entry.hashed:
-                    self._entries[row] = entry
-                elif row is not None or len(self) < self._limit:
+                row = memory.row
+                present.add(row.id)
+                text = f"{row.summary}\n{row.content}".strip()
+                entry = _Entry(row.key, row.id, row.version, hash_text(text))
+                place = self._rows.get(row.id)
+                if place is not None and self._entries[place].hashed == entry.hashed:
+                    self._entries[place] = entry
+                elif place is not None or len(self) < self._limit:
                     changed.append((text, entry))
 
             if changed:
@@ -171,12 +171,14 @@ class VectorIndex:
                 for (_, entry), vector in zip(changed, vectors, strict=True):
                     self._put(entry, vector)
 
+        return present
+
     @property
     def _limit(self) -> int:
         return min(MAX_MEMORIES, MAX_NUMBERS // (self._vectors.shape[1] or 1))
 
     def _put(self, entry: _Entry, vector: Vectors) -> None:
-        self._remove(entry.key)
+        self._remove(entry.id)
 
         row = len(self._entries)
         if row == len(self._vectors):
@@ -189,31 +191,19 @@ class VectorIndex:
 
         self._vectors[row] = vector
         self._entries.append(entry)
-        self._rows[entry.key] = row
-        self._keys_by_id[entry.id] = entry.key
+        self._rows[entry.id] = row
 
-    def _rename(self, key: str, new_key: str) -> None:
-        """Give a memory's vector to its new key; drop it if there is none, after a purge."""
-        self._remove(new_key or key)
-        row = self._rows.pop(key, None)
-        if row is not None:
-            entry = self._entries[row]._replace(key=new_key)
-            self._entries[row] = entry
-            self._rows[new_key] = row
-            self._keys_by_id[entry.id] = new_key
-
-    def _remove(self, key: str) -> None:
+    def _remove(self, memory_id: str) -> None:
         """Drop a memory, if it has a vector; the last one takes its row."""
-        row = self._rows.pop(key, None)
+        row = self._rows.pop(memory_id, None)
         if row is None:
             return
 
-        self._keys_by_id.pop(self._entries[row].id, None)
         last = self._entries.pop()
         if row < len(self._entries):
             self._entries[row] = last
             self._vectors[row] = self._vectors[len(self._entries)]
-            self._rows[last.key] = row
+            self._rows[last.id] = row
 
     def compare(self, queries: Sequence[str], parts: Sequence[NotePart]) -> list[Similarity]:
         """Return the similarity of the memories and of parts of notes to each question.

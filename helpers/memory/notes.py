@@ -61,10 +61,6 @@ class NotePart:
         """The text as answers show it."""
         return replace_markers(self.piece.text[self.section.start : self.section.end])
 
-    def find_cut(self, chars: int) -> int:
-        """Return where to cut the content to keep ``chars`` characters at most."""
-        return self.piece.find_cut(self.section.start + chars) - self.section.start
-
     def build_next(self, chars: int) -> JsonObject | None:
         """Return the target that reads on after ``chars`` characters; None at the note's end."""
         place = self.section.start + chars

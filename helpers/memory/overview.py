@@ -18,7 +18,7 @@ from abilities.declarations.refusals import Fault
 from abilities.declarations.values import JsonObject, json_size
 from abilities.helpers.memory.helper import MemoryHelper
 from abilities.helpers.memory.recall_answers import format_target
-from abilities.helpers.memory.recalling import RecallResult, has_filters
+from abilities.helpers.memory.recalling import RecallResult, build_filters
 from abilities.helpers.memory.records import name_target
 from abilities.helpers.reply.budget import MIN_SHARE, Bound, find_level
 from abilities.helpers.reply.formats import format_text
@@ -59,13 +59,6 @@ _RECORD_OVERHEAD = 12
 
 _END = "end of the data"
 _BOUNDARY_CHARS = 6
-
-
-class Sources(NamedTuple):
-    """The sources that a caller may read."""
-
-    notes: bool
-    memories: bool
 
 
 class Finding(NamedTuple):
@@ -127,16 +120,18 @@ class Findings:
         return len(self.lasting) + len(self.days) + len(self.memories)
 
 
-async def gather_findings(memory: MemoryHelper, sources: Sources, max_bytes: int) -> Findings:
-    """Return the findings in some sources, of no note more than ``max_bytes`` characters.
+async def gather_findings(
+    memory: MemoryHelper, max_bytes: int, *, notes: bool, memories: bool
+) -> Findings:
+    """Return the findings that a caller may read, of no note more than ``max_bytes`` characters.
 
-    Sources that cannot be read are among the failures.
+    What cannot be read is among the failures.
     """
     findings = Findings(memory.today)
 
-    if sources.notes:
+    if notes:
         await _add_notes(memory, findings, max_bytes)
-    if sources.memories:
+    if memories:
         await _add_memories(memory, findings)
 
     return findings
@@ -285,13 +280,15 @@ async def build_overview(
     There are none either if filters request only some memories. The records are like those of
     recalled memories, without scores.
     """
-    if result.names_something or has_filters(arguments):
+    is_filtered = arguments.within_days is not None or not build_filters(arguments, None).pass_all
+    if result.names_something or is_filtered:
         return []
     if any(ranking.entries for ranking in result.rankings):
         return []  # found by their meaning
 
-    sources = Sources(notes=arguments.notes, memories=True)
-    findings = await gather_findings(memory, sources, _OVERVIEW_NOTE_CHARS)
+    findings = await gather_findings(
+        memory, _OVERVIEW_NOTE_CHARS, notes=arguments.notes, memories=True
+    )
     short = [finding._replace(max_bytes=_OVERVIEW_MEMORY_BYTES) for finding in findings.memories]
     findings.memories = short
 

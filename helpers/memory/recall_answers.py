@@ -3,8 +3,11 @@
 The questions take turns: the best memory of each, then the second of each, and so on. A memory that
 does not fit is cut to its sentences with the most words of the question, as many as fit, and names
 the places of these and where to read it whole.
+
+Why a memory is where it is in an answer, or why it is not in it, is told on its own.
 """
 
+from bisect import bisect_left
 from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Sequence
 from typing import NamedTuple
@@ -13,12 +16,12 @@ from abilities.declarations.limits import MAX_RECALL_TOKENS, TOKEN_BYTES
 from abilities.declarations.memory import USUAL_LINK_TYPE
 from abilities.declarations.recall import RecallInput
 from abilities.declarations.refusals import Fault, Refused
-from abilities.declarations.values import JsonObject, json_bytes, json_size, text_size
+from abilities.declarations.values import JsonObject, json_bytes, json_size, utc_now
 from abilities.helpers.memory.notes import NotePart
 from abilities.helpers.memory.recalling import RecallResult, format_cursor, hash_ranking
 from abilities.helpers.memory.records import describe_replacement, name_target, to_memory_data
 from abilities.helpers.reply.budget import MIN_SHARE
-from abilities.helpers.reply.formats import Format, render
+from abilities.helpers.reply.formats import Format, measure_largest
 from abilities.helpers.search.passages import (
     LONGEST_PASSAGE,
     Section,
@@ -26,7 +29,20 @@ from abilities.helpers.search.passages import (
     split_sections,
     split_sentences,
 )
-from abilities.helpers.search.ranking import RankedEntry, Ranking, WordShare, round_score
+from abilities.helpers.search.ranking import (
+    IDF_ONE,
+    LIFTED_TENTHS,
+    NAMED_TENTHS,
+    SCORE_ONE,
+    Explainer,
+    Explanation,
+    Gift,
+    RankedEntry,
+    Ranking,
+    WordShare,
+    compute_score,
+    round_score,
+)
 from abilities.helpers.search.terms import Language, QuestionWord, split_question, weigh_text
 from abilities.helpers.store.model import StoredMemory
 from abilities.helpers.text.pieces import Piece, back_off
@@ -90,17 +106,13 @@ class RecallBound(NamedTuple):
     may_rise: bool
     formats: Sequence[Format]
 
-    def measure(self, answer: JsonObject) -> int:
-        """Return the size of an answer in the format in which it is largest."""
-        return max(text_size(render(answer, name)) for name in self.formats)
-
     def allows(self, answer: JsonObject) -> bool:
         """Return whether an answer is small enough."""
         # An answer sent as TOON keeps the bound of all other answers as JSON.
         if "toon" in self.formats and json_size(answer) > self.ceiling:
             return False
 
-        return self.measure(answer) <= self.max_bytes
+        return measure_largest(answer, self.formats) <= self.max_bytes
 
 
 class _Item(NamedTuple):
@@ -258,7 +270,7 @@ class _Draft:
 
         # The answer needs more room than it may take.
         least = build(min(size, MIN_SHARE))
-        needed = self._bound.measure(self.assemble([least]))
+        needed = measure_largest(self.assemble([least]), self._bound.formats)
         if needed > self._bound.ceiling:
             raise Refused("response_too_large")
 
@@ -340,20 +352,8 @@ class _Draft:
 
 
 def _find_largest(most: int, fits: Callable[[int], bool]) -> int:
-    """Return the largest number up to ``most`` that fits, given that all smaller ones fit too.
-
-    If none fits, return 0.
-    """
-    least = 0
-
-    while least < most:
-        middle = (least + most + 1) // 2
-        if fits(middle):
-            least = middle
-        else:
-            most = middle - 1
-
-    return least
+    """Return the largest number up to ``most`` that fits, as all smaller ones do; 0 if none."""
+    return bisect_left(range(1, most + 1), True, key=lambda number: not fits(number))
 
 
 def _get_text(source: Source) -> str:
@@ -559,3 +559,130 @@ def sum_points(shares: Sequence[WordShare]) -> dict[str, float]:
 def format_score(score: int) -> float:
     """Return a score with two decimals, rounded half up."""
     return round_score(score) / 100
+
+
+def explain_place(
+    key: str, memory: StoredMemory | Exception, arguments: RecallInput, result: RecallResult
+) -> JsonObject:
+    """Return the place and the score of a memory in the answer to a question, or the reason.
+
+    The record has ``place``, ``of`` and ``score``, or else a ``reason``:
+
+    - "archived", "expired", or "filters" (the names of those that it does not pass),
+    - "confidence", with what the ``best`` memory lacks, or "at_least", with the score that is
+      ``needed``; for both, also with the ``score`` that it has,
+    - "below_best" if 256 memories have better words, or "no_match".
+
+    Points and scores are in the units of `recall`. The points of ``words`` times their ``factor``
+    are ``by_words``; ``links`` lift that, and ``named`` multiplies the result.
+    What the similarity of its meaning gives, ``by_meaning``, is added last.
+    """
+    (ranking,) = result.rankings
+    explainer = ranking.explainer
+    assert explainer is not None, "every store ranks by the same conversation"
+
+    record: JsonObject = {"key": key, "question": arguments.queries[0]}
+    place = _find_place(ranking.entries, key)
+    if place is not None:
+        score = ranking.entries[place].score
+        record |= {"place": place + 1, "of": len(ranking.entries), "score": format_score(score)}
+    else:
+        record |= _explain_absence(key, memory, arguments, explainer)
+
+    record |= describe_ranking(ranking)
+    if "archived" in explainer.failing:
+        return record  # the words of archived memories were not asked for
+
+    explained = explainer.explain(key)
+    record["words"] = list(map(_describe_word, explained.words))
+    record |= _describe_parts(explained, explainer.list_gifts(key))
+    return record
+
+
+def _find_place(entries: Sequence[RankedEntry], key: str) -> int | None:
+    for place, entry in enumerate(entries):
+        if entry.name == key and not entry.is_note:
+            return place
+
+    return None
+
+
+def _explain_absence(
+    key: str, memory: StoredMemory | Exception, arguments: RecallInput, explainer: Explainer
+) -> JsonObject:
+    """Return the reason that keeps a memory out of a ranking."""
+    if "archived" in explainer.failing:
+        expires_at = memory.row.expires_at if isinstance(memory, StoredMemory) else ""
+        return {"reason": "expired" if "" < expires_at <= utc_now() else "archived"}
+    if explainer.failing:
+        # That of the day is the only filter whose argument has another name.
+        names = [name.replace("changed_since", "within_days") for name in explainer.failing]
+        return {"reason": "filters", "filters": names}
+
+    place = _find_place(explainer.uncut, key)
+    if place is None:
+        has_words = explainer.explain(key).by_words > 0
+        return {"reason": "below_best" if has_words else "no_match"}
+
+    best, entry = explainer.uncut[0], explainer.uncut[place]
+    score: JsonObject = {"score": format_score(entry.score)}
+    if arguments.at_least is not None:
+        needed = format_score(round(arguments.at_least * best.score))
+        return {"reason": "at_least", **score, "needed": needed}
+
+    words = dict.fromkeys(share.word for share in explainer.explain(key).words)
+    lacking = [word for word in words if word not in best.words]
+    named = "filename" if best.is_note else "key"
+    return {"reason": "confidence", **score, "best": {named: best.name, "lacks": lacking}}
+
+
+def _describe_word(share: WordShare) -> JsonObject:
+    return {
+        "word": share.word,
+        "term": share.term,
+        "weight": share.weight,
+        "idf": round(share.idf / IDF_ONE, 2),
+        "points": _format_points(share.points),
+    }
+
+
+def _describe_parts(explained: Explanation, gifts: Sequence[Gift]) -> JsonObject:
+    matched = sum(share.weight > 0 for share in explained.words)
+    parts: JsonObject = {}
+    if matched:
+        factor = compute_score(SCORE_ONE, matched, len(explained.words)) / SCORE_ONE
+        parts = {"factor": round(factor, 2), "by_words": _format_points(explained.by_words)}
+
+    if gifts:
+        parts["links"] = {
+            "given": _format_points(explained.received),
+            "most": _format_points(explained.most),
+            "share": LIFTED_TENTHS / 10,
+            "lifted": _format_points(explained.lifted),
+            "is_lifted": explained.is_lifted,
+            "from": list(map(_describe_gift, gifts)),
+        }
+    if explained.is_named:
+        parts["named"] = NAMED_TENTHS / 10
+    if explained.by_meaning:
+        parts["by_meaning"] = _format_points(explained.by_meaning)
+
+    return parts
+
+
+def _describe_gift(gift: Gift) -> JsonObject:
+    way: list[JsonObject] = []
+    for link in gift.way:
+        step: JsonObject = {"key": link.key, "link_weight": link.weight}
+        if link.kind != USUAL_LINK_TYPE:
+            step["type"] = link.kind
+        if link.is_incoming:
+            step["direction"] = "in"
+        way.append(step)
+
+    return {"key": gift.giver, "points": _format_points(gift.points), "way": way}
+
+
+def _format_points(points: int) -> float:
+    """Return points with four decimals, so that they add up to a score of two."""
+    return round(points / SCORE_ONE, 4)

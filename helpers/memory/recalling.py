@@ -5,21 +5,16 @@ import logging
 import re
 from base64 import urlsafe_b64encode
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from datetime import date, timedelta
 from hashlib import blake2b
-from typing import TYPE_CHECKING, NamedTuple, Protocol
+from typing import TYPE_CHECKING, NamedTuple
 
 import orjson
 
 from abilities.declarations.limits import MAX_WITHIN_DAYS
 from abilities.declarations.refusals import Refused
 from abilities.declarations.values import JsonObject
-from abilities.helpers.files.reader import FileReader
-from abilities.helpers.memory.namespaces import NamespaceReader
-from abilities.helpers.memory.notes import NotePart, read_note_parts
-from abilities.helpers.memory.targets import MemoryFiles
-from abilities.helpers.search.meaning import Similarity
+from abilities.helpers.memory.notes import NotePart
 from abilities.helpers.search.passages import Span, split_sentences
 from abilities.helpers.search.ranking import (
     LEAST_LIKENESS,
@@ -27,7 +22,7 @@ from abilities.helpers.search.ranking import (
     Ranking,
     compute_likeness,
 )
-from abilities.helpers.search.recall import Filters, NoteTerms, RecallRequest
+from abilities.helpers.search.recall import Filters, RecallRequest
 from abilities.helpers.search.terms import Language, QuestionWord, split_question
 from abilities.helpers.store.model import StoredMemory
 from abilities.helpers.store.protocol import MemoryStore, WriteResult
@@ -88,143 +83,66 @@ class RecallResult(NamedTuple):
         return memories.get(entry.name)
 
 
-class Meaning(Protocol):
-    """Compares the meaning of questions with that of memories and notes."""
+async def find_similar(
+    store: MemoryStore, namespace: str, results: Sequence[WriteResult]
+) -> dict[str, list[JsonObject]]:
+    """Return the memories that say nearly the same as new contents, by the keys of these.
 
-    async def compare(
-        self,
-        store: MemoryStore,
-        namespace: str,
-        queries: Sequence[str],
-        parts: Sequence[NotePart],
-    ) -> tuple[Similarity, ...]:
-        """Return the similarities to each question, or nothing if that fails."""
-        ...
+    They are present, and the most alike come first. If the store cannot answer soon, none is
+    found: this follows a write, which must not fail.
+    """
+    contents: dict[str, str] = {}
+    for result in results:
+        is_new = result.created or "content" in result.updated
+        if is_new and result.stored is not None:
+            contents[result.stored.row.key] = result.stored.row.content
+    if not contents:
+        return {}
 
-    def close(self) -> None:
-        """Release everything, without waiting."""
-        ...
+    try:
+        async with asyncio.timeout(_LOOKUP_SECONDS):
+            return await compare_contents(store, namespace, contents)
+    except Exception as error:
+        _log.debug("no similar memories were looked for: %s", error)
+        return {}
 
 
-class Recalling:
-    """Asks the store of one namespace, or of several, and its agent's notes."""
+async def compare_contents(
+    store: MemoryStore, namespace: str, contents: Mapping[str, str]
+) -> dict[str, list[JsonObject]]:
+    """Return the memories that say nearly the same as contents, as `find_similar` does.
 
-    def __init__(
-        self,
-        namespace: str,
-        store: MemoryStore,
-        memories: NamespaceReader,
-        notes: FileReader,
-        files: MemoryFiles,
-        meaning: Meaning | None,
-    ) -> None:
-        self._namespace = namespace
-        self._store = store
-        self._memories = memories
-        self._notes = notes
-        self._files = files
-        self._meaning = meaning
+    Raises Refused.
+    """
+    language = await store.read_language()
+    questions = {key: _split_beginning(text, language) for key, text in contents.items()}
+    request = RecallRequest(tuple(questions.values()), alike=True)
+    starts = [0] * len(contents)
+    recalled = await store.recall(namespace, request, _LOADED_BYTES, starts)
 
-    async def run(
-        self,
-        arguments: "RecallInput",
-        today: date,
-        starts: Sequence[int],
-        room: int,
-        explained: str | None = None,
-    ) -> RecallResult:
-        """Return the answers to the questions of a call.
+    found: dict[str, list[JsonObject]] = {}
+    for (key, question), ranking in zip(questions.items(), recalled.rankings, strict=True):
+        terms = {word.term for word in question}
+        alike: list[tuple[int, str, str]] = []
+        for entry in ranking.entries:
+            name, memory = entry.name, recalled.memories.get(entry.name)
+            if name == key or not isinstance(memory, StoredMemory):
+                continue
 
-        The rankings take turns to load memories, each from its place in ``starts`` on, until the
-        contents exceed ``room`` bytes. They can explain the memory with the key ``explained``.
-        Raises Refused.
-        """
-        language = await self._store.read_language()
-        since: date | None = None
-        if arguments.within_days is not None:
-            since = today - timedelta(days=arguments.within_days)
+            content = memory.row.content
+            others = {word.term for word in _split_beginning(content, language)}
+            likeness = compute_likeness(terms, others)
+            if likeness >= LEAST_LIKENESS:
+                alike.append((-likeness, name, content))
 
-        # Notes have none of the properties that memories are filtered by.
-        parts: list[NotePart] = []
-        if arguments.notes and not _filters_properties(arguments):
-            parts = await read_note_parts(self._notes, self._files, today, since, language)
+        shown = [
+            {"key": name, "content": _begin(content)}
+            for _, name, content in sorted(alike)[:MOST_SIMILAR]
+        ]
+        if shown:
+            found[key] = shown
 
-        request = build_request(arguments, since, parts, language)
-        request = replace(request, explained=explained)
-        requests = self._memories.split_request(request)
-        if self._meaning is not None:
-            for namespace, own in requests.items():
-                compared = parts if namespace == self._namespace else []
-                found = await self._meaning.compare(
-                    self._store, namespace, arguments.queries, compared
-                )
-                requests[namespace] = replace(own, similarities=found)
-
-        recalled = await self._memories.recall(requests, room, starts)
-        by_name = {part.name: part for part in parts}
-        days: list[int | None] = []
-        if since is None and language.name == "english":
-            days = [find_within_days(query, today) for query in arguments.queries]
-
-        is_search = any(request.questions)
-        rankings, memories, others = recalled
-        return RecallResult(rankings, memories, by_name, language, is_search, (), days, others)
-
-    async def find_similar(self, results: Sequence[WriteResult]) -> dict[str, list[JsonObject]]:
-        """Return the memories that say nearly the same as new contents, by the keys of these.
-
-        They are present, and the most alike come first. If the store cannot answer soon, none is
-        found: this follows a write, which must not fail.
-        """
-        contents: dict[str, str] = {}
-        for result in results:
-            is_new = result.created or "content" in result.updated
-            if is_new and result.stored is not None:
-                contents[result.stored.row.key] = result.stored.row.content
-        if not contents:
-            return {}
-
-        try:
-            async with asyncio.timeout(_LOOKUP_SECONDS):
-                return await self.compare_contents(contents)
-        except Exception as error:
-            _log.debug("no similar memories were looked for: %s", error)
-            return {}
-
-    async def compare_contents(self, contents: Mapping[str, str]) -> dict[str, list[JsonObject]]:
-        """Return the memories that say nearly the same as contents, as `find_similar` does.
-
-        Raises Refused.
-        """
-        language = await self._store.read_language()
-        questions = {key: _split_beginning(text, language) for key, text in contents.items()}
-        request = RecallRequest(tuple(questions.values()), alike=True)
-        starts = [0] * len(contents)
-        recalled = await self._store.recall(self._namespace, request, _LOADED_BYTES, starts)
-
-        found: dict[str, list[JsonObject]] = {}
-        for (key, question), ranking in zip(questions.items(), recalled.rankings, strict=True):
-            terms = {word.term for word in question}
-            alike: list[tuple[int, str, str]] = []
-            for entry in ranking.entries:
-                name, memory = entry.name, recalled.memories.get(entry.name)
-                if name == key or not isinstance(memory, StoredMemory):
-                    continue
-
-                content = memory.row.content
-                others = {word.term for word in _split_beginning(content, language)}
-                likeness = compute_likeness(terms, others)
-                if likeness >= LEAST_LIKENESS:
-                    alike.append((-likeness, name, content))
-
-            shown = [
-                {"key": name, "content": _begin(content)}
-                for _, name, content in sorted(alike)[:MOST_SIMILAR]
-            ]
-            if shown:
-                found[key] = shown
-
-        return found
+    return found
 
 
 def _split_beginning(content: str, language: Language) -> tuple[QuestionWord, ...]:
@@ -271,49 +189,17 @@ def find_within_days(question: str, today: date) -> int | None:
     return max(days[name], 1)
 
 
-def has_filters(arguments: "RecallInput") -> bool:
-    """Return whether only some memories may answer."""
-    return _filters_properties(arguments) or arguments.within_days is not None
-
-
-def _filters_properties(arguments: "RecallInput") -> bool:
-    filters = (
-        arguments.type,
-        arguments.about,
-        arguments.category,
-        arguments.importance,
-        arguments.as_of,
-    )
-    return bool(arguments.tags) or any(value is not None for value in filters)
-
-
-def build_request(
-    arguments: "RecallInput", since: date | None, parts: Sequence[NotePart], language: Language
-) -> RecallRequest:
-    """Return the request to a store whose index is in this language."""
-    questions = [split_question(query, language) for query in arguments.queries]
-    notes = [NoteTerms(part.name, part.terms) for part in parts]
-
-    changed_since: str | None = None
-    if since is not None:
-        changed_since = f"{since.isoformat()}T00:00:00.000Z"
-
-    filters = Filters(
+def build_filters(arguments: "RecallInput", since: date | None) -> Filters:
+    """Return the filters of a call, with the day from which ``within_days`` counts."""
+    return Filters(
         type=arguments.type,
         tags=tuple(dict.fromkeys(arguments.tags or ())),
         about=arguments.about,
         category=arguments.category,
         importance=arguments.importance,
         archived=arguments.archived,
-        changed_since=changed_since,
+        changed_since=None if since is None else f"{since.isoformat()}T00:00:00.000Z",
         as_of=arguments.as_of,
-    )
-    at_least: int | None = None
-    if arguments.at_least is not None:
-        at_least = round(arguments.at_least * 1_000)
-
-    return RecallRequest(
-        tuple(questions), filters, arguments.hops, tuple(notes), at_least, language=language
     )
 
 

@@ -9,15 +9,17 @@ run of records that were left out, because the next request has their items.
 
 import itertools
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import partial
 from hashlib import blake2b
 from itertools import chain, repeat
 from typing import Any, Literal, NamedTuple, cast
 
 import orjson
 
+from abilities.declarations.fields import OutputFormat
 from abilities.declarations.refusals import Fault, Reason
-from abilities.declarations.values import JsonObject, as_object, json_bytes
+from abilities.declarations.values import JsonObject, as_object, json_bytes, text_size
 from abilities.helpers.reply.detail import is_cut
 from abilities.helpers.reply.envelope import format_item
 
@@ -72,6 +74,18 @@ def render(payload: object, format: Format = "json") -> str:
         return toon_format.dumps(fill_tables(payload))
 
     raise ValueError(f"unknown format {format!r}: use 'json', 'text' or 'toon'")
+
+
+def list_sent(output_format: OutputFormat, *, structured: bool) -> tuple[Format, ...]:
+    """Return the formats in which an answer must keep its bound."""
+    # Of "auto", the smallest format is sent, so JSON is the upper bound.
+    sent: Format = "json" if output_format == "auto" else output_format
+    return (sent, "json") if structured else (sent,)
+
+
+def measure_largest(answer: JsonObject, formats: Iterable[Format]) -> int:
+    """Return the size of an answer in the format in which it is largest."""
+    return max(text_size(render(answer, name)) for name in formats)
 
 
 def fill_tables(payload: object) -> object:
@@ -233,19 +247,11 @@ def format_text(payload: object) -> str:
     """
     folded = fold_left_out(as_object(payload) or {})
     parts: list[_Part] = []
-    fields: JsonObject = {}
+    take = partial(_take_records, parts)
 
-    for name, value in folded.items():
-        if name not in _PLACES:
-            fields[name] = value
-        elif isinstance(value, list):
-            fields[name] = _take_from_list(cast(list[object], value), parts, name)
-        else:
-            fields[name] = _take_one(value, parts, name)
-
-    envelope: object = fields
+    envelope: object = _change_lists(folded, take)
     if not parts:
-        envelope = _take_one(folded, parts)  # the payload may be a record itself
+        (envelope,) = take([folded], "")  # the payload may be a record itself
     if not parts:
         return orjson.dumps(payload).decode()
 
@@ -275,16 +281,11 @@ def parse_text(text: str) -> JsonObject:
 
     if rest:
         records = _parse_records(rest)
+        restore = partial(_restore_records, records)
         if isinstance(payload, dict):
-            for name, value in cast(JsonObject, payload).items():
-                if name not in _PLACES:
-                    continue
-                if isinstance(value, list):
-                    payload[name] = _restore_list(cast(list[object], value), records, name)
-                else:
-                    payload[name] = _restore_one(value, records, name)
+            payload = _change_lists(cast(JsonObject, payload), restore)
         else:
-            payload = _restore_one(payload, records)
+            (payload,) = restore([payload], "")
 
         if next(records, None) is not None:
             raise ValueError(_NOT_TEXT)
@@ -322,18 +323,44 @@ def _generate_boundaries(headers: Sequence[bytes], contents: Sequence[str]) -> I
         yield attempt.hexdigest()
 
 
-def _take_one(record: object, parts: list[_Part], place: str = "") -> object:
-    """Return 1 for a record with content, which is added to the parts; other values unchanged."""
-    part = _split_record(record, place)
-    if part is None:
+_Change = Callable[[list[object], str], list[object]]
+"""Changes the records in a list at a place of a payload."""
+
+
+def _change_lists(payload: JsonObject, change: _Change) -> JsonObject:
+    """Return a payload whose lists of records are changed; a single record counts as a list."""
+    changed: JsonObject = {}
+    for name, value in payload.items():
+        if name in _PLACES and isinstance(value, list):
+            value = change(cast(list[object], value), name)
+        elif name in _PLACES:
+            (value,) = change([value], name)
+        changed[name] = value
+
+    return changed
+
+
+def _change_inner(record: object, place: str, change: _Change) -> object:
+    """Return a record of which the list of further records in it, or in its data, is changed."""
+    fields = as_object(record)
+    if fields is None or place != "results":
         return record
 
-    parts.append(part)
-    return 1
+    data = as_object(fields.get("data"))
+    holder = data or fields
+    for name in _INNER_PLACES:
+        if isinstance(holder.get(name), list):
+            changed: JsonObject = {**holder, name: change(holder[name], name)}
+            return {**fields, "data": changed} if data else changed
+
+    return record
 
 
-def _take_from_list(records: list[object], parts: list[_Part], place: str) -> list[object]:
-    """Return a list with one number in place of each run of records with content."""
+def _take_records(parts: list[_Part], records: list[object], place: str) -> list[object]:
+    """Return a list with one number in place of each run of records with content.
+
+    These are added to the parts.
+    """
     rest: list[object] = []
     count = 0
 
@@ -347,40 +374,12 @@ def _take_from_list(records: list[object], parts: list[_Part], place: str) -> li
         if count:
             rest.append(count)
             count = 0
-
-        name, inner = _find_inner(record, place)
-        if inner is not None:
-            record = _replace_inner(record, name, _take_from_list(inner, parts, name))
-        rest.append(record)
+        rest.append(_change_inner(record, place, partial(_take_records, parts)))
 
     if count:
         rest.append(count)
 
     return rest
-
-
-def _find_inner(record: object, place: str) -> tuple[str, list[object] | None]:
-    """Return the field of a record, or of its data, that holds further records, and its value."""
-    fields = as_object(record)
-    if fields is None or place != "results":
-        return "", None
-
-    holder = as_object(fields.get("data")) or fields
-    for name in _INNER_PLACES:
-        if isinstance(holder.get(name), list):
-            return name, cast(list[object], holder[name])
-
-    return "", None
-
-
-def _replace_inner(record: object, name: str, inner: list[object]) -> JsonObject:
-    """Return a record with other values in place of the records within it."""
-    fields = as_object(record) or {}
-    data = as_object(fields.get("data"))
-    if data:
-        return {**fields, "data": {**data, name: inner}}
-
-    return {**fields, name: inner}
 
 
 def _split_record(record: object, place: str) -> _Part | None:
@@ -436,23 +435,15 @@ def _parse_records(text: str) -> Iterator[JsonObject]:
         yield fields
 
 
-def _restore_one(value: object, records: Iterator[JsonObject], place: str = "") -> object:
-    if type(value) is not int:
-        return value
-
-    (record,) = _restore_list([value], records, place)
-    return record
-
-
-def _restore_list(values: list[object], records: Iterator[JsonObject], place: str) -> list[object]:
+def _restore_records(
+    records: Iterator[JsonObject], values: list[object], place: str
+) -> list[object]:
+    """Return a list with records in place of their numbers."""
     restored: list[object] = []
 
     for value in values:
         if type(value) is not int:  # `True` is an int too, but counts nothing
-            name, inner = _find_inner(value, place)
-            if inner is not None:
-                value = _replace_inner(value, name, _restore_list(inner, records, name))
-            restored.append(value)
+            restored.append(_change_inner(value, place, partial(_restore_records, records)))
             continue
 
         run = list(itertools.islice(records, value))

@@ -156,15 +156,6 @@ def round_score(score: int) -> int:
     return (200 * score + SCORE_ONE) // (2 * SCORE_ONE)
 
 
-def count_above(scores: Sequence[int], at_least: int) -> int:
-    """Return how many of the falling scores reach ``at_least`` thousandths of the first.
-
-    >>> count_above([400, 300, 200, 100], 500)
-    3
-    """
-    return sum(1_000 * score >= at_least * scores[0] for score in scores)
-
-
 NAMED_TENTHS = 16
 """The score of a memory whose content begins with a name in the question, in tenths.
 

@@ -34,7 +34,6 @@ from abilities.helpers.search.ranking import (
     choose_relays,
     compute_idf,
     compute_score,
-    count_above,
     find_gift,
     find_steps,
     judge,
@@ -218,18 +217,12 @@ class Filters:
     @property
     def pass_all(self) -> bool:
         """Whether every memory of the searched sides passes."""
-        if self.tags:
-            return False
+        return self == Filters(archived=self.archived)
 
-        values = (
-            self.type,
-            self.about,
-            self.category,
-            self.importance,
-            self.changed_since,
-            self.as_of,
-        )
-        return all(value is None for value in values)
+    @property
+    def reach_notes(self) -> bool:
+        """Whether notes may be found, which have no property but a day."""
+        return replace(self, changed_since=None).pass_all
 
 
 class NoteTerms(NamedTuple):
@@ -474,7 +467,13 @@ def rank(request: RecallRequest) -> Conversation[tuple[Ranking, ...]]:
         if near:
             confidence = explainer.add_similar(near[number], confidence)
 
-        ranked = _cut(list(explainer.uncut.columns), confidence, request.at_least)
+        ranked = list(explainer.uncut.columns)
+        if request.at_least is not None:
+            least = request.at_least
+            ranked = [one for one in ranked if 1_000 * one[_SCORE] >= least * ranked[0][_SCORE]]
+        elif confidence == "none":
+            ranked = []
+
         shown = Entries(_put_newer_first(ranked, times))
         missing = unknown[number]
         archived = _name_words(word for word in missing if in_archive.get(word.term))
@@ -684,16 +683,6 @@ def _find_failing(filters: Filters, doc: int) -> Conversation[tuple[str, ...]]:
                 failing.append(each.name)
 
     return tuple(failing)
-
-
-def _cut(ranked: list[Columns], confidence: Confidence, at_least: int | None) -> list[Columns]:
-    """Return the entries of a ranking that are shown."""
-    if at_least is not None:
-        return ranked[: count_above([columns[_SCORE] for columns in ranked], at_least)]
-    if confidence == "none":
-        return []
-
-    return ranked
 
 
 def _select_similar(
