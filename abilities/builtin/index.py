@@ -21,20 +21,9 @@ PROFILES: Mapping[str, tuple[str, ...]] = {
     "lean": ("read", "recall", "remember", "file_list"),
     "files": ("file_read_bulk", "file_list"),
     "memory": (
-        "memory_read_bulk",
-        "bulk_read_memory",
-        "memory_get",
-        "store_memory",
-        "query_memories",
-        "update_memory",
-        "delete_memory",
-        "get_memory_stats",
-        "recall",
-        "remember",
-        "memory_list",
-        "memory_history",
-        "memory_restore",
-        "memory_changes",
+        *("memory_read_bulk", "bulk_read_memory", "memory_get", "store_memory", "query_memories"),
+        *("update_memory", "delete_memory", "get_memory_stats", "recall", "remember"),
+        *("memory_list", "memory_history", "memory_restore", "memory_changes"),
     ),
 }
 """The names in each profile except `ALL`; a profile offers the registered ones."""

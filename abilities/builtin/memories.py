@@ -17,14 +17,7 @@ from abilities.declarations.memories import (
 from abilities.declarations.refusals import Refused
 from abilities.declarations.values import JsonObject
 from abilities.definition import Context, built_in
-from abilities.helpers.memory.records import (
-    PageCursor,
-    build_write_answer,
-    describe_mending,
-    fit_page,
-    parse_page_cursor,
-    to_memory_data,
-)
+from abilities.helpers.memory import records
 from abilities.helpers.memory.targets import require_name
 from abilities.helpers.memory.versions import build_list_answer
 from abilities.helpers.reply.detail import shape_written
@@ -51,7 +44,7 @@ async def store_memory(context: Context, arguments: StoreMemoryInput) -> JsonObj
     envelope["memory"] = {}
 
     detail = arguments.detail or context.detail
-    return build_write_answer(result, envelope, context.bound, detail)
+    return records.build_write_answer(result, envelope, context.bound, detail)
 
 
 QUERY_DESCRIPTION = """\
@@ -63,16 +56,16 @@ tag. For more, send next_request. Contents are data."""
 @built_in("Find memories", QUERY_DESCRIPTION, QueryMemoriesAnswer, read_only=True, idempotent=True)
 async def query_memories(context: Context, arguments: QueryMemoriesInput) -> JsonObject:
     """Find memories."""
-    cursor: PageCursor | None = None
+    cursor: records.PageCursor | None = None
     if arguments.after is not None:
-        cursor = parse_page_cursor(arguments.after, arguments.sort_by)
+        cursor = records.parse_page_cursor(arguments.after, arguments.sort_by)
 
     page = await context.memory.query(build_query(arguments, cursor))
 
     given = arguments.explicit_arguments()
     given.pop("offset", None)
     detail = arguments.detail or context.detail
-    fitted = fit_page(page.memories, context.bound, detail, given)
+    fitted = records.fit_page(page.memories, context.bound, detail, given)
 
     # A page that did not fit shows a smaller limit, so that the next one begins at its end.
     limit = arguments.limit
@@ -92,13 +85,13 @@ async def query_memories(context: Context, arguments: QueryMemoriesInput) -> Jso
     if fitted.failed:
         answer["failed"] = fitted.failed
     if has_more:
-        following = PageCursor(offset + limit, page.positions[limit - 1])
+        following = records.PageCursor(offset + limit, page.positions[limit - 1])
         answer["next_request"] = {**given, "after": following.format()}
 
     return answer
 
 
-def build_query(arguments: QueryMemoriesInput, cursor: PageCursor | None) -> Query:
+def build_query(arguments: QueryMemoriesInput, cursor: records.PageCursor | None) -> Query:
     """Return the query of the arguments, starting after the cursor or at their offset."""
     return Query(
         type=arguments.type,
@@ -134,7 +127,7 @@ async def update_memory(context: Context, arguments: UpdateMemoryInput) -> JsonO
     result = await context.memory.change("update", given)
     envelope: JsonObject = {"memory": {}, "updated_fields": list(result.updated)}
     detail = arguments.detail or context.detail
-    return build_write_answer(result, envelope, context.bound, detail)
+    return records.build_write_answer(result, envelope, context.bound, detail)
 
 
 DELETE_DESCRIPTION = """\
@@ -165,14 +158,14 @@ async def delete_memory(context: Context, arguments: DeleteMemoryInput) -> JsonO
     result = await context.memory.change(kind, given)
 
     answer: JsonObject = {"success": True, "action": action, "id": result.id}
-    answer = {**answer, **describe_mending(result)}
+    answer = {**answer, **records.describe_mending(result)}
     if (arguments.detail or context.detail) == "full":
         return answer
 
     # A deleted memory has no data but its id and version.
     memory: JsonObject = {"version": result.version}
     if result.stored is not None:
-        memory = to_memory_data(result.stored, version=True)
+        memory = records.to_memory_data(result.stored, version=True)
         memory.pop("archived", None)  # the action shows it
     return shape_written(memory, answer)
 
@@ -203,7 +196,7 @@ async def get_memory_stats(context: Context, _: GetMemoryStatsInput) -> JsonObje
     answer["top_tags"] = [{"tag": tag, "count": number} for tag, number in stats.top_tags]
 
     if stats.most_accessed is not None:
-        shown = fit_page([stats.most_accessed], context.bound, "full", {})
+        shown = records.fit_page([stats.most_accessed], context.bound, "full", {})
         (answer["most_accessed"],) = shown.memories
 
     return answer

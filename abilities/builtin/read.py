@@ -22,28 +22,13 @@ from abilities.declarations.refusals import Refused
 from abilities.declarations.suggestions import suggest_value
 from abilities.declarations.values import JsonObject, as_object, json_size, text_size, unwrap_json
 from abilities.definition import Context, built_in
-from abilities.helpers.batch.files import (
-    ask_for_file,
-    gather_files,
-    gather_glob,
-    gather_search,
-    name_glob,
-)
+from abilities.helpers.batch import files, memories
 from abilities.helpers.batch.items import (
     AskedItem,
     BatchSources,
     ItemOffer,
     gather_each,
     parse_cursor,
-)
-from abilities.helpers.batch.memories import (
-    gather_list,
-    gather_memories,
-    gather_recall,
-    gather_walk,
-    is_list,
-    is_walk,
-    name_item,
 )
 from abilities.helpers.batch.sharing import fill_reply
 from abilities.helpers.reply.budget import Bound
@@ -70,14 +55,14 @@ Way = Literal[Kind, "walk", "list"]
 Gather = Callable[[Sequence[AskedItem], BatchSources], Awaitable[list[ItemOffer]]]
 
 _GATHERERS: Mapping[Way, Gather] = {
-    "file": gather_files,
-    "glob": partial(gather_each, gather_glob),
-    "search": partial(gather_each, gather_search),
-    "note": gather_memories,
-    "memory": gather_memories,
-    "recall": partial(gather_each, gather_recall),
-    "walk": partial(gather_each, gather_walk),
-    "list": partial(gather_each, gather_list),
+    "file": files.gather_files,
+    "glob": partial(gather_each, files.gather_glob),
+    "search": partial(gather_each, files.gather_search),
+    "note": memories.gather_memories,
+    "memory": memories.gather_memories,
+    "recall": partial(gather_each, memories.gather_recall),
+    "walk": partial(gather_each, memories.gather_walk),
+    "list": partial(gather_each, memories.gather_list),
 }
 
 _EQUIVALENTS: Mapping[Way, tuple[str, ...]] = {
@@ -113,7 +98,7 @@ async def read(context: Context, arguments: ReadInput) -> JsonObject:
         context.memory,
         max_bytes=bound.max_bytes,
         max_chars=bound.max_bytes,
-        name_glob=None if file_list.name in context.disabled else name_glob,
+        name_glob=None if file_list.name in context.disabled else files.name_glob,
         may_recall=recall.name not in context.disabled,
         remembers=context.remembers and arguments.memories,
     )
@@ -144,7 +129,7 @@ def _parse_item(sent: object, context: Context) -> AskedItem:
         raise Refused("invalid_unicode")
 
     if isinstance(sent, str) and not sent.startswith("{"):
-        item = ask_for_file(sent)
+        item = files.ask_for_file(sent)
     else:
         item = _parse_object(sent, context)
 
@@ -161,7 +146,7 @@ def _parse_object(sent: object, context: Context) -> AskedItem:
 
     fields = {name: value for name, value in fields.items() if value is not None}
     if "type" in fields:
-        fields = name_item(fields, context.memory.today)
+        fields = memories.name_item(fields, context.memory.today)
 
     kinds: list[Kind] = [kind for kind in ITEMS if kind in fields]
     if not kinds and "key" in fields:
@@ -183,9 +168,9 @@ def _parse_object(sent: object, context: Context) -> AskedItem:
 
 
 def _find_way(item: AskedItem) -> Way:
-    if is_walk(item):
+    if memories.is_walk(item):
         return "walk"
-    if is_list(item):
+    if memories.is_list(item):
         return "list"
 
     return item.kind

@@ -8,20 +8,7 @@ from abilities.declarations.limits import MAX_HITS
 from abilities.declarations.read import FileItem, GlobItem, SearchItem
 from abilities.declarations.refusals import Refused
 from abilities.declarations.values import JsonObject, json_bytes
-from abilities.helpers.batch.items import (
-    AskedItem,
-    BatchSources,
-    Cursor,
-    ItemOffer,
-    Leaf,
-    UnreadFile,
-    count_down,
-    describe_file,
-    hash_versions,
-    measure_piece,
-    parse_countdown,
-    split_line,
-)
+from abilities.helpers.batch import items
 from abilities.helpers.files.confinement import PathRequest, express_path, parse_path
 from abilities.helpers.files.globs import Glob
 from abilities.helpers.files.lister import MAX_BYTES, MAX_LISTED, ListingRequest, suggest_paths
@@ -48,12 +35,14 @@ class _SizedFile(NamedTuple):
 _Found = tuple[PathRequest, FileText | _SizedFile]
 
 
-def ask_for_file(path: str) -> AskedItem:
+def ask_for_file(path: str) -> items.AskedItem:
     """Return the item for a path, which is only checked when it is read."""
-    return AskedItem("file", path, format_item(path), FileItem.model_construct(file=path))
+    return items.AskedItem("file", path, format_item(path), FileItem.model_construct(file=path))
 
 
-async def gather_files(asked: Sequence[AskedItem], sources: BatchSources) -> list[ItemOffer]:
+async def gather_files(
+    asked: Sequence[items.AskedItem], sources: items.BatchSources
+) -> list[items.ItemOffer]:
     """Return one offer per item: small files are read at once, larger ones only measured."""
     if not asked:
         return []
@@ -61,7 +50,7 @@ async def gather_files(asked: Sequence[AskedItem], sources: BatchSources) -> lis
     # Most files fit into an equal share of the reply, and are read as soon as they are open.
     share = sources.max_bytes // len(asked)
 
-    def begin(session: ReadingSession, item: AskedItem) -> _Found:
+    def begin(session: ReadingSession, item: items.AskedItem) -> _Found:
         file = session.open(parse_path(_get_path(item)))
         known = item.fields.known
         if known is None or known != find_version(file.stat):
@@ -96,7 +85,7 @@ async def gather_files(asked: Sequence[AskedItem], sources: BatchSources) -> lis
     if sources.name_glob is not None:
         corrected = await suggest_paths(paths, outcomes, sources.lister, sources.name_glob)
 
-    offers: list[ItemOffer] = []
+    offers: list[items.ItemOffer] = []
     for place, (item, outcome) in enumerate(zip(asked, outcomes, strict=True)):
         offer = _build_offer(item, corrected.get(place, outcome))
         for leaf in offer.leaves:
@@ -115,7 +104,7 @@ def name_glob(pattern: str) -> str:
     return f'{{"glob": {json_bytes(pattern).decode()}}}'
 
 
-def _build_offer(item: AskedItem, outcome: _Found | Exception) -> ItemOffer:
+def _build_offer(item: items.AskedItem, outcome: _Found | Exception) -> items.ItemOffer:
     if isinstance(outcome, Exception):
         return item.fail(outcome)
 
@@ -124,10 +113,10 @@ def _build_offer(item: AskedItem, outcome: _Found | Exception) -> ItemOffer:
     offer = item.begin_offer(version)
     offer.is_begun = request.range.version is not None
     if isinstance(file, FileText):
-        found = describe_file(file)
-        leaf = Leaf(found, measure_piece(found.piece))
+        found = items.describe_file(file)
+        leaf = items.Leaf(found, items.measure_piece(found.piece))
     else:
-        leaf = Leaf(UnreadFile(_get_path(item), file.stat.st_size), file.size)
+        leaf = items.Leaf(items.UnreadFile(_get_path(item), file.stat.st_size), file.size)
 
     if isinstance(item.item, dict):
         # An object continues as an object, with its weight.
@@ -142,16 +131,16 @@ def _build_offer(item: AskedItem, outcome: _Found | Exception) -> ItemOffer:
     return offer
 
 
-def _get_path(item: AskedItem) -> str:
+def _get_path(item: items.AskedItem) -> str:
     assert isinstance(item.fields, FileItem)
     return item.fields.file
 
 
-async def gather_glob(item: AskedItem, sources: BatchSources) -> ItemOffer:
+async def gather_glob(item: items.AskedItem, sources: items.BatchSources) -> items.ItemOffer:
     """Return the offer of a pattern, with the unread files that match. Raises Refused."""
     fields = item.fields
     assert isinstance(fields, GlobItem)
-    count, position = parse_countdown(item.cursor.position, fields.limit)
+    count, position = items.parse_countdown(item.cursor.position, fields.limit)
     limit = max(min(count, sources.files_left - bool(item.cursor.resume)), 0)
 
     offer = item.begin_offer()
@@ -159,13 +148,13 @@ async def gather_glob(item: AskedItem, sources: BatchSources) -> ItemOffer:
     if item.cursor.resume:
         # A file that was cut is read on, even if it no longer matches.
         path = express_path(position) or position
-        source = UnreadFile(f"{parse_path(path).path}#{item.cursor.resume}", 0)
+        source = items.UnreadFile(f"{parse_path(path).path}#{item.cursor.resume}", 0)
         offer.leaves.append(_build_leaf(path, position, limit, source, 0))
         sources.files_left -= 1
 
     if not limit:
         if count:
-            offer.group["more"] = item.go_on(Cursor(count_down(None, position)))
+            offer.group["more"] = item.go_on(items.Cursor(items.count_down(None, position)))
         return offer
 
     request = ListingRequest(parse_pattern(fields.glob, "glob"), position, limit)
@@ -179,7 +168,7 @@ async def gather_glob(item: AskedItem, sources: BatchSources) -> ItemOffer:
     remembered = await sources.remember(file.path for file in listing.files)
     for place, file in enumerate(listing.files, start=1):
         size = file.stat.st_size
-        source = UnreadFile(file.path, size)
+        source = items.UnreadFile(file.path, size)
         leaf = _build_leaf(file.path, file.position, limit - place, source, size)
         leaf.remembered = remembered.get(file.path, ())
         offer.leaves.append(leaf)
@@ -188,17 +177,17 @@ async def gather_glob(item: AskedItem, sources: BatchSources) -> ItemOffer:
         offer.group["skipped"] = listing.skipped
     missing = limit - len(listing.files)
     if listing.after is not None and missing:
-        offer.unfinished = Cursor(count_down(missing, listing.after))
+        offer.unfinished = items.Cursor(items.count_down(missing, listing.after))
     elif listing.after is not None:
-        offer.group["more"] = item.go_on(Cursor(count_down(None, listing.after)))
+        offer.group["more"] = item.go_on(items.Cursor(items.count_down(None, listing.after)))
 
     versions = [f"{file.position} {find_version(file.stat)}" for file in listing.files]
-    offer.version = hash_versions(*versions)
+    offer.version = items.hash_versions(*versions)
     offer.is_unchanged = offer.version == fields.known
     return offer
 
 
-async def _suggest_deeper(pattern: str, sources: BatchSources) -> JsonObject:
+async def _suggest_deeper(pattern: str, sources: items.BatchSources) -> JsonObject:
     """Return the pattern for all folders, and the number of its files, if it finds any.
 
     A pattern without a folder matches only files outside of all folders.
@@ -212,12 +201,14 @@ async def _suggest_deeper(pattern: str, sources: BatchSources) -> JsonObject:
     return {"did_you_mean": name_glob(deeper), "finds": len(listing.files)}
 
 
-def _build_leaf(path: str, position: str, left: int, source: UnreadFile, size: int) -> Leaf:
+def _build_leaf(
+    path: str, position: str, left: int, source: items.UnreadFile, size: int
+) -> items.Leaf:
     """Return the leaf of a file; ``left`` is the number of files that may follow."""
-    return Leaf(
+    return items.Leaf(
         source,
         size,
-        position=count_down(left, position),
+        position=items.count_down(left, position),
         leading={"path": path},
         shape=FOUND_FILE,
     )
@@ -231,11 +222,11 @@ def parse_pattern(pattern: str, field: str) -> Glob:
         raise Refused(error.reason, field, expected=error.expected) from None
 
 
-async def gather_search(item: AskedItem, sources: BatchSources) -> ItemOffer:
+async def gather_search(item: items.AskedItem, sources: items.BatchSources) -> items.ItemOffer:
     """Return the offer of a search. Raises Refused."""
     fields = item.fields
     assert isinstance(fields, SearchItem)
-    count, place = parse_countdown(item.cursor.position, MAX_HITS)
+    count, place = items.parse_countdown(item.cursor.position, MAX_HITS)
     if not count:
         offer = item.begin_offer()
         offer.group = {}
@@ -248,11 +239,13 @@ async def gather_search(item: AskedItem, sources: BatchSources) -> ItemOffer:
         glob=parse_pattern(fields.in_, "in"),
         context=fields.context,
         limit=count,
-        after=split_line(place),
+        after=items.split_line(place),
     )
     result = await sources.wait(sources.searcher.search(request))
 
-    offer = item.begin_offer(hash_versions(*(f"{hit.path}\n{hit.text}" for hit in result.hits)))
+    offer = item.begin_offer(
+        items.hash_versions(*(f"{hit.path}\n{hit.text}" for hit in result.hits))
+    )
     offer.group = {"searched": result.searched}
     if result.skipped:
         offer.group["skipped"] = result.skipped
@@ -270,15 +263,17 @@ async def gather_search(item: AskedItem, sources: BatchSources) -> ItemOffer:
     if result.after is not None:
         position, line = result.after
         if result.is_over_time:
-            place = count_down(count - len(result.hits), f"{line}:{position}")
-            offer.unfinished = Cursor(place)
+            place = items.count_down(count - len(result.hits), f"{line}:{position}")
+            offer.unfinished = items.Cursor(place)
         else:
-            offer.group["more"] = item.go_on(Cursor(count_down(None, f"{line}:{position}")))
+            offer.group["more"] = item.go_on(
+                items.Cursor(items.count_down(None, f"{line}:{position}"))
+            )
 
     return offer
 
 
-def _build_hit_leaf(hit: Hit, left: int) -> Leaf:
+def _build_hit_leaf(hit: Hit, left: int) -> items.Leaf:
     """Return the leaf of a hit; ``left`` is the number of hits that may follow."""
 
     # The path of a hit names the lines that it shows.
@@ -289,5 +284,5 @@ def _build_hit_leaf(hit: Hit, left: int) -> Leaf:
     data: JsonObject = {"source": hit.source, "content": "", "lines": list(hit.lines)}
     piece = Piece(hit.text, rest=hit.is_cut)
     found = FoundItem(data, piece, hit.path, continue_at, size)
-    position = count_down(left, f"{hit.last_line}:{hit.position}")
-    return Leaf(found, size, position, {"path": hit.path}, shape=HIT, atomic=True)
+    position = items.count_down(left, f"{hit.last_line}:{hit.position}")
+    return items.Leaf(found, size, position, {"path": hit.path}, shape=HIT, atomic=True)

@@ -19,31 +19,12 @@ from abilities.declarations.recall import RecallInput
 from abilities.declarations.refusals import Reason, Refused
 from abilities.declarations.suggestions import suggest_value
 from abilities.declarations.values import JsonObject, json_bytes
-from abilities.helpers.batch.items import (
-    AskedItem,
-    BatchSources,
-    Cursor,
-    ItemOffer,
-    Leaf,
-    count_down,
-    format_place,
-    hash_versions,
-    invalid_cursor,
-    measure_piece,
-    parse_countdown,
-    parse_place,
-)
+from abilities.helpers.batch import items
+from abilities.helpers.memory import recall_answers
 from abilities.helpers.memory.answers import describe_step, find_rank
 from abilities.helpers.memory.helper import MemoryText
 from abilities.helpers.memory.notes import NotePart
 from abilities.helpers.memory.overview import OVERVIEW_BYTES, build_overview
-from abilities.helpers.memory.recall_answers import (
-    Passage,
-    Source,
-    describe_ranking,
-    explain_entry,
-    find_source,
-)
 from abilities.helpers.memory.recalling import RecallResult, hash_ranking
 from abilities.helpers.memory.records import describe_replacement, to_memory_data
 from abilities.helpers.memory.targets import MemoryFiles, parse_target
@@ -79,7 +60,9 @@ class _Wanted(NamedTuple):
     oldest: date | None = None
 
 
-async def gather_memories(asked: Sequence[AskedItem], sources: BatchSources) -> list[ItemOffer]:
+async def gather_memories(
+    asked: Sequence[items.AskedItem], sources: items.BatchSources
+) -> list[items.ItemOffer]:
     """Return one offer per note, per range of days and per memory that is read alone."""
     wanted: list[_Wanted | Refused] = []
     targets: list[JsonObject] = []
@@ -100,7 +83,7 @@ async def gather_memories(asked: Sequence[AskedItem], sources: BatchSources) -> 
             results = [error] * len(targets)
 
     outcomes = iter(results)
-    offers: list[ItemOffer] = []
+    offers: list[items.ItemOffer] = []
     for item, found in zip(asked, wanted, strict=True):
         if isinstance(found, Refused):
             offers.append(item.fail(found))
@@ -124,7 +107,7 @@ async def gather_memories(asked: Sequence[AskedItem], sources: BatchSources) -> 
     return offers
 
 
-def _name_targets(item: AskedItem, today: date) -> _Wanted:
+def _name_targets(item: items.AskedItem, today: date) -> _Wanted:
     """Return the targets that an item names. Raises Refused."""
     fields = item.fields
     if isinstance(fields, MemoryItem):
@@ -165,7 +148,7 @@ def _suggest_note(text: str) -> str | None:
     return suggest_value(text.replace(" ", "_"), ("long_term", "today", "yesterday"))
 
 
-def _resume(target: JsonObject, item: AskedItem) -> JsonObject:
+def _resume(target: JsonObject, item: items.AskedItem) -> JsonObject:
     """Return a target from the place where its item continues."""
     # The day is part of the cursor, because "today" changes at midnight.
     if item.cursor.position and target["type"] != "stored":
@@ -176,7 +159,7 @@ def _resume(target: JsonObject, item: AskedItem) -> JsonObject:
     return target
 
 
-def _name_days(item: AskedItem, today: date, count: int) -> _Wanted:
+def _name_days(item: items.AskedItem, today: date, count: int) -> _Wanted:
     """Return the targets of the last days, the newest first. Raises Refused."""
     if not 1 <= count <= MAX_NOTE_DAYS:
         raise Refused("invalid_format", "note", expected={"format": NOTE_FORM})
@@ -188,7 +171,7 @@ def _name_days(item: AskedItem, today: date, count: int) -> _Wanted:
         first, _, last = position.partition(":")
         begin, end = _parse_day(first), _parse_day(last)
         if begin is None or end is None:
-            raise invalid_cursor()
+            raise items.invalid_cursor()
 
         oldest, newest = begin, end
         if not resume:
@@ -214,8 +197,8 @@ def _parse_day(text: str) -> date | None:
 
 
 def _offer_days(
-    item: AskedItem, wanted: _Wanted, outcomes: Sequence[MemoryText | Exception]
-) -> ItemOffer:
+    item: items.AskedItem, wanted: _Wanted, outcomes: Sequence[MemoryText | Exception]
+) -> items.ItemOffer:
     """Return the offer of a range of days: the days that have notes, the newest first."""
     offer = item.begin_offer()
     offer.group = {}
@@ -228,7 +211,7 @@ def _offer_days(
         if isinstance(outcome, Refused) and outcome.reason == "memory_file_not_found":
             continue
         if isinstance(outcome, Exception):
-            offer.leaves.append(Leaf(outcome, 0, position, leading, shape=DAY))
+            offer.leaves.append(items.Leaf(outcome, 0, position, leading, shape=DAY))
             continue
 
         # The settings may name one file for all days of a month.
@@ -242,7 +225,7 @@ def _offer_days(
         leaf.leading, leaf.shape = leading, DAY
         offer.leaves.append(leaf)
 
-    offer.version = hash_versions(*versions)
+    offer.version = items.hash_versions(*versions)
     offer.is_unchanged = offer.version == item.fields.known
     return offer
 
@@ -261,17 +244,17 @@ def name_item(target: JsonObject, today: date) -> JsonObject:
         item = {"note": parsed.day.isoformat()}
 
     # With a resume point, the item reads one memory, even if its key looks like a pattern.
-    return {**item, "after": Cursor(parsed.origin, parsed.resume or "byte=0").format()}
+    return {**item, "after": items.Cursor(parsed.origin, parsed.resume or "byte=0").format()}
 
 
-def _build_content_leaf(item: AskedItem, memory: MemoryText, position: str) -> Leaf:
+def _build_content_leaf(item: items.AskedItem, memory: MemoryText, position: str) -> items.Leaf:
     data = {**memory.to_data(), "version": memory.version}
     continue_at = item.continue_within(position)
     found = FoundItem(data, memory.piece, item.item, continue_at, memory.size_bytes)
-    return Leaf(found, measure_piece(memory.piece), position)
+    return items.Leaf(found, items.measure_piece(memory.piece), position)
 
 
-def is_list(item: AskedItem) -> bool:
+def is_list(item: items.AskedItem) -> bool:
     """Return whether an item requests the memories whose keys begin alike."""
     fields = item.fields
     if not isinstance(fields, MemoryItem) or is_walk(item):
@@ -280,19 +263,19 @@ def is_list(item: AskedItem) -> bool:
     return fields.memory.endswith(ANY) and not item.cursor.resume
 
 
-async def gather_list(item: AskedItem, sources: BatchSources) -> ItemOffer:
+async def gather_list(item: items.AskedItem, sources: items.BatchSources) -> items.ItemOffer:
     """Return the offer of a list. Raises Refused, as the store does."""
     fields = item.fields
     assert isinstance(fields, MemoryItem)
     prefix = fields.memory.removesuffix(ANY)
-    limit, after = parse_countdown(item.cursor.position, DEFAULT_LISTED_MEMORIES)
+    limit, after = items.parse_countdown(item.cursor.position, DEFAULT_LISTED_MEMORIES)
 
     # One more shows whether more follow.
     listing = sources.memory.reader.list_memories(prefix, after, limit + 1, archived=False)
     lines = await sources.wait(listing)
 
     versions: list[str] = []
-    leaves: list[Leaf] = []
+    leaves: list[items.Leaf] = []
     for place, line in enumerate(lines[:limit], start=1):
         source: JsonObject | Refused
         if isinstance(line, DamagedMemory):
@@ -303,20 +286,20 @@ async def gather_list(item: AskedItem, sources: BatchSources) -> ItemOffer:
             source = describe_line(line)
             del source["key"]
 
-        position = count_down(limit - place, line.key)
-        leaves.append(Leaf(source, 0, position, {"key": line.key}, shape=LISTED_MEMORY))
+        position = items.count_down(limit - place, line.key)
+        leaves.append(items.Leaf(source, 0, position, {"key": line.key}, shape=LISTED_MEMORY))
 
-    offer = item.begin_offer(hash_versions(*versions))
+    offer = item.begin_offer(items.hash_versions(*versions))
     offer.leaves = leaves
     offer.group = {}
     if len(lines) > limit:
         last = lines[limit - 1].key if limit else after
-        offer.group["more"] = item.go_on(Cursor(count_down(None, last)))
+        offer.group["more"] = item.go_on(items.Cursor(items.count_down(None, last)))
 
     return offer
 
 
-def is_walk(item: AskedItem) -> bool:
+def is_walk(item: items.AskedItem) -> bool:
     """Return whether an item requests a memory and, through its links, others."""
     fields = item.fields
     if not isinstance(fields, MemoryItem):
@@ -325,7 +308,7 @@ def is_walk(item: AskedItem) -> bool:
     return any(limit is not None for limit in (fields.depth, fields.breadth, fields.total))
 
 
-async def gather_walk(item: AskedItem, sources: BatchSources) -> ItemOffer:
+async def gather_walk(item: items.AskedItem, sources: items.BatchSources) -> items.ItemOffer:
     """Return the offer of a walk: the memory at its start, and the others by their rank.
 
     Raises Refused: memories_changed, and the refusals of the store.
@@ -347,7 +330,7 @@ async def gather_walk(item: AskedItem, sources: BatchSources) -> ItemOffer:
         version = "" if isinstance(memory, Exception) else str(memory.row.version)
         versions += [step.key, version]
 
-    version = hash_versions(*versions)
+    version = items.hash_versions(*versions)
     offer = item.begin_offer(version)
     offer.group = {}
     if outcome.cut_by:
@@ -355,12 +338,12 @@ async def gather_walk(item: AskedItem, sources: BatchSources) -> ItemOffer:
     if outcome.frontier:
         offer.group["frontier"] = [candidate.key for candidate in outcome.frontier]
 
-    part = parse_place(item.cursor)
+    part = items.parse_place(item.cursor)
     part.check(version)
     for place, (step, memory) in enumerate(entries[part.begin :], part.begin):
-        position, trailing = format_place(place, version), describe_step(step, "out")
+        position, trailing = items.format_place(place, version), describe_step(step, "out")
         error = memory if isinstance(memory, Exception) else None
-        leaf = Leaf(error or {}, 0, position, {"key": step.key}, trailing, MEMORY)
+        leaf = items.Leaf(error or {}, 0, position, {"key": step.key}, trailing, MEMORY)
         if not isinstance(memory, Exception):
             data = to_memory_data(memory, key=False, version=True)
             data["metadata"] = {"memory_score": memory.row.score}
@@ -371,7 +354,7 @@ async def gather_walk(item: AskedItem, sources: BatchSources) -> ItemOffer:
 
 
 def _add_part(
-    leaf: Leaf, item: AskedItem, memory: StoredMemory, data: JsonObject, part: Range
+    leaf: items.Leaf, item: items.AskedItem, memory: StoredMemory, data: JsonObject, part: Range
 ) -> None:
     """Add a part of a memory to its leaf, or the refusal of that part."""
     content = memory.row.content
@@ -384,16 +367,16 @@ def _add_part(
     data = {**data, "content": ""}
     continue_at = item.continue_within(leaf.position)
     leaf.source = FoundItem(data, piece, item.item, continue_at, len(content.encode()))
-    leaf.size = measure_piece(piece)
+    leaf.size = items.measure_piece(piece)
 
 
-async def gather_recall(item: AskedItem, sources: BatchSources) -> ItemOffer:
+async def gather_recall(item: items.AskedItem, sources: items.BatchSources) -> items.ItemOffer:
     """Return the offer of a question. Raises Refused: memories_changed, those of the store."""
     fields = item.fields
     assert isinstance(fields, RecallItem)
     arguments = RecallInput(queries=[fields.recall])
 
-    begin, end, _ = part = parse_place(item.cursor)
+    begin, end, _ = part = items.parse_place(item.cursor)
     result = await sources.wait(sources.memory.recall(arguments, [begin], ANSWER_BYTES))
     ranking = result.rankings[0]
     ranking_hash = hash_ranking(ranking)
@@ -414,23 +397,23 @@ async def gather_recall(item: AskedItem, sources: BatchSources) -> ItemOffer:
             versions.append(str(source.memory.row.version))
     versions.append(json_bytes(overview).decode())
 
-    offer = item.begin_offer(hash_versions(*versions))
-    offer.group = {"matched": len(ranking.entries), **describe_ranking(ranking)}
+    offer = item.begin_offer(items.hash_versions(*versions))
+    offer.group = {"matched": len(ranking.entries), **recall_answers.describe_ranking(ranking)}
     if overview:
         offer.group["overview"] = overview
     if 0 < stop < len(ranking.entries):
-        offer.group["more"] = item.go_on(Cursor(format_place(stop - 1, ranking_hash)))
+        offer.group["more"] = item.go_on(items.Cursor(items.format_place(stop - 1, ranking_hash)))
 
     for place, (entry, source) in enumerate(chosen, begin):
-        position = format_place(place, ranking_hash, stop)
-        reasons = explain_entry(ranking, entry, is_full=True)
+        position = items.format_place(place, ranking_hash, stop)
+        reasons = recall_answers.explain_entry(ranking, entry, is_full=True)
         if isinstance(source, NotePart):
             offer.leaves.append(_build_note_leaf(source, reasons, position))
             continue
 
         error = source if isinstance(source, Exception) else None
-        leaf = Leaf(error or {}, 0, position, {"key": entry.name}, reasons, RECALLED)
-        if isinstance(source, Passage):
+        leaf = items.Leaf(error or {}, 0, position, {"key": entry.name}, reasons, RECALLED)
+        if isinstance(source, recall_answers.Passage):
             _add_passage(leaf, item, source)
         offer.leaves.append(leaf)
 
@@ -439,13 +422,13 @@ async def gather_recall(item: AskedItem, sources: BatchSources) -> ItemOffer:
 
 def _choose_entries(
     entries: Sequence[RankedEntry], result: RecallResult
-) -> list[tuple[RankedEntry, Source]]:
+) -> list[tuple[RankedEntry, recall_answers.Source]]:
     """Return the first entries that fit into an answer, with their sources; at least one."""
-    chosen: list[tuple[RankedEntry, Source]] = []
+    chosen: list[tuple[RankedEntry, recall_answers.Source]] = []
     room = ANSWER_BYTES
 
     for entry in entries:
-        source = find_source(entry, result)
+        source = recall_answers.find_source(entry, result)
         if source is None:
             break
 
@@ -460,7 +443,7 @@ def _choose_entries(
     return chosen
 
 
-def _add_passage(leaf: Leaf, item: AskedItem, passage: Passage) -> None:
+def _add_passage(leaf: items.Leaf, item: items.AskedItem, passage: recall_answers.Passage) -> None:
     row = passage.memory.row
     data: JsonObject = {
         "content": "",
@@ -479,7 +462,7 @@ def _add_passage(leaf: Leaf, item: AskedItem, passage: Passage) -> None:
     _add_part(leaf, item, passage.memory, data, requested)
 
 
-def _build_note_leaf(part: NotePart, reasons: JsonObject, position: str) -> Leaf:
+def _build_note_leaf(part: NotePart, reasons: JsonObject, position: str) -> items.Leaf:
     """Return the leaf of a part of a note, which continues as the note itself."""
     leading: JsonObject = {"filename": part.target.filename}
     if part.heading:
@@ -490,7 +473,7 @@ def _build_note_leaf(part: NotePart, reasons: JsonObject, position: str) -> Leaf
     resume = part.piece.resume(part.piece.find_cut(part.section.start))
     next_item: JsonObject = {"note": note}
     if part.section.start:
-        next_item["after"] = Cursor("", resume).format()
+        next_item["after"] = items.Cursor("", resume).format()
 
     def continue_at(point: str) -> Item:
         return next_item
@@ -499,4 +482,6 @@ def _build_note_leaf(part: NotePart, reasons: JsonObject, position: str) -> Leaf
     piece = Piece(content, total_chars=len(content))
     data: JsonObject = {"content": "", "date": part.day}
     found = FoundItem(data, piece, next_item, continue_at, len(content.encode()))
-    return Leaf(found, len(content.encode()), position, leading, reasons, RECALLED, atomic=True)
+    return items.Leaf(
+        found, len(content.encode()), position, leading, reasons, RECALLED, atomic=True
+    )

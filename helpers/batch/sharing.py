@@ -16,31 +16,12 @@ from typing import NamedTuple
 
 from abilities.declarations.refusals import Fault, Refused
 from abilities.declarations.values import JsonObject, json_size
-from abilities.helpers.batch.items import (
-    BatchSources,
-    Cursor,
-    ItemOffer,
-    Leaf,
-    UnreadFile,
-    describe_file,
-    foresee_file,
-)
+from abilities.helpers.batch import items
 from abilities.helpers.files.confinement import parse_path
 from abilities.helpers.files.reader import ReadingSession
+from abilities.helpers.reply import envelope
 from abilities.helpers.reply.budget import MIN_SHARE, Allocator, Bound, rank
 from abilities.helpers.reply.detail import RecordShape, shape_record
-from abilities.helpers.reply.envelope import (
-    INPUT_CHARS,
-    BulkRequest,
-    Entry,
-    FoundItem,
-    RecordDraft,
-    ReplyRecord,
-    assemble_reply,
-    build_failed,
-    build_left_out,
-    measure_room,
-)
 from abilities.helpers.text.codec import replace_markers
 
 _AMPLE_BYTES = 8192
@@ -59,10 +40,10 @@ _WIDEST_COUNT = 10**7
 
 
 async def fill_reply(
-    request: BulkRequest,
-    offers: Sequence[ItemOffer],
+    request: envelope.BulkRequest,
+    offers: Sequence[items.ItemOffer],
     bound: Bound,
-    sources: BatchSources | None = None,
+    sources: items.BatchSources | None = None,
 ) -> JsonObject:
     """Return the reply to a batch, with as much of the offers as its bound allows.
 
@@ -74,7 +55,7 @@ async def fill_reply(
         records = await sharing.fill_in_turns()
 
     next_items = [record.next_item for record in records if record.next_item is not None]
-    return assemble_reply(request, records, next_items)
+    return envelope.assemble_reply(request, records, next_items)
 
 
 class _Sharing:
@@ -82,49 +63,53 @@ class _Sharing:
 
     def __init__(
         self,
-        request: BulkRequest,
-        offers: Sequence[ItemOffer],
+        request: envelope.BulkRequest,
+        offers: Sequence[items.ItemOffer],
         bound: Bound,
-        sources: BatchSources | None,
+        sources: items.BatchSources | None,
     ) -> None:
         self._offers = offers
         self._bound = bound
         self._sources = sources
         self._shape = request.shape
-        self._room = measure_room(request, bound)
-        self._settled: list[ReplyRecord | None] = []
-        self._drafts: dict[int, Entry] = {}
+        self._room = envelope.measure_room(request, bound)
+        self._settled: list[envelope.ReplyRecord | None] = []
+        self._drafts: dict[int, envelope.Entry] = {}
 
         # If not everything fits, every item is left out at first, and then gets room in turn.
-        self._records: list[ReplyRecord] = []
+        self._records: list[envelope.ReplyRecord] = []
         self._allocator = Allocator(0)
 
         # Some records need no room for a content.
         for offer in offers:
-            record: ReplyRecord | None = None
+            record: envelope.ReplyRecord | None = None
             if offer.fault is not None:
                 fault = Fault.from_exception(offer.fault)
                 text = offer.text
                 if fault.code == "INVALID_INPUT":
-                    text = text[:INPUT_CHARS]
-                payload = build_failed(fault.to_payload(), {"input": text}, None, self._shape)
-                record = ReplyRecord(payload)
+                    text = text[: envelope.INPUT_CHARS]
+                payload = envelope.build_failed(
+                    fault.to_payload(), {"input": text}, None, self._shape
+                )
+                record = envelope.ReplyRecord(payload)
             elif offer.is_unchanged:
-                record = ReplyRecord({"input": offer.text, "success": True, "unchanged": True})
+                record = envelope.ReplyRecord(
+                    {"input": offer.text, "success": True, "unchanged": True}
+                )
             self._settled.append(record)
 
-    def fill_whole(self) -> list[ReplyRecord] | None:
+    def fill_whole(self) -> list[envelope.ReplyRecord] | None:
         """Return all records whole; None if not all fit, have been read and are of one content.
 
         Most replies can be filled so.
         """
         room = self._room
-        entries: list[Entry] = []
+        entries: list[envelope.Entry] = []
 
         for index, offer in enumerate(self._offers):
-            entry: Entry | None = self._settled[index]
+            entry: envelope.Entry | None = self._settled[index]
             if entry is None:
-                if offer.group is not None or isinstance(offer.leaves[0].source, UnreadFile):
+                if offer.group is not None or isinstance(offer.leaves[0].source, items.UnreadFile):
                     return None
                 entry = self._draft_one(index)
 
@@ -136,7 +121,7 @@ class _Sharing:
 
         return [_finish_whole(entry) for entry in entries]
 
-    async def fill_in_turns(self) -> list[ReplyRecord]:
+    async def fill_in_turns(self) -> list[envelope.ReplyRecord]:
         """Return the records of all offers, in their order; read files when their turn comes."""
         waiting: list[int] = []
         for index, offer in enumerate(self._offers):
@@ -144,8 +129,8 @@ class _Sharing:
             if record is None:
                 waiting.append(index)
                 size = offer.whole_size
-                payload = build_left_out(size, {"input": offer.text}, None, self._shape)
-                record = ReplyRecord(payload, next_item=offer.item)
+                payload = envelope.build_left_out(size, {"input": offer.text}, None, self._shape)
+                record = envelope.ReplyRecord(payload, next_item=offer.item)
             self._records.append(record)
 
         self._allocator.room = self._room - sum(record.size for record in self._records)
@@ -163,7 +148,7 @@ class _Sharing:
                 continue
 
             draft = self._draft_one(index)
-            if isinstance(draft, ReplyRecord):
+            if isinstance(draft, envelope.ReplyRecord):
                 allocator.room += left_out - draft.size
                 allocator.has_content = True
                 self._records[index] = draft
@@ -207,13 +192,13 @@ class _Sharing:
 
         return sorted(waiting, key=rank_begun)
 
-    def _measure_cut(self, offer: ItemOffer, leaf: Leaf) -> int:
+    def _measure_cut(self, offer: items.ItemOffer, leaf: items.Leaf) -> int:
         """Return the size of a content's record with the least share."""
-        if isinstance(leaf.source, UnreadFile):
-            leaf = replace(leaf, source=foresee_file(leaf.source.path))
+        if isinstance(leaf.source, items.UnreadFile):
+            leaf = replace(leaf, source=items.foresee_file(leaf.source.path))
 
         draft = self._draft(offer, leaf)
-        if isinstance(draft, ReplyRecord):
+        if isinstance(draft, envelope.ReplyRecord):
             return draft.size
 
         return draft.measure(0).cut_overhead + _find_min_share(offer)
@@ -224,7 +209,7 @@ class _Sharing:
         if allocator.is_used_up:
             return
 
-        if offer.group is None and isinstance(offer.leaves[0].source, UnreadFile):
+        if offer.group is None and isinstance(offer.leaves[0].source, items.UnreadFile):
             size = self._measure_cut(offer, offer.leaves[0]) + _UNFORESEEN_BYTES
             room = allocator.room + self._records[order[0]].size
             if allocator.has_content and size > room:
@@ -232,7 +217,7 @@ class _Sharing:
                 return
 
         room = allocator.room
-        unread: list[tuple[Leaf, int]] = []
+        unread: list[tuple[items.Leaf, int]] = []
         for index in order:
             offer = self._offers[index]
             room = self._list_unread(offer, offer.leaves, room, unread)
@@ -243,17 +228,17 @@ class _Sharing:
 
     def _list_unread(
         self,
-        offer: ItemOffer,
-        leaves: Sequence[Leaf],
+        offer: items.ItemOffer,
+        leaves: Sequence[items.Leaf],
         room: int,
-        unread: list[tuple[Leaf, int]],
+        unread: list[tuple[items.Leaf, int]],
     ) -> int:
         """Add the files that seem to fit, at least one; return the remaining room.
 
         Each is paired with the most bytes of its record with the least share.
         """
         for leaf in leaves:
-            if isinstance(leaf.source, UnreadFile):
+            if isinstance(leaf.source, items.UnreadFile):
                 unread.append((leaf, self._measure_cut(offer, leaf) + _UNFORESEEN_BYTES))
 
             room -= leaf.size
@@ -262,7 +247,7 @@ class _Sharing:
 
         return room
 
-    async def _read(self, files: Sequence[tuple[Leaf, int]], room: int) -> None:
+    async def _read(self, files: Sequence[tuple[items.Leaf, int]], room: int) -> None:
         """Read the first file and others that surely fit, and put them into their leaves.
 
         The size of a content is known only when it has been read, and several threads read at once.
@@ -278,10 +263,12 @@ class _Sharing:
         max_chars = min(sources.max_chars, self._bound.max_bytes)
         lock, is_over = Lock(), False
 
-        def read(session: ReadingSession, file: tuple[Leaf, int]) -> FoundItem | UnreadFile:
+        def read(
+            session: ReadingSession, file: tuple[items.Leaf, int]
+        ) -> envelope.FoundItem | items.UnreadFile:
             nonlocal room, is_over
             leaf, overhead = file
-            assert isinstance(leaf.source, UnreadFile)
+            assert isinstance(leaf.source, items.UnreadFile)
             most = overhead + _WIDEST_BYTE * leaf.size
             with lock:
                 is_over = is_over or (room < most and file is not files[0])
@@ -289,7 +276,7 @@ class _Sharing:
                     return leaf.source  # this one and all that follow are read in their turn
                 room -= most
 
-            found = describe_file(session.read(parse_path(leaf.source.path), max_chars))
+            found = items.describe_file(session.read(parse_path(leaf.source.path), max_chars))
             size = self._bound.measure_content(replace_markers(found.piece.text))
             with lock:
                 room += most - overhead - size
@@ -311,8 +298,8 @@ class _Sharing:
         group = _Group(offer, self._shape)
 
         for place, leaf in enumerate(offer.leaves):
-            if isinstance(leaf.source, UnreadFile):
-                unread: list[tuple[Leaf, int]] = []
+            if isinstance(leaf.source, items.UnreadFile):
+                unread: list[tuple[items.Leaf, int]] = []
                 left = room - group.size
                 self._list_unread(offer, offer.leaves[place:], left, unread)
                 await self._read(unread, left)
@@ -331,7 +318,7 @@ class _Sharing:
         allocator.room = room - record.size
         allocator.has_content = True
 
-    def _draft_one(self, index: int) -> Entry:
+    def _draft_one(self, index: int) -> envelope.Entry:
         """Return the draft of an item with one content, which has been read."""
         if index not in self._drafts:
             offer = self._offers[index]
@@ -340,7 +327,7 @@ class _Sharing:
 
         return self._drafts[index]
 
-    def _draft(self, offer: ItemOffer, leaf: Leaf) -> Entry:
+    def _draft(self, offer: items.ItemOffer, leaf: items.Leaf) -> envelope.Entry:
         """Return the draft of a content, or the finished record of a leaf without content."""
         # The only content of an item is its record; several are records within it.
         leading, trailing, shape = leaf.leading, leaf.trailing, leaf.shape
@@ -350,38 +337,38 @@ class _Sharing:
             shape = None
 
         source = leaf.source
-        if isinstance(source, FoundItem):
+        if isinstance(source, envelope.FoundItem):
             if leaf.remembered:
                 source = source._replace(data={**source.data, "remembered": leaf.remembered})
             if leaf.continue_at is not None:
                 source = source._replace(continue_at=leaf.continue_at)
-            return RecordDraft(source, self._bound, leading, trailing, shape)
+            return envelope.RecordDraft(source, self._bound, leading, trailing, shape)
 
         if isinstance(source, dict):
             entry: JsonObject = {**leading, "success": True, "data": source}
-            return ReplyRecord(shape_record(entry, shape))
+            return envelope.ReplyRecord(shape_record(entry, shape))
 
         assert isinstance(source, Exception)
         error = Fault.from_exception(source).to_payload()
-        return ReplyRecord(build_failed(error, leading, trailing, shape))
+        return envelope.ReplyRecord(envelope.build_failed(error, leading, trailing, shape))
 
 
-def _find_min_share(offer: ItemOffer) -> int:
+def _find_min_share(offer: items.ItemOffer) -> int:
     """Return the least share of an item that comes first in a reply."""
     # The cursor of its next request takes some of the room that a new item gets now.
     return MIN_SHARE if offer.is_begun else 2 * MIN_SHARE
 
 
-def _finish_whole(entry: Entry) -> ReplyRecord:
-    return entry.finish(entry.content_size) if isinstance(entry, RecordDraft) else entry
+def _finish_whole(entry: envelope.Entry) -> envelope.ReplyRecord:
+    return entry.finish(entry.content_size) if isinstance(entry, envelope.RecordDraft) else entry
 
 
 class _Taken(NamedTuple):
     """A content that was taken, and the size of its record."""
 
-    leaf: Leaf
-    draft: Entry
-    record: ReplyRecord
+    leaf: items.Leaf
+    draft: envelope.Entry
+    record: envelope.ReplyRecord
     size: int
 
 
@@ -391,7 +378,7 @@ class _Group:
     ``cut_overhead`` is the size of the record without contents, if it continues at any cursor.
     """
 
-    def __init__(self, offer: ItemOffer, shape: RecordShape | None) -> None:
+    def __init__(self, offer: items.ItemOffer, shape: RecordShape | None) -> None:
         self._offer = offer
         self._shape = shape
         self._taken: list[_Taken] = []
@@ -401,7 +388,7 @@ class _Group:
         positions = [leaf.position for leaf in offer.leaves]
         if offer.unfinished is not None:
             positions.append(offer.unfinished.position)
-        widest = Cursor(max(positions, key=json_size, default=""), _WIDEST_RESUME)
+        widest = items.Cursor(max(positions, key=json_size, default=""), _WIDEST_RESUME)
         self.cut_overhead: int = self._assemble([], widest, _WIDEST_COUNT).size
 
     @property
@@ -418,7 +405,7 @@ class _Group:
     def _taken_size(self) -> int:
         return sum(taken.size for taken in self._taken)
 
-    def take(self, leaf: Leaf, draft: Entry, room: int) -> bool:
+    def take(self, leaf: items.Leaf, draft: envelope.Entry, room: int) -> bool:
         """Take the next content if the record still fits into the room; return whether it does."""
         if self.size + draft.size > room:
             return False
@@ -426,7 +413,7 @@ class _Group:
         self._taken.append(_Taken(leaf, draft, _finish_whole(draft), draft.size))
         return True
 
-    def cut(self, leaf: Leaf, draft: Entry, room: int, *, has_content: bool) -> None:
+    def cut(self, leaf: items.Leaf, draft: envelope.Entry, room: int, *, has_content: bool) -> None:
         """End the group at a content that does not fit; take as much of that one as fits.
 
         Unless the reply ``has_content`` already, that is the least share of it in any case.
@@ -436,13 +423,13 @@ class _Group:
             leaf, draft, _, _ = self._taken.pop()
 
         if self._taken:
-            self._cursor = Cursor(self._taken[-1].leaf.position)
+            self._cursor = items.Cursor(self._taken[-1].leaf.position)
             has_content = True
 
-        if isinstance(draft, ReplyRecord):
+        if isinstance(draft, envelope.ReplyRecord):
             # It cannot be cut, and a reply with nothing at all would make no progress.
             if not has_content:
-                self._cursor = Cursor(leaf.position)
+                self._cursor = items.Cursor(leaf.position)
                 self._taken.append(_Taken(leaf, draft, draft, draft.size))
             return
 
@@ -456,21 +443,23 @@ class _Group:
         if not has_content:
             share = max(share, _find_min_share(self._offer))
         record = draft.finish(share)
-        self._cursor = Cursor(leaf.position)
+        self._cursor = items.Cursor(leaf.position)
         if record.next_item is not None and not leaf.atomic:
-            assert isinstance(leaf.source, FoundItem)
-            self._cursor = Cursor(leaf.position, leaf.source.piece.resume(record.returned_chars))
+            assert isinstance(leaf.source, envelope.FoundItem)
+            self._cursor = items.Cursor(
+                leaf.position, leaf.source.piece.resume(record.returned_chars)
+            )
         self._taken.append(_Taken(leaf, draft, record, json_size(record.payload) + 1))
 
-    def build(self) -> ReplyRecord:
+    def build(self) -> envelope.ReplyRecord:
         """Return the record."""
         records = [taken.record.payload for taken in self._taken]
         chars = sum(taken.record.returned_chars for taken in self._taken)
         return self._assemble(records, self._cursor, chars)
 
     def _assemble(
-        self, records: list[JsonObject], cursor: Cursor | None, chars: int
-    ) -> ReplyRecord:
+        self, records: list[JsonObject], cursor: items.Cursor | None, chars: int
+    ) -> envelope.ReplyRecord:
         """Return the record of some contents, which continues at a cursor if one is given."""
         offer = self._offer
         data: JsonObject = {"items": records, **(offer.group or {})}
@@ -479,10 +468,10 @@ class _Group:
 
         payload: JsonObject = {"input": offer.text, "success": True, "data": data}
         if cursor is None:
-            return ReplyRecord(shape_record(payload, self._shape), chars)
+            return envelope.ReplyRecord(shape_record(payload, self._shape), chars)
 
         assert offer.go_on is not None
         next_item = offer.go_on(cursor)
         reason = "time" if cursor is offer.unfinished else "budget"
         payload["truncation"] = {"reason": reason, "returned_chars": chars, "next": next_item}
-        return ReplyRecord(shape_record(payload, self._shape), chars, next_item)
+        return envelope.ReplyRecord(shape_record(payload, self._shape), chars, next_item)

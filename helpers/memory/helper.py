@@ -58,22 +58,10 @@ if TYPE_CHECKING:
     from abilities.helpers.memory.meaning import VectorMeaning
 
 _NOT_VALUES = frozenset(
-    {
-        "op",
-        "id",
-        "key",
-        "to",
-        "new_key",
-        "links",
-        "remove_links",
-        "permanent",
-        "purge",
-        "version",
-        "if_version",
-        "atomic",
-        "detail",
-        "output_format",
-    }
+    (
+        *("op", "id", "key", "to", "new_key", "links", "remove_links", "permanent", "purge"),
+        *("version", "if_version", "atomic", "detail", "output_format"),
+    )
 )
 """Arguments of a change that are not values of the memory itself."""
 

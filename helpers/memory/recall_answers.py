@@ -22,13 +22,7 @@ from abilities.helpers.memory.recalling import RecallResult, format_cursor, hash
 from abilities.helpers.memory.records import describe_replacement, name_target, to_memory_data
 from abilities.helpers.reply.budget import MIN_SHARE
 from abilities.helpers.reply.formats import Format, measure_largest
-from abilities.helpers.search.passages import (
-    LONGEST_PASSAGE,
-    Section,
-    Span,
-    split_sections,
-    split_sentences,
-)
+from abilities.helpers.search import passages
 from abilities.helpers.search.ranking import (
     IDF_ONE,
     LIFTED_TENTHS,
@@ -82,7 +76,7 @@ class Passage(NamedTuple):
     """The part of a memory's content that answers a question best: all of a short one."""
 
     memory: StoredMemory
-    section: Section
+    section: passages.Section
 
     @property
     def content(self) -> str:
@@ -171,12 +165,12 @@ def choose_passage(memory: StoredMemory, entry: RankedEntry, language: Language)
     Of equally good passages, the first is chosen; so it is if only links led to the memory.
     """
     content = memory.row.content
-    if len(content) <= LONGEST_PASSAGE:
-        return Passage(memory, Section(0, len(content), ()))
+    if len(content) <= passages.LONGEST_PASSAGE:
+        return Passage(memory, passages.Section(0, len(content), ()))
 
     wanted = {word.term for word in _split_words(entry, language)}
     start, end = _find_region(content, wanted)
-    sections = split_sections(content[start:end]) or [Section(0, end - start, ())]
+    sections = passages.split_sections(content[start:end]) or [passages.Section(0, end - start, ())]
     best, most = sections[0], 0
     for section in sections:
         weights = weigh_text(content[start + section.start : start + section.end], language)
@@ -184,7 +178,7 @@ def choose_passage(memory: StoredMemory, entry: RankedEntry, language: Language)
         if weight > most:
             best, most = section, weight
 
-    return Passage(memory, Section(start + best.start, start + best.end, best.headings))
+    return Passage(memory, passages.Section(start + best.start, start + best.end, best.headings))
 
 
 def _find_region(content: str, wanted: Collection[str]) -> tuple[int, int]:
@@ -251,17 +245,17 @@ class _Draft:
 
         return self.assemble(records)
 
-    def _cut_shortest(self, item: _Item, sentences: Sequence[Span]) -> JsonObject:
+    def _cut_shortest(self, item: _Item, sentences: Sequence[passages.Span]) -> JsonObject:
         """Return the record of the only item with a part of its best sentence.
 
         Raises Refused if not even a short part fits.
         """
         text = _get_text(item.source)
-        start, end_of_sentence = sentences[0] if sentences else Span(0, len(text))
+        start, end_of_sentence = sentences[0] if sentences else passages.Span(0, len(text))
 
         def build(chars: int) -> JsonObject:
             end = max(back_off(text[start:], chars), 1)
-            return _build_record(item, self._is_full, [Span(start, start + end)])
+            return _build_record(item, self._is_full, [passages.Span(start, start + end)])
 
         size = end_of_sentence - start
         chars = _find_largest(size, lambda count: self._fits([build(count)]))
@@ -361,20 +355,20 @@ def _get_text(source: Source) -> str:
     return "" if isinstance(source, Exception) else source.content
 
 
-def _rank_sentences(item: _Item, language: Language) -> list[Span]:
+def _rank_sentences(item: _Item, language: Language) -> list[passages.Span]:
     """Return the sentences of an item's text, best first: those with words of its question.
 
     A word counts more if few sentences contain it, and half for the sentences before and after,
     which often continue the thought.
     """
     text = _get_text(item.source)
-    sentences = split_sentences(text)
+    sentences = passages.split_sentences(text)
     wanted = {word.term for word in _split_words(item.entry, language)}
     held = [wanted & weigh_text(text[start:end], language).keys() for start, end in sentences]
     holders = Counter(term for terms in held for term in terms)
 
     own = [0, *(sum(_RAREST // holders[term] for term in terms) for terms in held), 0]
-    weights: dict[Span, int] = {}
+    weights: dict[passages.Span, int] = {}
     for place, sentence in enumerate(sentences, 1):
         weights[sentence] = own[place - 1] + 2 * own[place] + own[place + 1]
 
@@ -391,7 +385,7 @@ class _Shown(NamedTuple):
     """The parts of a text that are shown, and all of them as one content."""
 
     content: str
-    parts: Sequence[Span]
+    parts: Sequence[passages.Span]
 
     @property
     def end(self) -> int:
@@ -410,7 +404,7 @@ class _Shown(NamedTuple):
 
 
 def _build_record(
-    item: _Item, is_full: bool, sentences: Sequence[Span] | None = None
+    item: _Item, is_full: bool, sentences: Sequence[passages.Span] | None = None
 ) -> JsonObject:
     """Return the record of an item, with some of its sentences, or with its whole text."""
     source = item.source
@@ -423,7 +417,7 @@ def _build_record(
         return {**record, "reason": fault.reason}
 
     text = _get_text(source)
-    parts = [Span(0, len(text))] if sentences is None else _join_neighbors(text, sentences)
+    parts = [passages.Span(0, len(text))] if sentences is None else _join_neighbors(text, sentences)
     shown = _Shown(ELLIPSIS.join(text[start:end] for start, end in parts), parts)
     if isinstance(source, NotePart):
         return _build_note(source, reasons, is_full, shown)
@@ -471,9 +465,9 @@ def _build_note(part: NotePart, reasons: JsonObject, is_full: bool, shown: _Show
     return record
 
 
-def _join_neighbors(text: str, sentences: Sequence[Span]) -> list[Span]:
+def _join_neighbors(text: str, sentences: Sequence[passages.Span]) -> list[passages.Span]:
     """Return the parts of a text that sentences make, given in order; neighbors are one part."""
-    parts: list[Span] = []
+    parts: list[passages.Span] = []
     end = 0
 
     for sentence in sentences:
@@ -481,7 +475,7 @@ def _join_neighbors(text: str, sentences: Sequence[Span]) -> list[Span]:
             parts.append(sentence)
         else:
             begin = parts.pop().start if parts else end
-            parts.append(Span(begin, sentence.end))
+            parts.append(passages.Span(begin, sentence.end))
         end = sentence.end
 
     return parts

@@ -27,80 +27,55 @@ class RecordShape(NamedTuple):
     failed: tuple[str, ...]
 
 
-FILE = RecordShape(
-    ("input", "success", "content", "source", "lines", "version", "remembered", "next"),
-    ("input", "success", "reason", "message", "did_you_mean"),
+def _parse_shape(found: str, failed: str) -> RecordShape:
+    return RecordShape(tuple(found.split()), tuple(failed.split()))
+
+
+FILE = _parse_shape(
+    "input success content source lines version remembered next",
+    "input success reason message did_you_mean",
 )
 """A record of `file_read_bulk`."""
 
-TARGET = RecordShape(
-    (*("type", "date", "key", "from", "success", "content", "archived", "replaced_by", "next"),),
-    ("input", "success", "reason", "message", "did_you_mean"),
+TARGET = _parse_shape(
+    "type date key from success content archived replaced_by next",
+    "input success reason message did_you_mean",
 )
 """A record of `memory_read_bulk`."""
 
-MEMORY = RecordShape(
-    (
-        "key",
-        "from",
-        "content",
-        "archived",
-        "replaced_by",
-        "version",
-        "score",
-        "depth",
-        "parent",
-        "link",
-        "direction",
-        "next",
-    ),
-    ("key", "reason", "score", "depth", "parent", "link", "direction"),
+MEMORY = _parse_shape(
+    "key from content archived replaced_by version score depth parent link direction next",
+    "key reason score depth parent link direction",
 )
 """A stored memory, read alone or in a walk."""
 
-ITEM = RecordShape(
-    (
-        *("input", "success", "from", "content", "items", "archived", "replaced_by", "date"),
-        "source",
-        *(
-            "matched",
-            "confidence",
-            "unknown_words",
-            "archived_words",
-            "overview",
-            "searched",
-            "skipped",
-            "did_you_mean",
-            "finds",
-        ),
-        *("limitsReached", "frontier", "more"),
-        *("lines", "version", "remembered", "next"),
-    ),
-    ("input", "success", "reason", "message", "did_you_mean"),
+ITEM = _parse_shape(
+    "input success from content items archived replaced_by date source matched confidence "
+    "unknown_words archived_words overview searched skipped did_you_mean finds limitsReached "
+    "frontier more lines version remembered next",
+    "input success reason message did_you_mean",
 )
 """A record of `read`."""
 
-FOUND_FILE = RecordShape(
-    ("path", "content", "source", "lines", "version", "remembered", "next"),
-    ("path", "reason", "message", "did_you_mean"),
+FOUND_FILE = _parse_shape(
+    "path content source lines version remembered next",
+    "path reason message did_you_mean",
 )
 """A file that matches a glob."""
 
-HIT = RecordShape(("path", "content", "source", "next"), ("path", "reason"))
+HIT = _parse_shape("path content source next", "path reason")
 """A match of a search."""
 
-DAY = RecordShape(("date", "content", "version", "next"), ("date", "reason"))
+DAY = _parse_shape("date content version next", "date reason")
 """The notes of a day."""
 
-LISTED_MEMORY = RecordShape(("key", "from", "type", "size", "summary"), ("key", "reason"))
+LISTED_MEMORY = _parse_shape("key from type size summary", "key reason")
 """A memory in a list, without its content."""
 
-RECALLED = RecordShape(
-    (
-        *("key", "filename", "heading", "content", "archived", "starts_at", "date", "score"),
-        *("replaced_by", "since", "via", "link", "direction", "from", "next"),
-    ),
-    ("key", "reason", "from"),
+RECALLED = _parse_shape(
+    "key filename heading content archived starts_at date score replaced_by since via link "
+    "direction from next",
+    "key reason from",
 )
 """A memory, or a part of a note, that answers a question."""
 

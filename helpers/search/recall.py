@@ -13,37 +13,9 @@ from functools import cached_property, partial
 from operator import itemgetter
 from typing import Any, NamedTuple, TypeVar
 
+from abilities.helpers.search import ranking
 from abilities.helpers.search.meaning import Near, Similarity
 from abilities.helpers.search.postings import BLOCK_DOCS, POSTING_BYTES, block_of, decode, look_up
-from abilities.helpers.search.ranking import (
-    MOST_JUDGED,
-    MOST_RELAYS,
-    NAMED_TENTHS,
-    SEEDS,
-    Confidence,
-    Entries,
-    Explanation,
-    Gift,
-    Gifts,
-    Links,
-    Match,
-    RankedEntry,
-    Ranking,
-    Steps,
-    WordShare,
-    choose_relays,
-    compute_idf,
-    compute_score,
-    find_gift,
-    find_steps,
-    judge,
-    keep_once,
-    lift,
-    limit_lifted,
-    round_score,
-    spread,
-    sum_worths,
-)
 from abilities.helpers.search.selection import MOST_SELECTED, BlockPostings, Selected, select_best
 from abilities.helpers.search.terms import (
     Language,
@@ -84,7 +56,9 @@ Columns = tuple[Any, ...]
 
 ColumnsT = TypeVar("ColumnsT", bound=tuple[Any, ...])
 
-_NAME, _IS_NOTE, _SCORE, _OWN = map(RankedEntry._fields.index, ("name", "is_note", "score", "own"))
+_NAME, _IS_NOTE, _SCORE, _OWN = map(
+    ranking.RankedEntry._fields.index, ("name", "is_note", "score", "own")
+)
 
 
 class QuestionIndex:
@@ -120,7 +94,7 @@ class QuestionIndex:
         for word in question:
             postings = sides[0].get(word.term, {}).values()
             count = sum(map(len, postings)) // POSTING_BYTES
-            self.idfs.append(compute_idf(size, count))
+            self.idfs.append(ranking.compute_idf(size, count))
 
         self._decoded: dict[int, list[tuple[int, array[int]]]] = {}
 
@@ -155,10 +129,10 @@ class QuestionIndex:
             if word.term in terms
         }
 
-    def explain(self, weights: Mapping[int, int]) -> tuple[WordShare, ...]:
+    def explain(self, weights: Mapping[int, int]) -> tuple[ranking.WordShare, ...]:
         """Return what each term gives to a score, given the weights by the terms' places."""
         return tuple(
-            WordShare(*word, weights.get(place, 0), self.idfs[place])
+            ranking.WordShare(*word, weights.get(place, 0), self.idfs[place])
             for place, word in enumerate(self._question)
         )
 
@@ -168,7 +142,7 @@ class QuestionIndex:
             return 0
 
         total = sum(weight * self.idfs[place] for place, weight in weights.items())
-        return compute_score(total, len(weights), len(self._question))
+        return ranking.compute_score(total, len(weights), len(self._question))
 
     def list_unknown(self, texts: Iterable[Mapping[str, int]]) -> list[QuestionWord]:
         """Return the terms of words without any term in a memory or in one of these texts."""
@@ -391,7 +365,7 @@ Conversation = Generator[Fetch, Any, T]
 """Yields requests, is sent their answers, and returns a result."""
 
 
-def rank(request: RecallRequest) -> Conversation[tuple[Ranking, ...]]:
+def rank(request: RecallRequest) -> Conversation[tuple[ranking.Ranking, ...]]:
     """Rank the answers to each question; an entry is only in the ranking with its best place.
 
     If places are equal, it is in the ranking of the earlier question.
@@ -421,14 +395,14 @@ def rank(request: RecallRequest) -> Conversation[tuple[Ranking, ...]]:
     if docs:
         found = yield FetchKeys(tuple(docs))
 
-    own: list[list[RankedEntry]] = []
+    own: list[list[ranking.RankedEntry]] = []
     for search, selected in zip(searches, hits, strict=True):
         present = [(-score, found[doc].key, doc) for doc, score in selected if doc in found]
         best = heapq.nsmallest(request.most, present)  # of equal scores, the first by key
-        entries: list[RankedEntry] = []
+        entries: list[ranking.RankedEntry] = []
         for fall, key, doc in best:
             words = search.list_words(search.find_weights(doc))
-            entries.append(RankedEntry(key, False, -fall, -fall, None, words))
+            entries.append(ranking.RankedEntry(key, False, -fall, -fall, None, words))
         own.append(entries)
 
     spreadings = yield from _spread_all(own, request)
@@ -461,7 +435,7 @@ def rank(request: RecallRequest) -> Conversation[tuple[Ranking, ...]]:
     if judged:
         texts = yield FetchTexts(tuple(dict.fromkeys(judged)))
 
-    rankings: list[Ranking] = []
+    rankings: list[ranking.Ranking] = []
     for number, explainer in enumerate(explainers):
         confidence = explainer.judge(texts, request.language)
         if near:
@@ -474,16 +448,16 @@ def rank(request: RecallRequest) -> Conversation[tuple[Ranking, ...]]:
         elif confidence == "none":
             ranked = []
 
-        shown = Entries(_put_newer_first(ranked, times))
+        shown = ranking.Entries(_put_newer_first(ranked, times))
         missing = unknown[number]
         archived = _name_words(word for word in missing if in_archive.get(word.term))
         unknown_words = _name_words(word for word in missing if word.word not in archived)
-        rankings.append(Ranking(shown, unknown_words, (), confidence, archived, explainer))
+        rankings.append(ranking.Ranking(shown, unknown_words, (), confidence, archived, explainer))
 
-    return keep_once(rankings)
+    return ranking.keep_once(rankings)
 
 
-def _rank_alike(contents: Sequence[Question]) -> Conversation[tuple[Ranking, ...]]:
+def _rank_alike(contents: Sequence[Question]) -> Conversation[tuple[ranking.Ranking, ...]]:
     """Rank the memories that share the most rare words with each content.
 
     The postings of common words would take longer to read than a write takes.
@@ -497,10 +471,10 @@ def _rank_alike(contents: Sequence[Question]) -> Conversation[tuple[Ranking, ...
     if docs:
         found = yield FetchKeys(docs)
 
-    rankings: list[Ranking] = []
+    rankings: list[ranking.Ranking] = []
     for selected in best:
         columns = [(found[doc].key, False, -f, -f) for f, doc in selected if doc in found]
-        rankings.append(Ranking([RankedEntry(*one) for one in columns], ()))
+        rankings.append(ranking.Ranking([ranking.RankedEntry(*one) for one in columns], ()))
 
     return tuple(rankings)
 
@@ -534,7 +508,7 @@ def _score_shared(terms: Sequence[str], rare: RareBlocks) -> list[tuple[int, int
 
     scores: Counter[int] = Counter()
     for docs in holders:
-        idf = compute_idf(rare.size, len(docs))
+        idf = ranking.compute_idf(rare.size, len(docs))
         for doc in docs & several:
             scores[doc] += idf
 
@@ -545,9 +519,9 @@ class _Spreading(NamedTuple):
     """What the seeds of a question give, and the ways on which they give it."""
 
     seeds: Sequence[tuple[str, int]]
-    ways: Mapping[str, Sequence[Steps]]
+    ways: Mapping[str, Sequence[ranking.Steps]]
     relays: Collection[str]
-    gifts: Gifts
+    gifts: ranking.Gifts
 
 
 class _Explainer:
@@ -556,7 +530,7 @@ class _Explainer:
     def __init__(
         self,
         search: QuestionIndex,
-        hits: Sequence[RankedEntry],
+        hits: Sequence[ranking.RankedEntry],
         spreading: _Spreading,
         numbers: Mapping[str, int],
         notes: Sequence[NoteTerms],
@@ -567,26 +541,26 @@ class _Explainer:
         self._numbers = numbers
         self._notes = {note.name: note.terms for note in notes}
         self._own = {entry.name: entry.own for entry in hits}
-        self._lifted = lift(self._own, spreading.gifts)
+        self._lifted = ranking.lift(self._own, spreading.gifts)
         self._named = {entry.name for entry in hits if search.is_named(numbers[entry.name])}
         self._by_words: Sequence[Columns] | None = None
         self.failing = failing
 
         merged = _merge(hits, self._lifted, spreading.gifts.givers, self._named)
-        self.uncut = Entries(_sort(merged + _score_notes(search, notes)))
+        self.uncut = ranking.Entries(_sort(merged + _score_notes(search, notes)))
 
     @property
     def best(self) -> Sequence[Columns]:
         """The entries that are judged."""
-        return self.uncut.columns[:MOST_JUDGED]
+        return self.uncut.columns[: ranking.MOST_JUDGED]
 
-    def judge(self, texts: Mapping[str, MemoryTexts], language: Language) -> Confidence:
+    def judge(self, texts: Mapping[str, MemoryTexts], language: Language) -> ranking.Confidence:
         """Return the confidence in the best entries by words, given the texts of long memories.
 
         Of a long memory, the words of one passage count, because all together have most words.
         """
         idfs = self._search.idfs
-        best = Match((), named=False)
+        best = ranking.Match((), named=False)
         for columns in self.best:
             name, is_note = columns[_NAME], columns[_IS_NOTE]
             found = [self._find_weights(name, is_note=is_note)]
@@ -595,35 +569,35 @@ class _Explainer:
                 found = list(map(self._search.find_weights_in, passages))
 
             named = not is_note and name in self._named
-            matches = [best, *(Match(weights, named) for weights in found)]
-            best = max(matches, key=partial(sum_worths, idfs))
+            matches = [best, *(ranking.Match(weights, named) for weights in found)]
+            best = max(matches, key=partial(ranking.sum_worths, idfs))
 
-        return judge(idfs, best, [columns[_SCORE] for columns in self.best])
+        return ranking.judge(idfs, best, [columns[_SCORE] for columns in self.best])
 
-    def add_similar(self, near: Near, confidence: Confidence) -> Confidence:
+    def add_similar(self, near: Near, confidence: ranking.Confidence) -> ranking.Confidence:
         """Add what similarity adds to the scores; return the confidence in the best entry."""
         self._by_words = self.uncut.columns
-        self.uncut = Entries(_sort(near.add_to(self._by_words, confidence)))
+        self.uncut = ranking.Entries(_sort(near.add_to(self._by_words, confidence)))
         if confidence == "none" and near.is_about:
             return "weak"
 
         return confidence
 
-    def explain(self, name: str, *, is_note: bool = False) -> Explanation:
+    def explain(self, name: str, *, is_note: bool = False) -> ranking.Explanation:
         """Explain the score of an entry, or of the explained memory of the request."""
         weights = self._find_weights(name, is_note=is_note)
         words, by_words = self._search.explain(weights), self._search.score(weights)
         by_meaning = self._added.get((name, is_note), 0)
         if is_note:
-            return Explanation(words, by_words, by_words, 0, 0, by_words, False, by_meaning)
+            return ranking.Explanation(words, by_words, by_words, 0, 0, by_words, False, by_meaning)
 
         gifts = self._spreading.gifts
         own = self._own.get(name, 0)
         most = 0
         if name in gifts.givers:
-            most = limit_lifted(self._own[gifts.givers[name]])
+            most = ranking.limit_lifted(self._own[gifts.givers[name]])
 
-        return Explanation(
+        return ranking.Explanation(
             words,
             by_words,
             own,
@@ -634,19 +608,19 @@ class _Explainer:
             by_meaning,
         )
 
-    def find_gift(self, key: str) -> Gift | None:
+    def find_gift(self, key: str) -> ranking.Gift | None:
         """Return the most that a seed gives to a memory; None if none does."""
         _, ways, relays, gifts = self._spreading
         if key not in gifts.givers:
             return None
 
         giver = gifts.givers[key]
-        return find_gift((giver, self._own[giver]), key, ways, relays)
+        return ranking.find_gift((giver, self._own[giver]), key, ways, relays)
 
-    def list_gifts(self, key: str) -> list[Gift]:
+    def list_gifts(self, key: str) -> list[ranking.Gift]:
         """Return what each seed gives to a memory, most first."""
         seeds, ways, relays, _ = self._spreading
-        gifts = [find_gift(seed, key, ways, relays) for seed in seeds]
+        gifts = [ranking.find_gift(seed, key, ways, relays) for seed in seeds]
         return sorted(filter(None, gifts), key=lambda gift: -gift.points)
 
     @cached_property
@@ -740,42 +714,42 @@ def _score_notes(search: QuestionIndex, notes: Sequence[NoteTerms]) -> list[Colu
 
 
 def _spread_all(
-    own: Sequence[Sequence[RankedEntry]], request: RecallRequest
+    own: Sequence[Sequence[ranking.RankedEntry]], request: RecallRequest
 ) -> Conversation[list[_Spreading]]:
     """Return what each question's seeds give to other memories."""
-    ways: dict[str, list[Steps]] = {}
-    most = SEEDS // request.namespaces
+    ways: dict[str, list[ranking.Steps]] = {}
+    most = ranking.SEEDS // request.namespaces
     seeds = [[(entry.name, entry.score) for entry in entries[:most]] for entries in own]
     relays: list[Collection[str]] = [()] * len(seeds)
 
     if request.hops >= 1:
         yield from _fetch_ways(ways, request, (name for one in seeds for name, _ in one))
     if request.hops == 2:
-        most = MOST_RELAYS // request.namespaces
-        relays = [choose_relays(one, ways, most) for one in seeds]
+        most = ranking.MOST_RELAYS // request.namespaces
+        relays = [ranking.choose_relays(one, ways, most) for one in seeds]
         yield from _fetch_ways(ways, request, (name for one in relays for name in sorted(one)))
 
     return [
-        _Spreading(one, ways, through, spread(one, ways, through))
+        _Spreading(one, ways, through, ranking.spread(one, ways, through))
         for one, through in zip(seeds, relays, strict=True)
     ]
 
 
 def _fetch_ways(
-    ways: dict[str, list[Steps]], request: RecallRequest, keys: Iterable[str]
+    ways: dict[str, list[ranking.Steps]], request: RecallRequest, keys: Iterable[str]
 ) -> Conversation[None]:
     """Add the steps from memories whose steps are not known yet."""
     wanted = tuple(dict.fromkeys(key for key in keys if key not in ways))
     if not wanted:
         return
 
-    fetched: Mapping[str, Links] = yield FetchLinks(request.filters, wanted)
+    fetched: Mapping[str, ranking.Links] = yield FetchLinks(request.filters, wanted)
     for key in wanted:
-        ways[key] = find_steps(key, fetched.get(key, Links()))
+        ways[key] = ranking.find_steps(key, fetched.get(key, ranking.Links()))
 
 
 def _merge(
-    entries: Sequence[RankedEntry],
+    entries: Sequence[ranking.RankedEntry],
     lifted: Mapping[str, int],
     givers: Mapping[str, str],
     named: Collection[str],
@@ -790,7 +764,10 @@ def _merge(
     for entry in entries:
         score, own_score = lifted.get(entry.name, entry.own), entry.own
         if entry.name in named:
-            score, own_score = score * NAMED_TENTHS // 10, own_score * NAMED_TENTHS // 10
+            score, own_score = (
+                score * ranking.NAMED_TENTHS // 10,
+                own_score * ranking.NAMED_TENTHS // 10,
+            )
         merged.append(tuple(entry._replace(score=score, own=own_score)))
 
     for key, score in lifted.items():
@@ -809,7 +786,7 @@ def _put_newer_first(ranked: list[Columns], dates: Mapping[str, str]) -> list[Co
     best.sort(
         key=lambda one: dates[one[_NAME]] if one[_OWN] and not one[_IS_NOTE] else "", reverse=True
     )
-    best.sort(key=lambda one: round_score(one[_SCORE]), reverse=True)
+    best.sort(key=lambda one: ranking.round_score(one[_SCORE]), reverse=True)
     return best + ranked[MOST_DATED:]
 
 
