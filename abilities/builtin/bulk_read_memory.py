@@ -9,10 +9,9 @@ from abilities.declarations.bulk_read_memory import (
 from abilities.declarations.refusals import Refused
 from abilities.declarations.values import JsonObject
 from abilities.definition import Context, built_in
-from abilities.helpers.memory.answers import build_walk_answer
-from abilities.helpers.memory.records import RequestedPart, build_memory_answer
+from abilities.helpers.memory.answers import build_walk_answer, show_links
+from abilities.helpers.memory.records import build_memory_answer
 from abilities.helpers.memory.targets import parse_resume, require_name
-from abilities.helpers.memory.versions import show_links
 from abilities.helpers.text.pieces import WHOLE
 from abilities.helpers.walk import WalkLimits
 
@@ -96,6 +95,6 @@ async def memory_get(context: Context, arguments: MemoryGetInput) -> JsonObject:
         backlinks = None
 
     requested = WHOLE if arguments.resume is None else parse_resume(arguments.resume)
-    part = RequestedPart(requested, arguments.explicit_arguments())
+    request = arguments.explicit_arguments()
     detail = arguments.detail or context.detail
-    return build_memory_answer(stored, backlinks, context.bound, detail, part)
+    return build_memory_answer(stored, backlinks, context.bound, detail, requested, request)

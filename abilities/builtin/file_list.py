@@ -8,6 +8,7 @@ from abilities.helpers.files.file_walk import FoundFile
 from abilities.helpers.files.globs import Glob
 from abilities.helpers.files.lister import ListingRequest
 from abilities.helpers.files.reader import format_modified_at
+from abilities.helpers.reply.budget import count_fitting
 from abilities.helpers.reply.detail import shape_listed
 
 DESCRIPTION = """\
@@ -50,14 +51,7 @@ async def file_list(context: Context, arguments: FileListInput) -> JsonObject:
     if (arguments.detail or context.detail) == "concise":
         files = [shape_listed(file) for file in files]
 
-    # At least one file, or the next request would repeat this one.
-    fitting = 0
-    for file in files:
-        room -= json_size(file) + 1
-        if room < 0 and fitting > 0:
-            break
-        fitting += 1
-
+    fitting = count_fitting(files, room)
     after = listing.after
     if fitting < len(files):
         after = positions[fitting - 1]

@@ -18,8 +18,8 @@ from abilities.declarations.refusals import Refused
 from abilities.declarations.values import JsonObject
 from abilities.definition import Context, built_in
 from abilities.helpers.memory import records
+from abilities.helpers.memory.answers import build_list_answer
 from abilities.helpers.memory.targets import require_name
-from abilities.helpers.memory.versions import build_list_answer
 from abilities.helpers.reply.detail import shape_written
 from abilities.helpers.store.changes import Kind
 from abilities.helpers.store.query import Query, split_search
@@ -65,25 +65,25 @@ async def query_memories(context: Context, arguments: QueryMemoriesInput) -> Jso
     given = arguments.explicit_arguments()
     given.pop("offset", None)
     detail = arguments.detail or context.detail
-    fitted = records.fit_page(page.memories, context.bound, detail, given)
+    memories, failed, consumed = records.fit_page(page.memories, context.bound, detail, given)
 
     # A page that did not fit shows a smaller limit, so that the next one begins at its end.
     limit = arguments.limit
     has_more = page.has_more
-    if fitted.consumed < len(page.memories):
-        limit = fitted.consumed
+    if consumed < len(page.memories):
+        limit = consumed
         has_more = True
 
     offset = cursor.passed if cursor is not None else arguments.offset
     answer: JsonObject = {
-        "memories": fitted.memories,
+        "memories": memories,
         "total": page.total,
         "limit": limit,
         "offset": offset,
         "has_more": has_more,
     }
-    if fitted.failed:
-        answer["failed"] = fitted.failed
+    if failed:
+        answer["failed"] = failed
     if has_more:
         following = records.PageCursor(offset + limit, page.positions[limit - 1])
         answer["next_request"] = {**given, "after": following.format()}
@@ -196,8 +196,8 @@ async def get_memory_stats(context: Context, _: GetMemoryStatsInput) -> JsonObje
     answer["top_tags"] = [{"tag": tag, "count": number} for tag, number in stats.top_tags]
 
     if stats.most_accessed is not None:
-        shown = records.fit_page([stats.most_accessed], context.bound, "full", {})
-        (answer["most_accessed"],) = shown.memories
+        page = records.fit_page([stats.most_accessed], context.bound, "full", {})
+        (answer["most_accessed"],) = page[0]
 
     return answer
 

@@ -11,9 +11,9 @@ from abilities.declarations.memory_history import (
 from abilities.declarations.refusals import Refused
 from abilities.declarations.values import JsonObject
 from abilities.definition import Context, built_in
+from abilities.helpers.memory.answers import build_changes_answer, build_history_answer
 from abilities.helpers.memory.records import build_write_answer
 from abilities.helpers.memory.targets import require_name
-from abilities.helpers.memory.versions import build_changes_answer, build_history_answer
 
 HISTORY_DESCRIPTION = """\
 List one memory's changes, newest first: when, who, what; also for a deleted memory.

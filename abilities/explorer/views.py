@@ -29,10 +29,10 @@ from abilities.decorator import ability
 from abilities.definition import Context
 from abilities.helpers.files.file_walk import FoundFile
 from abilities.helpers.files.reader import format_modified_at
+from abilities.helpers.memory.answers import describe_change
 from abilities.helpers.memory.records import to_memory_data
 from abilities.helpers.memory.review import Kind, ReviewItem, list_labels, review_memories
 from abilities.helpers.memory.targets import require_name
-from abilities.helpers.memory.versions import describe_change
 from abilities.registry import AbilityRegistry
 
 MAX_BYTES = 4_000_000

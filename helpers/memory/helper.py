@@ -34,7 +34,6 @@ from abilities.helpers.memory.recalling import (
 )
 from abilities.helpers.memory.records import describe_replacement, shape_remembered
 from abilities.helpers.memory.targets import MemoryFiles, Target, parse_target
-from abilities.helpers.memory.versions import SHOWN_LINKS
 from abilities.helpers.search.recall import NoteTerms, RecallRequest
 from abilities.helpers.search.terms import split_question
 from abilities.helpers.store.changes import Change, Kind
@@ -72,6 +71,9 @@ _FAULTS_OF_ONE_MEMORY: tuple[Reason, ...] = (
     "invalid_stored_value",
 )
 """Reasons of a store that works but cannot read one memory."""
+
+SHOWN_LINKS = 20
+"""Links on a page of a memory's links or of its backlinks."""
 
 _MAX_ALIKE = 50
 """Memories with a word of a missing key that are searched for a similar key."""

@@ -169,13 +169,6 @@ def name_target(stored: StoredMemory) -> JsonObject:
     return target
 
 
-class RequestedPart(NamedTuple):
-    """The part of a content to show, and the arguments that requested it."""
-
-    requested: Range
-    request: JsonObject
-
-
 def draft_memory_record(
     stored: StoredMemory,
     data: JsonObject,
@@ -205,14 +198,16 @@ def build_memory_answer(
     backlinks: Backlinks | None,
     bound: Bound,
     detail: Detail,
-    part: RequestedPart,
+    part: Range,
+    request: JsonObject,
 ) -> JsonObject:
     """Return `memory_get`'s answer: one record, in full detail with the links that were read.
 
-    If the content does not fit, ``next_request`` reads on. Raises Refused: invalid_range, changed.
+    If the part of the content does not fit, ``next_request`` reads on, with the arguments of the
+    ``request``. Raises Refused: invalid_range, changed.
     """
     content = stored.row.content
-    piece = slice_text(content, part.requested, len(content))
+    piece = slice_text(content, part, len(content))
     is_full = detail == "full"
     data = to_memory_data(stored, links=is_full, key=False, version=True)
 
@@ -221,8 +216,8 @@ def build_memory_answer(
     if is_full and backlinks is not None and backlinks.links:
         data["backlinks"] = [link.to_data(incoming=True) for link in backlinks.links]
 
-    room = bound.room - json_size(part.request) - _REQUEST_RESERVE
-    draft = _draft_with_links(stored, data, piece, part.request, bound, room, detail)
+    room = bound.room - json_size(request) - _REQUEST_RESERVE
+    draft = _draft_with_links(stored, data, piece, request, bound, room, detail)
     (record,) = finish_records([draft], room)
     if record.next_item is None:
         return record.payload
@@ -334,24 +329,13 @@ def parse_page_cursor(text: str, sort_by: str) -> PageCursor:
     return PageCursor(int(passed), position)
 
 
-class FittedPage(NamedTuple):
-    """The part of a page that fits.
-
-    ``memories`` are the readable ones, and ``failed`` is the number of the others. ``consumed`` is
-    the length of the part.
-    """
-
-    memories: list[JsonObject]
-    failed: int
-    consumed: int
-
-
 def fit_page(
     page: Sequence[StoredMemory | Exception], bound: Bound, detail: Detail, given: JsonObject
-) -> FittedPage:
+) -> tuple[list[JsonObject], int, int]:
     """Return as many memories of a page, from the front, as fit; at least one.
 
-    ``given`` are the arguments that the next request repeats.
+    ``given`` are the arguments that the next request repeats. The numbers are those of memories
+    that cannot be read, and of all in the part of the page that fits.
     """
     shown: list[JsonObject] = []
     room = bound.room - _PAGE_RESERVE - json_size(given)
@@ -383,8 +367,8 @@ def fit_page(
         room -= json_size({**data, "content": ""}) + 1
         room -= bound.measure_content(data["content"])
         if shown and room < 0:
-            return FittedPage(shown, failed, position)
+            return shown, failed, position
 
         shown.append(data)
 
-    return FittedPage(shown, failed, len(page))
+    return shown, failed, len(page)

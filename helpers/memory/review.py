@@ -11,8 +11,7 @@ import orjson
 
 from abilities.declarations.refusals import Refused
 from abilities.declarations.values import utc_now
-from abilities.helpers.memory.helper import MemoryHelper
-from abilities.helpers.memory.versions import SHOWN_LINKS
+from abilities.helpers.memory.helper import SHOWN_LINKS, MemoryHelper
 from abilities.helpers.store.model import StoredMemory
 from abilities.helpers.store.query import Query
 

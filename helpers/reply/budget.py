@@ -18,13 +18,12 @@ These terms mean the same in all code that builds replies:
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
 import orjson
 
 from abilities.declarations.limits import MAX_WEIGHT
-from abilities.declarations.values import text_size
+from abilities.declarations.values import JsonObject, json_size, text_size
 
 MIN_SHARE = 64
 """The least share of an item that is cut; with less room the item is left out."""
@@ -77,18 +76,18 @@ class Bound(NamedTuple):
         return len(fitting.decode(errors="ignore"))  # the last character may be cut in two
 
 
-@dataclass(frozen=True, slots=True)
-class ItemSize:
-    """The size of one item in a reply, in bytes: whole, cut, or left out."""
+class ItemSize(NamedTuple):
+    """The size of one item in a reply, in bytes: whole, cut, or left out.
+
+    ``content`` is counted after JSON escaping, and ``overhead`` is everything else. If the content
+    is cut, that is ``cut_overhead``, with the place to continue. ``left_out`` is the whole record
+    of an item without room.
+    """
 
     overhead: int
-    """Everything but the content, if the content is complete."""
     cut_overhead: int
-    """Everything but the content, if it is cut; this includes the place to continue."""
     left_out: int
-    """The whole record of an item without room."""
     content: int
-    """The content, after JSON escaping."""
 
 
 class Allocator:
@@ -216,6 +215,16 @@ def find_level(sizes: Sequence[int], room: int, weights: Sequence[int] | None = 
 def _measure_height(size: int, weight: int) -> int:
     """Return a number that orders items by their bytes per unit of weight, exactly."""
     return size * _COMMON_MULTIPLE // weight
+
+
+def count_fitting(entries: Sequence[JsonObject], room: int) -> int:
+    """Return how many entries fit, from the front; at least one, so that requests make progress."""
+    for count, entry in enumerate(entries):
+        room -= json_size(entry) + 1
+        if room < 0:
+            return max(count, 1)
+
+    return len(entries)
 
 
 def measure_escaped(text: str) -> int:
