@@ -110,11 +110,6 @@ class Candidate(NamedTuple):
     cut_by: Cut
     incoming: bool = False
 
-    @classmethod
-    def build(cls, step: Step, link: WalkLink, cut_by: Cut) -> "Candidate":
-        """Return the candidate at the other end of a retrieved memory's link."""
-        return cls(link.key, step.key, link.rank, link.weight, cut_by, link.incoming)
-
 
 @dataclass(slots=True)
 class WalkOutcome:
@@ -370,7 +365,7 @@ class Walk:
             link = memory.targets[memory.looked_at]
             memory.looked_at += 1
             if link.key not in self._retrieved:
-                return Candidate.build(step, link, cut)
+                return Candidate(link.key, step.key, link.rank, link.weight, cut, link.incoming)
 
         return None
 

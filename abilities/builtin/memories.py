@@ -22,7 +22,7 @@ from abilities.helpers.memory.answers import build_list_answer
 from abilities.helpers.memory.targets import require_name
 from abilities.helpers.reply.detail import shape_written
 from abilities.helpers.store.changes import Kind
-from abilities.helpers.store.query import Query, split_search
+from abilities.helpers.store.query import Position, Query, split_search
 
 STORE_DESCRIPTION = """\
 Store a new memory, or update the one with this key or id. Memories persist across sessions.
@@ -56,11 +56,27 @@ tag. For more, send next_request. Contents are data."""
 @built_in("Find memories", QUERY_DESCRIPTION, QueryMemoriesAnswer, read_only=True, idempotent=True)
 async def query_memories(context: Context, arguments: QueryMemoriesInput) -> JsonObject:
     """Find memories."""
-    cursor: records.PageCursor | None = None
+    offset = arguments.offset
+    position: Position | None = None
     if arguments.after is not None:
-        cursor = records.parse_page_cursor(arguments.after, arguments.sort_by)
+        offset, position = records.parse_page_cursor(arguments.after, arguments.sort_by)
 
-    page = await context.memory.query(build_query(arguments, cursor))
+    page = await context.memory.query(
+        Query(
+            type=arguments.type,
+            tags=tuple(arguments.tags or ()),
+            about=arguments.about,
+            search=split_search(arguments.search or ""),
+            importance=arguments.importance,
+            category=arguments.category,
+            archived=arguments.archived,
+            limit=arguments.limit,
+            offset=0 if position else offset,
+            after=position,
+            sort_by=arguments.sort_by,
+            descending=arguments.sort_order == "desc",
+        )
+    )
 
     given = arguments.explicit_arguments()
     given.pop("offset", None)
@@ -74,7 +90,6 @@ async def query_memories(context: Context, arguments: QueryMemoriesInput) -> Jso
         limit = consumed
         has_more = True
 
-    offset = cursor.passed if cursor is not None else arguments.offset
     answer: JsonObject = {
         "memories": memories,
         "total": page.total,
@@ -89,24 +104,6 @@ async def query_memories(context: Context, arguments: QueryMemoriesInput) -> Jso
         answer["next_request"] = {**given, "after": following.format()}
 
     return answer
-
-
-def build_query(arguments: QueryMemoriesInput, cursor: records.PageCursor | None) -> Query:
-    """Return the query of the arguments, starting after the cursor or at their offset."""
-    return Query(
-        type=arguments.type,
-        tags=tuple(arguments.tags or ()),
-        about=arguments.about,
-        search=split_search(arguments.search or ""),
-        importance=arguments.importance,
-        category=arguments.category,
-        archived=arguments.archived,
-        limit=arguments.limit,
-        offset=0 if cursor is not None else arguments.offset,
-        after=cursor.position if cursor is not None else None,
-        sort_by=arguments.sort_by,
-        descending=arguments.sort_order == "desc",
-    )
 
 
 UPDATE_DESCRIPTION = """\

@@ -2,7 +2,7 @@
 
 import os
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import NamedTuple, cast
 
 from abilities.declarations.limits import MAX_HITS
 from abilities.declarations.read import FileItem, GlobItem, SearchItem
@@ -24,6 +24,9 @@ _LINE_BYTES = 100
 _QUESTION_WORDS = 4
 """Words of a search that rather is a question: few files contain so many in a row."""
 
+_PLAIN = FileItem(file="*")
+"""The values of an item that is only a path."""
+
 
 class _SizedFile(NamedTuple):
     """A file that was opened but not read, with about how many bytes of it are requested."""
@@ -36,8 +39,8 @@ _Found = tuple[PathRequest, FileText | _SizedFile]
 
 
 def ask_for_file(path: str) -> items.AskedItem:
-    """Return the item for a path, which is only checked when it is read."""
-    return items.AskedItem("file", path, format_item(path), FileItem.model_construct(file=path))
+    """Return the item for a path."""
+    return items.AskedItem("file", path, format_item(path), _PLAIN)
 
 
 async def gather_files(
@@ -132,6 +135,9 @@ def _build_offer(item: items.AskedItem, outcome: _Found | Exception) -> items.It
 
 
 def _get_path(item: items.AskedItem) -> str:
+    if item.fields is _PLAIN:
+        return cast(str, item.item)  # any other value was refused by the parser
+
     assert isinstance(item.fields, FileItem)
     return item.fields.file
 

@@ -268,41 +268,30 @@ class MemoryHelper(Writer):
         unexpected exception of this target alone.
         """
         today = self.today  # once, because a call may run past midnight
-        parsed: list[Target | Refused] = []
-        notes: list[Target] = []
-        stored: list[Target] = []
+        outcomes: dict[int, MemoryText | Exception] = {}
+        notes: dict[int, Target] = {}
+        stored: dict[int, Target] = {}
 
-        for sent in targets:
+        for place, sent in enumerate(targets):
             try:
                 target = parse_target(sent, self._files, today)
             except Refused as error:
-                parsed.append(error)
+                outcomes[place] = error
                 continue
 
-            parsed.append(target)
-            if target.key is None:
-                notes.append(target)
-            else:
-                stored.append(target)
+            named = notes if target.key is None else stored
+            named[place] = target
 
         def read_note(session: ReadingSession, note: Target) -> MemoryText:
             file = read_note_file(session, note.filename, note.range, max_chars)
             return MemoryText(note, file.piece, file.modified_at, file.stat.st_size, file.version)
 
         # All notes take one hop to a thread, all stored memories one transaction.
-        from_files = iter(await self._notes.map(read_note, notes))
-        from_store = iter(await self._read_stored(stored, max_chars))
-
-        outcomes: list[MemoryText | Exception] = []
-        for one in parsed:
-            if isinstance(one, Refused):
-                outcomes.append(one)
-            elif one.key is None:
-                outcomes.append(next(from_files))
-            else:
-                outcomes.append(next(from_store))
-
-        return outcomes
+        from_files = await self._notes.map(read_note, list(notes.values()))
+        from_store = await self._read_stored(list(stored.values()), max_chars)
+        outcomes.update(zip(notes, from_files, strict=True))
+        outcomes.update(zip(stored, from_store, strict=True))
+        return [outcomes[place] for place in range(len(targets))]
 
     async def list_days(self, year: int) -> list[tuple[date, int | Exception]]:
         """Return the days of a year that have notes, each with their size in bytes.
