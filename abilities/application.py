@@ -3,22 +3,14 @@
 import threading
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from copy import copy
 from dataclasses import dataclass, field, replace
 from functools import partial
-from types import TracebackType
-from typing import TYPE_CHECKING, NamedTuple, Self
+from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
 from typing_extensions import override
 
-from abilities.builtin.index import (
-    NEED_HISTORY,
-    SHOW_MEMORIES,
-    explain_unknown_names,
-    explain_unknown_tools,
-    find_implied,
-    list_built_in,
-    select_names,
-)
+from abilities.builtin import index
 from abilities.declarations.refusals import Reason
 from abilities.declarations.values import JsonObject
 from abilities.definition import Ability, Context
@@ -36,8 +28,7 @@ from abilities.helpers.store.protocol import (
     ServableStore,
 )
 from abilities.helpers.threads.workers import WorkerPool
-from abilities.plugins import add_ability, add_plugins
-from abilities.readers import open_documents
+from abilities.plugins import add_ability, add_plugins, open_documents
 from abilities.registry import AbilityRegistry, Reply
 from abilities.settings import LOCAL_URL, Settings
 
@@ -69,8 +60,8 @@ class Offer(NamedTuple):
         """
         tools = tuple(tools)
         names = self.registry.names
-        selected = select_names(tools, names)
-        allowed = selected | find_implied(selected)
+        selected = index.select_names(tools, names)
+        allowed = selected | index.find_implied(selected)
         withheld = [name for name in names if name not in allowed]
 
         return Offer(self.registry.select(selected), (*self.withheld, *withheld))
@@ -86,7 +77,7 @@ def build_registry(
     """
     explorer = settings.public_url or LOCAL_URL
     registry = AbilityRegistry(
-        list_built_in(
+        index.list_built_in(
             for_kv_memory=settings.compat == "kv-memory",
             for_chatgpt=explorer if settings.chatgpt else None,
         )
@@ -117,15 +108,15 @@ def build_offer(
     """
     registry, problems = build_registry(settings, own)
     names = registry.names
-    mistake = explain_unknown_tools(settings.tools, names)
+    mistake = index.explain_unknown_tools(settings.tools, names)
     if mistake is not None:
         raise ValueError(f"tools: {mistake}")
 
-    problems += explain_unknown_names(settings.disabled, names)
+    problems += index.explain_unknown_names(settings.disabled, names)
 
     disabled = settings.disabled
     if not keeps_history:
-        disabled = (*disabled, *NEED_HISTORY)
+        disabled = (*disabled, *index.NEED_HISTORY)
     enabled = [name for name in names if name not in disabled]
     withheld = tuple(name for name in names if name in disabled)
 
@@ -190,35 +181,6 @@ class Resources:
     workers: WorkerPool = field(default_factory=WorkerPool)
     optional_roots: OptionalRoots = field(default_factory=OptionalRoots)
 
-    @classmethod
-    def open(
-        cls,
-        settings: Settings,
-        abilities: Sequence[Ability],
-        store: MemoryStore | None,
-        embedder: "Embedder | None",
-    ) -> Self:
-        """Create the resources; by default with the store and the embedder of the settings.
-
-        Raises ValueError for an embedder that is not installed or a store that cannot be used,
-        TypeError for an object that is no embedder, and the exceptions of `build_offer`.
-        """
-        chosen = settings.embedder if embedder is None else embedder
-        meaning = None
-        if chosen not in (None, ""):
-            # Imported here, because few use it.
-            from abilities.embedders import open_meaning
-
-            meaning = open_meaning(chosen)
-
-        # The store comes first: if it cannot be used, no plugin is imported in vain.
-        if store is None:  # an application's own store may be false, if it is empty
-            store = open_store(settings)
-        offer, problems = build_offer(settings, abilities, keeps_history=_keeps_history(store))
-        documents, unloaded = open_documents(plugins=settings.plugins)
-        policy = replace(settings.policy, documents=documents)
-        return cls(offer, problems + unloaded, policy, store, meaning)
-
     async def close(self) -> None:
         """End the threads, and close the store when it has finished its work."""
         await self.offer.registry.close()  # first, because plugins use the others
@@ -231,21 +193,16 @@ class Resources:
     def build_context(
         self,
         settings: Settings,
-        caller: str = "python",
+        caller: str,
+        offer: Offer,
         *,
-        read_only: bool = False,
-        may_purge: bool | None = None,
-        offer: Offer | None = None,
+        read_only: bool,
+        may_purge: bool,
     ) -> Context:
         """Return the context of the namespace of the settings. It is cheap to create.
 
-        The history records ``caller`` as the author of its changes. ``may_purge`` and ``offer`` are
-        those of the settings by default.
+        The history records ``caller`` as the author of its changes.
         """
-        offer = offer or self.offer
-        if may_purge is None:
-            may_purge = settings.allow_purge
-
         roots: list[Root] = []
         for place in settings.roots:
             if place.optional:
@@ -279,7 +236,7 @@ class Resources:
             detail=settings.detail or "full",
             caller=caller,
             may_purge=may_purge and not read_only,
-            remembers=settings.remembered and not SHOW_MEMORIES.issubset(offer.withheld),
+            remembers=settings.remembered and not index.SHOW_MEMORIES.issubset(offer.withheld),
         )
 
 
@@ -298,17 +255,26 @@ class Abilities:
         self,
         resources: Resources,
         settings: Settings,
-        context: Context,
-        middleware: Middleware | None = None,
+        *,
+        caller: str = "python",
         offer: Offer | None = None,
+        read_only: bool = False,
+        may_purge: bool | None = None,
+        middleware: Middleware | None = None,
     ) -> None:
+        self._resources = resources
+        self._offer = resources.offer if offer is None else offer
+        self._middleware = middleware
         self.settings = settings
-        self.context = context
-        self._offer = offer or resources.offer
         self.registry: AbilityRegistry = self._offer.registry
         self.problems: list[str] = resources.problems
-        self._resources = resources
-        self._middleware = middleware
+        self.context = resources.build_context(
+            settings,
+            caller,
+            self._offer,
+            read_only=read_only,
+            may_purge=settings.allow_purge if may_purge is None else may_purge,
+        )
 
     @staticmethod
     def open(
@@ -410,15 +376,11 @@ class Abilities:
         A view of a read-only view is read-only too. Raises ValueError for a name that cannot be a
         namespace.
         """
-        # A view passes its restrictions on, so that its holder cannot create a stronger one.
-        read_only = read_only or self.context.read_only
-        is_same_scope = read_only == self.context.read_only
+        is_same_scope = self.context.read_only or not read_only
         if is_same_scope and namespace == self.settings.namespace:
             return self
 
-        settings = self.settings.for_namespace(namespace)
-        caller, may_purge = self.context.caller, self.context.may_purge
-        return self._build_view(settings, caller, read_only, may_purge, self._offer)
+        return self.for_caller(self.context.caller, namespace=namespace, read_only=read_only)
 
     def for_caller(
         self,
@@ -445,21 +407,22 @@ class Abilities:
         if may_purge is None:
             may_purge = self.context.may_purge
 
-        offer = self._offer.narrow(tools) if tools else self._offer
-        read_only = read_only or self.context.read_only
-        return self._build_view(settings, caller, read_only, may_purge, offer)
-
-    def _build_view(
-        self, settings: Settings, caller: str, read_only: bool, may_purge: bool, offer: Offer
-    ) -> Self:
-        context = self._resources.build_context(
-            settings, caller, read_only=read_only, may_purge=may_purge, offer=offer
+        # A view passes its restrictions on, so that its holder cannot create a stronger one.
+        return type(self)(
+            self._resources,
+            settings,
+            caller=caller,
+            offer=self._offer.narrow(tools) if tools else self._offer,
+            read_only=read_only or self.context.read_only,
+            may_purge=may_purge,
+            middleware=self._middleware,
         )
-        return type(self)(self._resources, settings, context, self._middleware, offer)
 
     def with_middleware(self, middleware: Middleware) -> Self:
         """Return a view whose calls of `reply` go through this middleware and no other."""
-        return type(self)(self._resources, self.settings, self.context, middleware, self._offer)
+        view = copy(self)
+        view._middleware = middleware
+        return view
 
     def __repr__(self) -> str:
         mode = ", read-only" if self.context.read_only else ""
@@ -490,31 +453,41 @@ class Opening(AbstractAsyncContextManager[Abilities]):
 
     @override
     async def __aenter__(self) -> Abilities:
-        self._opened = _open(self.settings, self._abilities, self._store, self._embedder)
+        self._opened = self._open()
         return await self._opened.__aenter__()
 
     @override
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    async def __aexit__(self, *raised: Any) -> None:
         assert self._opened is not None, "it was entered"
-        await self._opened.__aexit__(kind, error, traceback)
+        await self._opened.__aexit__(*raised)
 
+    @asynccontextmanager
+    async def _open(self) -> AsyncGenerator[Abilities]:
+        # A generator, because the event loop ends forgotten ones.
+        self.settings.check_roots()
+        resources = self._create_resources()
+        try:
+            yield Abilities(resources, self.settings)
+        finally:
+            await resources.close()
 
-@asynccontextmanager
-async def _open(
-    settings: Settings,
-    abilities: Sequence[Ability],
-    store: MemoryStore | None,
-    embedder: "Embedder | None",
-) -> AsyncGenerator[Abilities]:
-    """Keep an application open. It is a generator, because the event loop ends forgotten ones."""
-    settings.check_roots()
-    resources = Resources.open(settings, abilities, store, embedder)
-    try:
-        yield Abilities(resources, settings, resources.build_context(settings))
-    finally:
-        await resources.close()
+    def _create_resources(self) -> Resources:
+        settings = self.settings
+        chosen = settings.embedder if self._embedder is None else self._embedder
+        meaning = None
+        if chosen not in (None, ""):
+            # Imported here, because few use it.
+            from abilities.embedders import open_meaning
+
+            meaning = open_meaning(chosen)
+
+        # The store comes first: if it cannot be used, no plugin is imported in vain.
+        store = self._store
+        if store is None:  # an application's own store may be false, if it is empty
+            store = open_store(settings)
+        offer, problems = build_offer(
+            settings, self._abilities, keeps_history=_keeps_history(store)
+        )
+        documents, unloaded = open_documents(plugins=settings.plugins)
+        policy = replace(settings.policy, documents=documents)
+        return Resources(offer, problems + unloaded, policy, store, meaning)

@@ -27,8 +27,9 @@ All exceptions have one root::
     └── MemoriesDue     memories must be archived first
 """
 
+from collections.abc import Generator
+from contextlib import contextmanager
 from importlib.util import find_spec
-from types import TracebackType
 from typing import Final, Literal
 
 from abilities.declarations.refusals import AbilitiesError, Fault, Refused
@@ -108,26 +109,16 @@ def format_install(*extras: Extra) -> str:
     return f"pip install 'agent-abilities[{','.join(extras)}]'"
 
 
-class Needs:
-    """A context for the imports of an adapter: if one fails, the error says how to install it.
+@contextmanager
+def needs(adapter: str) -> Generator[None]:
+    """Around the imports of an adapter: if one fails, the error says how to install it.
 
     ``adapter`` is a key of `FRAMEWORKS`.
     """
-
-    def __init__(self, adapter: str) -> None:
-        self._adapter = adapter
-
-    def __enter__(self) -> None: ...
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        if isinstance(error, ImportError):
-            requirement = FRAMEWORKS[self._adapter]
-            raise ImportError(
-                f"abilities.adapters.{self._adapter} needs another package; "
-                f"run: pip install '{requirement}'"
-            ) from error
+    try:
+        yield
+    except ImportError as error:
+        raise ImportError(
+            f"abilities.adapters.{adapter} needs another package; "
+            f"run: pip install '{FRAMEWORKS[adapter]}'"
+        ) from error

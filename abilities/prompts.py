@@ -14,13 +14,8 @@ from typing import Annotated, Literal, NamedTuple
 from pydantic import Field
 
 from abilities.application import Abilities
+from abilities.declarations import limits
 from abilities.declarations.fields import Arguments
-from abilities.declarations.limits import (
-    MAX_CONTENT_CHARS,
-    MAX_KEY_CHARS,
-    MAX_PATH_CHARS,
-    MAX_QUESTION_CHARS,
-)
 from abilities.declarations.memory import Text
 from abilities.declarations.refusals import Fault, Refused
 from abilities.declarations.suggestions import suggest_value
@@ -123,15 +118,15 @@ def build_instructions(offered: Collection[str]) -> str:
 class RecallPromptInput(Arguments):
     """Arguments of the prompt `recall`."""
 
-    question: Annotated[str, Field(min_length=1, max_length=MAX_QUESTION_CHARS), Text] = Field(
-        description="What you want to know."
+    question: Annotated[str, Field(min_length=1, max_length=limits.MAX_QUESTION_CHARS), Text] = (
+        Field(description="What you want to know.")
     )
 
 
 class RememberPromptInput(Arguments):
     """Arguments of the prompt `remember`."""
 
-    subject: Annotated[str, Field(max_length=MAX_CONTENT_CHARS), Text] = Field(
+    subject: Annotated[str, Field(max_length=limits.MAX_CONTENT_CHARS), Text] = Field(
         default="",
         description="What to remember, or the key of a memory to bring up to date; "
         "default this conversation.",
@@ -141,7 +136,7 @@ class RememberPromptInput(Arguments):
 class ReadPromptInput(Arguments):
     """Arguments of the prompt `read`."""
 
-    path: Annotated[str, Field(min_length=1, max_length=MAX_PATH_CHARS), Text] = Field(
+    path: Annotated[str, Field(min_length=1, max_length=limits.MAX_PATH_CHARS), Text] = Field(
         description="The file, or lines of it, such as src/app.py#L10-L40."
     )
 
@@ -499,7 +494,7 @@ async def _list_values(abilities: Abilities, asked: Asked) -> JsonObject:
 async def _find_keys(abilities: Abilities, prefix: str) -> tuple[list[str], bool]:
     """Return keys that begin with a prefix, and whether there are more."""
     # No key has such characters, and not every store could compare them.
-    if len(prefix) > MAX_KEY_CHARS or has_surrogate(prefix) or has_control_character(prefix):
+    if len(prefix) > limits.MAX_KEY_CHARS or has_surrogate(prefix) or has_control_character(prefix):
         return [], False
 
     # If one more than is shown is found, there are more.

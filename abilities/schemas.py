@@ -9,7 +9,6 @@ refusals by plugins' abilities are as helpful as by built-in ones.
 """
 
 import json
-import math
 from collections.abc import Iterable, Sequence
 from functools import cache
 from typing import Any, Literal, TypeVar, cast
@@ -18,22 +17,9 @@ import orjson
 from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
 
+from abilities.declarations import refusals
 from abilities.declarations.fields import BRIEF, EXACT, REFUSED, UNOFFERED
 from abilities.declarations.memory import TEXT_FORM
-from abilities.declarations.refusals import (
-    MAX_MISTAKES,
-    Fault,
-    Mistake,
-    Place,
-    Reason,
-    Refused,
-    build_bounds,
-    build_rule,
-    explain_unknown,
-    find_place,
-    join_names,
-    name_unknown_field,
-)
 from abilities.declarations.suggestions import suggest_argument, suggest_value
 from abilities.declarations.values import UNSAID, JsonObject, as_object
 from abilities.definition import Ability
@@ -43,8 +29,13 @@ Form = Literal["brief", "full", "exact"]
 MAX_SCHEMA_BYTES = 64 * 1024
 """A schema as JSON; clients send the schemas of all abilities to their models with every call."""
 
+_EXPECTED_BYTES = 64_000
+"""Clients pass answers up to this size on to their model. Larger ones need a hint."""
+
 _MAX_NODES = 10_000
-"""Objects and arrays of a schema whose references are replaced by their definitions."""
+"""Objects of a schema whose references are replaced by their definitions."""
+
+_ENDLESS = "the schema is too large, or refers to itself"
 
 _MAX_ERRORS = 200
 """Errors to look at: a caller with more of them must not keep the server busy."""
@@ -60,7 +51,7 @@ _EVIDENT: JsonObject = {
 It sends no empty values and no undescribed fields, and leaves out a false flag.
 """
 
-_REASONS: dict[str, Reason] = {
+_REASONS: dict[str, refusals.Reason] = {
     "missing": "missing_argument",
     "extra_forbidden": "unknown_argument",
     "greater_than": "out_of_range",
@@ -88,24 +79,12 @@ _REASONS: dict[str, Reason] = {
 M = TypeVar("M", bound=BaseModel)
 
 
-def build_input_schema(ability: Ability) -> JsonObject:
-    """Return the JSON Schema of an ability's arguments, as models read it."""
-    return _build_schema(ability.input, "brief")
+def build_schema(model: type[BaseModel], form: Form = "full") -> JsonObject:
+    """Return the JSON Schema of a model, which the caller may change.
 
-
-def build_full_schema(ability: Ability) -> JsonObject:
-    """Return the JSON Schema of an ability's arguments with all bounds and descriptions."""
-    return build_arguments_schema(ability.input)
-
-
-def build_arguments_schema(model: type[BaseModel]) -> JsonObject:
-    """Return the JSON Schema of arguments by their model, as `build_full_schema` does."""
-    return _build_schema(model, "full")
-
-
-def build_fault_schema() -> JsonObject:
-    """Return the JSON Schema of a fault."""
-    return _build_schema(Fault, "full")
+    In an answer, an optional field without a value is left out; it is never null.
+    """
+    return cast(JsonObject, orjson.loads(_encode_schema(model, form)))
 
 
 def build_exact_schema(ability: Ability, *, nullable: bool) -> JsonObject:
@@ -113,7 +92,7 @@ def build_exact_schema(ability: Ability, *, nullable: bool) -> JsonObject:
 
     With ``nullable`` it also accepts null for an optional argument.
     """
-    schema = _build_schema(ability.input, "exact")
+    schema = build_schema(ability.input, "exact")
     if not nullable:
         return schema
 
@@ -130,23 +109,10 @@ def build_exact_schema(ability: Ability, *, nullable: bool) -> JsonObject:
     return schema
 
 
-def build_output_schema(ability: Ability) -> JsonObject:
-    """Return the JSON Schema of an ability's answer.
-
-    An optional field without a value is left out of an answer; it is never null.
-    """
-    return build_model_schema(ability.answer)
-
-
-def build_model_schema(model: type[BaseModel]) -> JsonObject:
-    """Return the JSON Schema of a model of answers."""
-    return _build_schema(model, "full")
-
-
 def check_schemas(ability: Ability) -> None:
     """Raise ValueError, or an exception of building them, for schemas that cannot be published."""
-    arguments = build_input_schema(ability)
-    answer = build_output_schema(ability)
+    arguments = build_schema(ability.input, "brief")
+    answer = build_schema(ability.answer)
     takes_object = arguments.get("type") == "object" and "properties" in arguments
     if not takes_object or answer.get("type") != "object":
         raise ValueError("an ability's input and answer must be models of objects")
@@ -164,11 +130,40 @@ def build_annotations(ability: Ability) -> dict[str, bool]:
     }
 
 
+def describe_tool(ability: Ability, *, max_response_bytes: int, structured: bool) -> JsonObject:
+    """Return an ability as a tool of our MCP server, its fields in the order of sending.
+
+    Its output schema is included only for ``structured`` content.
+    """
+    # Hints that MCP assumes, or that mean nothing beside the others, are left out.
+    hints = build_annotations(ability)
+    for name in ("readOnlyHint", "idempotentHint"):
+        if not hints[name]:
+            del hints[name]
+
+    if ability.read_only:
+        del hints["destructiveHint"]
+
+    tool: JsonObject = {
+        "annotations": dict(sorted(hints.items())),
+        "description": ability.description,
+        "inputSchema": build_schema(ability.input, "brief"),
+        "name": ability.name,
+    }
+    if max_response_bytes > _EXPECTED_BYTES:
+        tool = {"_meta": {"anthropic/maxResultSizeChars": max_response_bytes}, **tool}
+    if structured:
+        tool["outputSchema"] = build_schema(ability.answer)
+
+    tool["title"] = ability.title
+    return tool
+
+
 def build_declaration(ability: Ability) -> JsonObject:
     """Return the declarations of an ability for the clients ``mcp``, ``openai``, ``anthropic``."""
     name = ability.name
     description = ability.description
-    schema = build_input_schema(ability)
+    schema = build_schema(ability.input, "brief")
 
     return {
         "name": name,
@@ -177,7 +172,7 @@ def build_declaration(ability: Ability) -> JsonObject:
             "title": ability.title,
             "description": description,
             "inputSchema": schema,
-            "outputSchema": build_output_schema(ability),
+            "outputSchema": build_schema(ability.answer),
             "annotations": build_annotations(ability),
         },
         "openai": {
@@ -191,7 +186,7 @@ def build_declaration(ability: Ability) -> JsonObject:
 def describe_fully(ability: Ability) -> JsonObject:
     """Return the MCP declaration of an ability with the full schema of its arguments."""
     declared: JsonObject = build_declaration(ability)["mcp"]
-    return {**declared, "inputSchema": build_full_schema(ability)}
+    return {**declared, "inputSchema": build_schema(ability.input)}
 
 
 def format_declaration(ability: Ability) -> str:
@@ -199,105 +194,86 @@ def format_declaration(ability: Ability) -> str:
     return json.dumps(build_declaration(ability), indent=2, ensure_ascii=False) + "\n"
 
 
-def _build_schema(model: type[BaseModel], form: Form) -> JsonObject:
-    """Return the schema of a model; the caller may change it."""
-    return cast(JsonObject, orjson.loads(_encode_schema(model, form)))
-
-
 @cache
 def _encode_schema(model: type[BaseModel], form: Form) -> bytes:
     """Return the schema of a model as JSON: bytes, because a cached value must not change."""
     schema = model.model_json_schema()
     definitions = schema.pop("$defs", {})
-    _check_expansion(schema, definitions)
 
     # The docstring of a model of arguments repeats the ability's description.
     if form == "brief":
         schema.pop("description", None)
 
-    encoded = orjson.dumps(_simplify(schema, definitions, form))
+    try:
+        simple = _Simplifier(definitions, form).simplify(schema)
+    except RecursionError:
+        raise ValueError(_ENDLESS) from None
+
+    encoded = orjson.dumps(simple)
     if len(encoded) > MAX_SCHEMA_BYTES:
         raise ValueError(f"the schema of {model.__name__} is larger than {MAX_SCHEMA_BYTES} bytes")
 
     return encoded
 
 
-def _check_expansion(schema: JsonObject, definitions: JsonObject) -> None:
-    """Raise ValueError if a schema would be too large, or endless, without references.
-
-    The size of each definition is computed once. With thirty definitions that refer to the next one
-    twice, a walk over all references would visit a billion nodes.
-    """
-    counts: dict[str, float] = {}
-
-    def count(node: object) -> float:
-        if isinstance(node, list):
-            return 1 + sum(count(item) for item in cast(list[object], node))
-
-        fields = as_object(node)
-        if fields is None:
-            return 0
-
-        nodes = 1 + sum(count(value) for value in fields.values())
-        if isinstance(fields.get("$ref"), str):
-            nodes += count_definition(fields["$ref"].rpartition("/")[2])
-        return nodes
-
-    def count_definition(name: str) -> float:
-        if name not in counts:
-            counts[name] = math.inf  # found if the definition refers to itself
-            counts[name] = count(definitions[name])
-
-        return counts[name]
-
-    if count(schema) > _MAX_NODES:
-        raise ValueError("the schema is too large, or refers to itself")
-
-
-def _simplify(node: object, definitions: JsonObject, form: Form, *, is_field: bool = False) -> Any:
-    """Return a part of a schema in plain form.
+class _Simplifier:
+    """Brings a schema into plain form.
 
     References are replaced by their definitions, because not every client follows them. Keywords
     without information are dropped: generated titles, and null as another way to leave a field out
     (but not null as an item of a list).
     """
-    if isinstance(node, list):
-        items = cast(list[object], node)
-        return [_simplify(item, definitions, form) for item in items]
 
-    schema = as_object(node)
-    if schema is None:
-        return node
+    def __init__(self, definitions: JsonObject, form: Form) -> None:
+        self._definitions = definitions
+        self._form: Form = form
+        self._nodes = 0
 
-    schema = _inline_reference(schema, definitions)
-    if is_field:
-        schema = _drop_null(schema)
-    schema = _apply_form(_inline_reference(schema, definitions), form)
+    def simplify(self, node: object, *, is_field: bool = False) -> Any:
+        """Return a part of the schema. Raises ValueError if it is too large."""
+        if isinstance(node, list):
+            return [self.simplify(item) for item in cast(list[object], node)]
 
-    simple: JsonObject = {}
-    for key, value in schema.items():
-        if key == "properties":
-            # These keys are names of fields, and a field may be named "title" too.
-            fields: JsonObject = value
-            simple[key] = {
-                name: _simplify(field, definitions, form, is_field=True)
-                for name, field in fields.items()
-                if form != "brief" or UNOFFERED not in field
-            }
-        elif key != "title" or not isinstance(value, str):
-            simple[key] = _simplify(value, definitions, form)
+        schema = as_object(node)
+        if schema is None:
+            return node
 
-    return simple
+        self._count_node()
+        schema = self._inline_reference(schema)
+        if is_field:
+            schema = _drop_null(schema)
+        schema = _apply_form(self._inline_reference(schema), self._form)
 
+        simple: JsonObject = {}
+        for key, value in schema.items():
+            if key == "properties":
+                # These keys are names of fields, and a field may be named "title" too.
+                fields: JsonObject = value
+                simple[key] = {
+                    name: self.simplify(field, is_field=True)
+                    for name, field in fields.items()
+                    if self._form != "brief" or UNOFFERED not in field
+                }
+            elif key != "title" or not isinstance(value, str):
+                simple[key] = self.simplify(value)
 
-def _inline_reference(schema: JsonObject, definitions: JsonObject) -> JsonObject:
-    """Replace a reference by its definition; keys next to the reference take precedence."""
-    while "$ref" in schema:
-        others = dict(schema)
-        name = others.pop("$ref").rpartition("/")[2]
-        schema = {**definitions[name], **others}
+        return simple
 
-    return schema
+    def _inline_reference(self, schema: JsonObject) -> JsonObject:
+        """Replace a reference by its definition; keys next to the reference take precedence."""
+        while "$ref" in schema:
+            self._count_node()
+            others = dict(schema)
+            name = others.pop("$ref").rpartition("/")[2]
+            schema = {**self._definitions[name], **others}
+
+        return schema
+
+    def _count_node(self) -> None:
+        # Thirty definitions that refer to the next one twice are a billion nodes.
+        self._nodes += 1
+        if self._nodes > _MAX_NODES:
+            raise ValueError(_ENDLESS)
 
 
 def _apply_form(schema: JsonObject, form: Form) -> JsonObject:
@@ -352,7 +328,7 @@ def validate_arguments(model: type[M], arguments: object) -> M:
     except ValidationError as error:
         errors = error.errors(include_url=False)
 
-    raise Refused.from_mistakes(_Request(model, arguments).find_mistakes(errors))
+    raise refusals.Refused.from_mistakes(_Request(model, arguments).find_mistakes(errors))
 
 
 def validate_answer(model: type[M], answer: object) -> M:
@@ -370,21 +346,21 @@ class _Request:
     """Arguments that their model has refused."""
 
     def __init__(self, model: type[BaseModel], arguments: object) -> None:
-        self._schema = build_arguments_schema(model)
+        self._schema = build_schema(model)
         self._given = as_object(arguments) or {}
         # Further names of arguments; the models of plugins need not have any.
         self._other_names: dict[str, str] = getattr(model, "other_names", {})
 
-    def find_mistakes(self, errors: Sequence[ErrorDetails]) -> list[Mistake]:
+    def find_mistakes(self, errors: Sequence[ErrorDetails]) -> list[refusals.Mistake]:
         """Return the mistakes behind pydantic's errors, at most one per argument.
 
         Pydantic reports errors in the order of the model's fields, and unknown arguments last.
         """
-        mistakes: dict[str | None, Mistake] = {}
+        mistakes: dict[str | None, refusals.Mistake] = {}
         misnamed: set[str | None] = set()
 
         for error in errors[:_MAX_ERRORS]:
-            place = find_place(self._schema, error["loc"])
+            place = refusals.find_place(self._schema, error["loc"])
             field = self._name_field(error, place)
             # All unknown arguments whose names cannot be repeated are one mistake.
             if field in mistakes:
@@ -393,8 +369,8 @@ class _Request:
             mistake = self._explain(error, place, field)
             mistakes[field] = mistake
             if mistake.reason == "unknown_argument" and mistake.did_you_mean is not None:
-                misnamed.add(join_names(place.field, mistake.did_you_mean))
-            if len(mistakes) == MAX_MISTAKES:
+                misnamed.add(refusals.join_names(place.field, mistake.did_you_mean))
+            if len(mistakes) == refusals.MAX_MISTAKES:
                 break
 
         # An argument under a wrong name is one mistake, so it does not count as missing too.
@@ -404,11 +380,11 @@ class _Request:
             if mistake.reason != "missing_argument" or mistake.field not in misnamed
         ]
 
-    def _name_field(self, error: ErrorDetails, place: Place) -> str | None:
+    def _name_field(self, error: ErrorDetails, place: refusals.Place) -> str | None:
         """Return the name of a field as the caller knows it, None if it cannot be named."""
         reason = _find_reason(error)
         if reason == "unknown_argument":
-            return name_unknown_field(place.field, str(error["loc"][-1])) or None
+            return refusals.name_unknown_field(place.field, str(error["loc"][-1])) or None
 
         if reason == "repeated_argument":
             # The second of two names of one argument.
@@ -429,23 +405,25 @@ class _Request:
 
         return place.field or None
 
-    def _explain(self, error: ErrorDetails, place: Place, field: str | None) -> Mistake:
+    def _explain(
+        self, error: ErrorDetails, place: refusals.Place, field: str | None
+    ) -> refusals.Mistake:
         reason = _find_reason(error)
         if reason == "unknown_argument":
             name = str(error["loc"][-1])
             offered: JsonObject = place.schema.get("properties", {})
             suggestion = self._suggest_name(name, offered, is_field=len(error["loc"]) > 1)
-            return explain_unknown(name, offered, suggestion, within=place.field)
+            return refusals.explain_unknown(name, offered, suggestion, within=place.field)
 
         if reason == "repeated_argument":
-            return Mistake(field=field, reason=reason)
+            return refusals.Mistake(field=field, reason=reason)
 
         expected = _build_expected(reason, place.schema, error)
         did_you_mean = None
         if reason == "not_one_of":
             did_you_mean = suggest_value(error["input"], expected.get("one_of", []))
 
-        return Mistake(
+        return refusals.Mistake(
             field=field,
             reason=reason,
             expected=expected or None,
@@ -467,11 +445,11 @@ class _Request:
         return self._other_names.get(suggestion, suggestion)
 
 
-def _find_reason(error: ErrorDetails) -> Reason:
+def _find_reason(error: ErrorDetails) -> refusals.Reason:
     kind = error["type"]
 
     if kind == REFUSED:
-        return cast(Reason, error.get("ctx", {})["reason"])
+        return cast(refusals.Reason, error.get("ctx", {})["reason"])
     if kind in _REASONS:
         return _REASONS[kind]
     if kind.endswith("_type"):
@@ -480,16 +458,16 @@ def _find_reason(error: ErrorDetails) -> Reason:
     return "invalid_format"
 
 
-def _build_expected(reason: Reason, schema: JsonObject, error: ErrorDetails) -> JsonObject:
+def _build_expected(reason: refusals.Reason, schema: JsonObject, error: ErrorDetails) -> JsonObject:
     """Return the rule that a value violates, with all bounds, so that one correction is enough."""
     # The arguments as a whole are of a wrong type.
     if not error["loc"] and reason == "wrong_type":
         return {"type": "object"}
 
     if reason in ("wrong_type", "missing_argument"):
-        return build_rule(schema)
+        return refusals.build_rule(schema)
 
-    expected = build_bounds(schema)
+    expected = refusals.build_bounds(schema)
     if error["type"] == "string_unicode":
         expected["format"] = TEXT_FORM
     elif error["type"] == REFUSED:

@@ -9,11 +9,13 @@ import re
 import tomllib
 from collections.abc import Collection, Iterable
 from pathlib import Path
-from typing import Any, ClassVar, Literal, Self
+from typing import Annotated, Any, ClassVar, Literal, Self
 from zoneinfo import ZoneInfo
 
 from pydantic import (
+    AfterValidator,
     BaseModel,
+    BeforeValidator,
     ConfigDict,
     Field,
     ValidationError,
@@ -49,9 +51,6 @@ from abilities.helpers.store.opening import (
     store_path,
 )
 from abilities.helpers.tokens import TOKEN_SUFFIXES
-
-Names = tuple[str, ...]
-"""Several names; in the environment one string with commas between them."""
 
 Compat = Literal["kv-memory"]
 """Systems whose clients can be served."""
@@ -102,6 +101,32 @@ _MESSAGES = {
     "too_long": "must be at most {max_length} names",
 }
 """Our messages for pydantic's errors, by their type."""
+
+
+def split_names(text: str) -> tuple[str, ...]:
+    """Return the names in a text with commas between them.
+
+    >>> split_names("read, recall"), split_names("*.{pem,key}, .env")
+    (('read', 'recall'), ('*.{pem,key}', '.env'))
+    """
+    names = [name.strip() for name in _COMMA.split(text)]
+    return tuple(name for name in names if name)
+
+
+def _make_absolute(path: Path) -> Path:
+    try:
+        return path.expanduser().absolute()
+    except FileNotFoundError:
+        raise ValueError(
+            "is in the current directory, which does not exist any more; go to another: cd ~"
+        ) from None
+
+
+_SPLIT = BeforeValidator(lambda value: split_names(value) if isinstance(value, str) else value)
+Names = Annotated[tuple[str, ...], _SPLIT]
+"""Several names; in the environment one string with commas between them."""
+
+AbsolutePath = Annotated[Path, AfterValidator(_make_absolute)]
 
 
 class SettingsFileError(AbilitiesError, ValueError):
@@ -286,16 +311,6 @@ def explain_unknown(name: str, known: Collection[str]) -> str:
     return f"is no setting; did you mean {suggestion}?"
 
 
-def split_names(text: str) -> tuple[str, ...]:
-    """Return the names in a text with commas between them.
-
-    >>> split_names("read, recall"), split_names("*.{pem,key}, .env")
-    (('read', 'recall'), ('*.{pem,key}', '.env'))
-    """
-    names = [name.strip() for name in _COMMA.split(text)]
-    return tuple(name for name in names if name)
-
-
 def insert_default(names: tuple[str, ...], default: tuple[str, ...]) -> tuple[str, ...]:
     """Return the names; if ``...`` is one of them, it is replaced by the default names.
 
@@ -355,11 +370,11 @@ class Settings(ExplainedSettings):
         description="Let callers without a token delete memories together with their history.",
     )
 
-    agent_dir: Path = Field(
+    agent_dir: AbsolutePath = Field(
         default=HOME / "agent",
         description="The agent's own directory, where files are looked for first.",
     )
-    workspace_dir: Path = Field(
+    workspace_dir: AbsolutePath = Field(
         default=Path(),
         description=(
             "The directory the agent works in, where files are looked for second. By default the "
@@ -371,7 +386,7 @@ class Settings(ExplainedSettings):
         default="default",
         description="Whose files and memories these are; replaces {namespace} in both directories.",
     )
-    read_namespaces: OtherNamespaces = Field(
+    read_namespaces: Annotated[OtherNamespaces, _SPLIT] = Field(
         default=(),
         description="Up to 3 further namespaces whose memories callers without a token may read.",
     )
@@ -449,7 +464,7 @@ class Settings(ExplainedSettings):
         "memory_get and bulk_read_memory take its arguments session and sortLinks.",
     )
 
-    tokens_file: Path = Field(
+    tokens_file: AbsolutePath = Field(
         default=HOME / "tokens.json",
         description="File with the hashes of a server's tokens.",
     )
@@ -491,15 +506,6 @@ class Settings(ExplainedSettings):
     def _check_store_url(cls, value: str) -> str:
         check_store_url(value)
         return value
-
-    @field_validator(
-        *("deny", "skip", "tools", "disabled", "allowed_hosts", "authorization_servers"),
-        "read_namespaces",
-        mode="before",
-    )
-    @classmethod
-    def _split_names(cls, value: object) -> object:
-        return split_names(value) if isinstance(value, str) else value
 
     @model_validator(mode="before")
     @classmethod
@@ -572,16 +578,6 @@ class Settings(ExplainedSettings):
             raise ValueError("makes this server give the tokens; remove authorization_servers")
 
         return value
-
-    @field_validator("agent_dir", "workspace_dir", "tokens_file")
-    @classmethod
-    def _make_absolute(cls, value: Path) -> Path:
-        try:
-            return value.expanduser().absolute()
-        except FileNotFoundError:
-            raise ValueError(
-                "is in the current directory, which does not exist any more; go to another: cd ~"
-            ) from None
 
     @property
     def host_names(self) -> tuple[str, ...]:

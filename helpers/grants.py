@@ -22,10 +22,10 @@ from urllib.parse import urlsplit
 from pydantic import Field, TypeAdapter
 
 from abilities.declarations.values import Model, escape_unseen, utc_now
-from abilities.helpers.locked_file import LockedFile
 from abilities.helpers.tokens import (
     CLIENTS_SUFFIX,
     Access,
+    LockedFile,
     Scope,
     Token,
     TokenFile,

@@ -5,26 +5,34 @@ and cannot be guessed, so a plain SHA-256 hides it as well as a slow hash would.
 secret scanners find a leaked token.
 """
 
+import fcntl
 import hashlib
 import hmac
+import os
 import re
 import secrets
+import stat
 import time
-from collections.abc import Mapping
+from collections.abc import Generator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from types import MappingProxyType
-from typing import Annotated, Literal, NamedTuple
+from typing import Annotated, Generic, Literal, NamedTuple, TypeVar
 
 from pydantic import ConfigDict, Field, TypeAdapter
 
 from abilities.declarations.memory import Namespace, OtherNamespaces
+from abilities.declarations.refusals import AbilitiesError
 from abilities.declarations.values import Model, has_control_character, has_surrogate, utc_now
-from abilities.helpers.locked_file import LockedFile, UnusableFile
+from abilities.helpers.durable import AtomicFile
 
 Scope = Literal["read", "write", "purge", "metrics"]
 """The abilities of a token: only reading, all, purging too, or only a server's metrics."""
 
 MAX_LABEL_CHARS = 100
+
+MAX_FILE_BYTES = 4 * 1024 * 1024
+"""The largest file that is read or written. It has room for more than 15,000 tokens."""
 
 CLIENTS_SUFFIX = "-clients"
 """Suffix of the file beside the tokens file that has the OAuth clients and their grants."""
@@ -39,6 +47,8 @@ TOKEN_SUFFIXES = (
 
 _TOKEN = re.compile(r"abl_([0-9a-f]{8})_([A-Za-z0-9_-]{43})")
 _IMPOSSIBLE_HASH = "0" * 64
+
+Content = TypeVar("Content")
 
 
 class Token(Model):
@@ -115,16 +125,94 @@ class TokenSet(NamedTuple):
         tokens = self.by_id.values()
         return {token.namespace for token in tokens if token.scope != "metrics"}
 
-    def is_token_needed(self, require_tokens: bool | None) -> bool | None:
-        """Return whether callers on this machine need a token, given the setting.
 
-        None means that there is no file, so it depends on whether there ever were tokens. If the
-        file exists without tokens, they were revoked or lost, and a token is still needed.
+class UnusableFile(AbilitiesError, ValueError):
+    """A file is not read or written at all; the message says why."""
+
+
+def _identify(status: os.stat_result) -> tuple[int, ...]:
+    """Return the fields of a file's status that change when it is replaced or modified."""
+    times = status.st_mtime_ns, status.st_ctime_ns
+    return status.st_dev, status.st_ino, *times, status.st_size
+
+
+class LockedFile(Generic[Content]):
+    """A JSON file that processes change in turn, and that is parsed again after every change.
+
+    The path may be a link, as with mounted secrets. Only a regular file is read. ``kind`` names
+    the file in messages, for example "tokens file".
+    """
+
+    def __init__(self, path: Path, content: TypeAdapter[Content], kind: str) -> None:
+        self.path = path
+        self._adapter = content
+        self._kind = kind
+        self._state: tuple[int, ...] = ()
+        self._content: Content | None = None
+
+    def read(self) -> Content:
+        """Return the content, parsing it only if the file changed since the last call.
+
+        Raises UnusableFile if the file is not regular or too large, ValueError for other content,
+        and OSError.
         """
-        if require_tokens is not None:
-            return require_tokens
+        status = self.path.stat()
+        if self._content is not None and self._state == _identify(status):
+            return self._content
 
-        return True if self.exists else None
+        # Before it is opened, because opening alone has effects on some devices.
+        self._content = None
+        self._check(status)
+
+        # If a FIFO took the file's place at this moment, opening it without O_NONBLOCK would block.
+        flags = os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
+        with open(os.open(self.path, flags), "rb") as file:
+            status = os.fstat(file.fileno())
+            self._check(status)
+            text = file.read(MAX_FILE_BYTES + 1)
+
+        self._check_size(len(text))
+        self._content = self._adapter.validate_json(text)
+        self._state = _identify(status)
+        return self._content
+
+    def write(self, content: Content) -> None:
+        """Replace the content; only the holder of the `lock` may. Raises UnusableFile, OSError.
+
+        Defaults are left out, so that earlier versions can read a file without later fields.
+        """
+        text = self._adapter.dump_json(content, indent=2, exclude_defaults=True) + b"\n"
+        self._check_size(len(text))
+
+        with AtomicFile(self.path).open() as file:
+            file.write(text)
+
+    @contextmanager
+    def lock(self) -> Generator[None]:
+        """Exclude other processes and threads that change the file.
+
+        The lock is on another file, because each change replaces the file.
+        """
+        self.path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        lock_path = self.path.with_name(f"{self.path.name}-lock")
+        descriptor = os.open(lock_path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX)
+            yield
+        finally:
+            os.close(descriptor)
+
+    def _check(self, status: os.stat_result) -> None:
+        if not stat.S_ISREG(status.st_mode):
+            raise UnusableFile(f"the {self._kind} is not a regular file")
+
+        self._check_size(status.st_size)
+
+    def _check_size(self, size: int) -> None:
+        if size > MAX_FILE_BYTES:
+            limit = MAX_FILE_BYTES // 1024 // 1024
+            raise UnusableFile(f"the {self._kind} is larger than {limit} MiB")
 
 
 class TokenFile:

@@ -126,8 +126,8 @@ def describe_ability(ability: Ability) -> str:
     return "\n".join(
         [
             f"## {ability.name}\n\n*{ability.title}; {effects}.*\n\n{ability.description}\n",
-            describe_arguments(schemas.build_full_schema(ability)),
-            "Answer:\n\n" + describe_fields(schemas.build_output_schema(ability)),
+            describe_arguments(schemas.build_schema(ability.input)),
+            "Answer:\n\n" + describe_fields(schemas.build_schema(ability.answer)),
             *examples,
         ]
     )
@@ -260,7 +260,7 @@ def describe_shared_parts() -> str:
     """Return the objects that many answers contain, and every reason that a fault may have."""
     schemas_by_name: dict[str, JsonObject] = {}
     for ability in BUILT_IN:
-        schemas_by_name |= find_shared(schemas.build_output_schema(ability))
+        schemas_by_name |= find_shared(schemas.build_schema(ability.answer))
 
     parts = [
         f"## {name}\n\n{model.__doc__}\n\n{describe_fields(schemas_by_name[name])}"

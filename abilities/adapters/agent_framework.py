@@ -1,46 +1,21 @@
-"""Abilities as tools of the Microsoft Agent Framework: `load_tools`."""
+"""Abilities as tools of the Microsoft Agent Framework, for an ``Agent``: `load_tools`.
 
-from collections.abc import Mapping, Sequence
+The namespace of a run is ``agent.run(..., function_invocation_kwargs={"namespace": name})``. If it
+is not a valid namespace, the run ends with MiddlewareFailure. A tool's result is the text of the
+answer, or of the fault if the call failed as a whole.
+"""
+
+from collections.abc import Mapping
 
 from pydantic import BaseModel
 from typing_extensions import override
 
-from abilities.adapters.functions import Function, Source, find_namespace, load_functions
+from abilities.adapters.functions import Function, ToolLoader, find_namespace
 from abilities.declarations.values import JsonObject
-from abilities.errors import Needs
+from abilities.errors import needs
 
-with Needs("agent_framework"):
+with needs("agent_framework"):
     from agent_framework import FunctionInvocationContext, FunctionTool, MiddlewareFailure
-
-_PLACE = "pass function_invocation_kwargs={'namespace': …} to agent.run()"
-"""How a run names its namespace."""
-
-
-def load_tools(
-    source: Source = None,
-    *,
-    only: Sequence[str] | None = None,
-    read_only: bool = False,
-    require_namespace: bool = False,
-) -> list[FunctionTool]:
-    """Return the abilities as tools for an ``Agent``.
-
-    Arguments and exceptions are those of `load_functions`.
-
-    The namespace of a run is ``agent.run(..., function_invocation_kwargs={"namespace": name})``, by
-    default that of the settings. If it is not a valid namespace, the run ends with
-    MiddlewareFailure. A tool's result is the text of the answer, or of the fault if the call failed
-    as a whole.
-    """
-    functions = load_functions(
-        source,
-        only=only,
-        read_only=read_only,
-        require_namespace=require_namespace,
-        caller="agent-framework",
-        place=_PLACE,
-    )
-    return [AgentFrameworkTool(function) for function in functions]
 
 
 class AgentFrameworkTool(FunctionTool):
@@ -71,3 +46,10 @@ class AgentFrameworkTool(FunctionTool):
     def _prepare_arguments(self, arguments: BaseModel | Mapping[str, object] | None) -> JsonObject:
         # The framework's own checks would say only that the arguments are wrong.
         return self._arguments_as_mapping(arguments) or {}
+
+
+load_tools = ToolLoader(
+    AgentFrameworkTool,
+    caller="agent-framework",
+    place="pass function_invocation_kwargs={'namespace': …} to agent.run()",
+)

@@ -4,26 +4,18 @@ The six commands and their answers follow the tool's documentation:
 https://platform.claude.com/docs/en/agents-and-tools/tool-use/memory-tool
 """
 
-from collections.abc import Awaitable
-from typing import TypeVar
+from collections.abc import Awaitable, Coroutine
+from typing import Any, TypeVar
 
 from typing_extensions import override
 
 from abilities.adapters.functions import Source, check_namespace
 from abilities.adapters.memory_files import FolderListing, MemoryFolder, VersionedText
-from abilities.errors import AbilityError, Needs
+from abilities.errors import AbilityError, needs
 
-with Needs("anthropic_memory"):
+with needs("anthropic_memory"):
     from anthropic.lib.tools import BetaAbstractMemoryTool, BetaAsyncAbstractMemoryTool, ToolError
-    from anthropic.types.beta import (
-        BetaCacheControlEphemeralParam,
-        BetaMemoryTool20250818CreateCommand,
-        BetaMemoryTool20250818DeleteCommand,
-        BetaMemoryTool20250818InsertCommand,
-        BetaMemoryTool20250818RenameCommand,
-        BetaMemoryTool20250818StrReplaceCommand,
-        BetaMemoryTool20250818ViewCommand,
-    )
+    from anthropic.types import beta
 
 _ROOT = "/memories"
 _PLACE = "pass namespace=… to the tool"
@@ -45,6 +37,8 @@ class AsyncMemoryTool(BetaAsyncAbstractMemoryTool):
     ``source`` is an open application, or settings (by default those of the environment).
     ``namespace`` is the owner of the memories, by default that of the settings. With
     ``require_namespace`` a missing one raises ValueError.
+
+    The commands return the text for a model. All raise ToolError if they fail.
     """
 
     def __init__(
@@ -53,99 +47,22 @@ class AsyncMemoryTool(BetaAsyncAbstractMemoryTool):
         *,
         namespace: str | int | None = None,
         require_namespace: bool = False,
-        cache_control: BetaCacheControlEphemeralParam | None = None,
+        cache_control: beta.BetaCacheControlEphemeralParam | None = None,
     ) -> None:
         if require_namespace:
             check_namespace(namespace, _PLACE)
 
         super().__init__(cache_control=cache_control)
-        self._commands = _MemoryCommands(
-            MemoryFolder(source, _CALLER, root=_ROOT, namespace=namespace)
-        )
+        self.files = MemoryFolder(source, _CALLER, root=_ROOT, namespace=namespace)
 
     @override
-    async def view(self, command: BetaMemoryTool20250818ViewCommand) -> str:
-        return await self._commands.view(command.path, command.view_range)
-
-    @override
-    async def create(self, command: BetaMemoryTool20250818CreateCommand) -> str:
-        return await self._commands.create(command.path, command.file_text)
-
-    @override
-    async def str_replace(self, command: BetaMemoryTool20250818StrReplaceCommand) -> str:
-        return await self._commands.replace(command.path, command.old_str, command.new_str)
-
-    @override
-    async def insert(self, command: BetaMemoryTool20250818InsertCommand) -> str:
-        return await self._commands.insert(command.path, command.insert_line, command.insert_text)
-
-    @override
-    async def delete(self, command: BetaMemoryTool20250818DeleteCommand) -> str:
-        return await self._commands.delete(command.path)
-
-    @override
-    async def rename(self, command: BetaMemoryTool20250818RenameCommand) -> str:
-        return await self._commands.rename(command.old_path, command.new_path)
-
-
-class MemoryTool(BetaAbstractMemoryTool):
-    """The tool for `Anthropic`, the synchronous client; see `AsyncMemoryTool`."""
-
-    def __init__(
-        self,
-        source: Source = None,
-        *,
-        namespace: str | int | None = None,
-        require_namespace: bool = False,
-        cache_control: BetaCacheControlEphemeralParam | None = None,
-    ) -> None:
-        if require_namespace:
-            check_namespace(namespace, _PLACE)
-
-        super().__init__(cache_control=cache_control)
-        files = MemoryFolder(source, _CALLER, root=_ROOT, namespace=namespace)
-        self._commands = _MemoryCommands(files)
-        self._run = files.host.run_sync
-
-    @override
-    def view(self, command: BetaMemoryTool20250818ViewCommand) -> str:
-        return self._run(self._commands.view(command.path, command.view_range))
-
-    @override
-    def create(self, command: BetaMemoryTool20250818CreateCommand) -> str:
-        return self._run(self._commands.create(command.path, command.file_text))
-
-    @override
-    def str_replace(self, command: BetaMemoryTool20250818StrReplaceCommand) -> str:
-        replacing = self._commands.replace(command.path, command.old_str, command.new_str)
-        return self._run(replacing)
-
-    @override
-    def insert(self, command: BetaMemoryTool20250818InsertCommand) -> str:
-        inserting = self._commands.insert(command.path, command.insert_line, command.insert_text)
-        return self._run(inserting)
-
-    @override
-    def delete(self, command: BetaMemoryTool20250818DeleteCommand) -> str:
-        return self._run(self._commands.delete(command.path))
-
-    @override
-    def rename(self, command: BetaMemoryTool20250818RenameCommand) -> str:
-        return self._run(self._commands.rename(command.old_path, command.new_path))
-
-
-class _MemoryCommands:
-    """The commands, which return the text for a model. All raise ToolError if they fail."""
-
-    def __init__(self, files: MemoryFolder) -> None:
-        self._files = files
-
-    async def view(self, path: str, lines: list[int] | None) -> str:
+    async def view(self, command: beta.BetaMemoryTool20250818ViewCommand) -> str:
+        path, lines = command.path, command.view_range
         listing = await _explain(self._list(path))
         if not _is_file(listing, path):
             return _format_folder(path.rstrip("/"), listing)
 
-        text = (await _explain(self._files.read(path))).text
+        text = (await _explain(self.files.read(path))).text
         all_lines = text.split("\n")
         first, last = 1, len(all_lines)
         if lines and len(lines) == 2:
@@ -155,15 +72,19 @@ class _MemoryCommands:
         numbered = _number(all_lines[first - 1 : last], first)
         return f"Here's the content of {path} with line numbers:\n{numbered}"
 
-    async def create(self, path: str, text: str) -> str:
+    @override
+    async def create(self, command: beta.BetaMemoryTool20250818CreateCommand) -> str:
+        path = command.path
         try:
-            await _explain(self._files.write(path, text, if_version=0))
+            await _explain(self.files.write(path, command.file_text, if_version=0))
         except _Conflict:
             raise ToolError(f"Error: File {path} already exists") from None
 
         return f"File created successfully at: {path}"
 
-    async def replace(self, path: str, old: str, new: str) -> str:
+    @override
+    async def str_replace(self, command: beta.BetaMemoryTool20250818StrReplaceCommand) -> str:
+        path, old = command.path, command.old_str
         before = await self._read(path)
         places: list[int] = []
         position = before.text.find(old) if old else -1
@@ -181,7 +102,7 @@ class _MemoryCommands:
                 f"{', '.join(map(str, places))}. Please ensure it is unique"
             )
 
-        text = before.text.replace(old, new)
+        text = before.text.replace(old, command.new_str)
         await self._write_again(path, text, before)
 
         first = max(places[0] - _SNIPPET_LINES, 1)
@@ -191,7 +112,9 @@ class _MemoryCommands:
             f"(with line numbers):\n{snippet}"
         )
 
-    async def insert(self, path: str, line: int, text: str) -> str:
+    @override
+    async def insert(self, command: beta.BetaMemoryTool20250818InsertCommand) -> str:
+        path, line = command.path, command.insert_line
         before = await self._read(path)
         lines = before.text.removesuffix("\n").split("\n") if before.text else []
         if not 0 <= line <= len(lines):
@@ -200,22 +123,26 @@ class _MemoryCommands:
                 f"It should be within the range of lines of the file: [0, {len(lines)}]"
             )
 
-        lines.insert(line, text.removesuffix("\n"))
+        lines.insert(line, command.insert_text.removesuffix("\n"))
         await self._write_again(path, "\n".join(lines) + "\n", before)
         return f"The file {path} has been edited."
 
-    async def delete(self, path: str) -> str:
+    @override
+    async def delete(self, command: beta.BetaMemoryTool20250818DeleteCommand) -> str:
+        path = command.path
         _refuse_root(path)
-        if not await _explain(self._files.delete(path)):
+        if not await _explain(self.files.delete(path)):
             raise ToolError(f"Error: The path {path} does not exist")
 
         return f"Successfully deleted {path}"
 
-    async def rename(self, old: str, new: str) -> str:
+    @override
+    async def rename(self, command: beta.BetaMemoryTool20250818RenameCommand) -> str:
+        old, new = command.old_path, command.new_path
         _refuse_root(old)
-        if (await _explain(self._files.list_files(new))).files:
+        if (await _explain(self.files.list_files(new))).files:
             raise ToolError(f"Error: The destination {new} already exists")
-        if not await _explain(self._files.rename(old, new)):
+        if not await _explain(self.files.rename(old, new)):
             raise ToolError(f"Error: The path {old} does not exist")
 
         return f"Successfully renamed {old} to {new}"
@@ -225,7 +152,7 @@ class _MemoryCommands:
 
         The root may be empty.
         """
-        listing = await self._files.list_files(path)
+        listing = await self.files.list_files(path)
         if path.endswith("/"):
             # A path that ends in a slash is a folder's, and never that of the file of its name.
             beneath = [file for file in listing.files if file.path.startswith(path)]
@@ -240,13 +167,57 @@ class _MemoryCommands:
         if not _is_file(await _explain(self._list(path)), path):
             raise ToolError(f"The path {path} is not a file.")
 
-        return await _explain(self._files.read(path))
+        return await _explain(self.files.read(path))
 
     async def _write_again(self, path: str, text: str, before: VersionedText) -> None:
         try:
-            await _explain(self._files.write(path, text, if_version=before.version))
+            await _explain(self.files.write(path, text, if_version=before.version))
         except _Conflict:
             raise ToolError(f"Error: {path} was changed by others. View it again.") from None
+
+
+class MemoryTool(BetaAbstractMemoryTool):
+    """The tool for `Anthropic`, the synchronous client; see `AsyncMemoryTool`."""
+
+    def __init__(
+        self,
+        source: Source = None,
+        *,
+        namespace: str | int | None = None,
+        require_namespace: bool = False,
+        cache_control: beta.BetaCacheControlEphemeralParam | None = None,
+    ) -> None:
+        super().__init__(cache_control=cache_control)
+        self._tool = AsyncMemoryTool(
+            source, namespace=namespace, require_namespace=require_namespace
+        )
+
+    def _run(self, work: Coroutine[Any, Any, str]) -> str:
+        return self._tool.files.host.run_sync(work)
+
+    @override
+    def view(self, command: beta.BetaMemoryTool20250818ViewCommand) -> str:
+        return self._run(self._tool.view(command))
+
+    @override
+    def create(self, command: beta.BetaMemoryTool20250818CreateCommand) -> str:
+        return self._run(self._tool.create(command))
+
+    @override
+    def str_replace(self, command: beta.BetaMemoryTool20250818StrReplaceCommand) -> str:
+        return self._run(self._tool.str_replace(command))
+
+    @override
+    def insert(self, command: beta.BetaMemoryTool20250818InsertCommand) -> str:
+        return self._run(self._tool.insert(command))
+
+    @override
+    def delete(self, command: beta.BetaMemoryTool20250818DeleteCommand) -> str:
+        return self._run(self._tool.delete(command))
+
+    @override
+    def rename(self, command: beta.BetaMemoryTool20250818RenameCommand) -> str:
+        return self._run(self._tool.rename(command))
 
 
 class _Conflict(Exception):

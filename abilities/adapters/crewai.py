@@ -16,10 +16,10 @@ from abilities.adapters.functions import (
     load_functions,
 )
 from abilities.declarations.values import JsonObject
-from abilities.errors import Needs
+from abilities.errors import needs
 from abilities.registry import Reply
 
-with Needs("crewai"):
+with needs("crewai"):
     from crewai.tools import BaseTool, ToolFailure
 
 

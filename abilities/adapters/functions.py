@@ -11,11 +11,11 @@ takes, so they get schemas in which null replaces an optional field.
 import asyncio
 import os
 import threading
-from collections.abc import Coroutine, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from concurrent.futures import Future
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
-from typing import Any, TypeVar, cast
+from typing import Any, Generic, TypeVar, cast
 
 from pydantic import BaseModel
 
@@ -26,7 +26,7 @@ from abilities.declarations.values import JsonObject, as_object
 from abilities.definition import Ability
 from abilities.helpers.threads.loops import LoopThread
 from abilities.registry import AbilityRegistry, Reply
-from abilities.schemas import build_arguments_schema, build_input_schema
+from abilities.schemas import build_schema
 from abilities.settings import Settings
 
 T = TypeVar("T")
@@ -223,18 +223,6 @@ class Function:
     read_only: bool
     _host: Host = field(repr=False)
 
-    @classmethod
-    def from_ability(cls, ability: Ability, host: Host) -> "Function":
-        """Create the function of an ability, whose calls a host runs."""
-        return cls(
-            ability.name,
-            ability.description,
-            build_input_schema(ability),
-            ability.input,
-            ability.read_only,
-            host,
-        )
-
     async def call(
         self,
         arguments: Mapping[str, Any] | str | None = None,
@@ -285,7 +273,52 @@ def load_functions(
     required = place if require_namespace else None
     host = Host(source, caller, required=required)
     chosen = host.build_registry().only(*(only or ()), read_only=read_only)
-    return [Function.from_ability(ability, host) for ability in chosen]
+    return [
+        Function(
+            ability.name,
+            ability.description,
+            build_schema(ability.input, "brief"),
+            ability.input,
+            ability.read_only,
+            host,
+        )
+        for ability in chosen
+    ]
+
+
+class ToolLoader(Generic[T]):
+    """The function ``load_tools`` of a framework.
+
+    ``build`` returns a function as one of the framework's tools. ``caller`` and ``place`` are
+    arguments for `load_functions`.
+    """
+
+    def __init__(self, build: Callable[[Function], T], *, caller: str, place: str) -> None:
+        self._build = build
+        self._caller = caller
+        self._place = place
+
+    def __call__(
+        self,
+        source: Source = None,
+        *,
+        only: Sequence[str] | None = None,
+        read_only: bool = False,
+        require_namespace: bool = False,
+    ) -> list[T]:
+        """Return the abilities as tools; arguments and exceptions are those of `load_functions`.
+
+        The module says how a run names its namespace, by default that of the settings.
+        """
+        functions = load_functions(
+            source,
+            only=only,
+            read_only=read_only,
+            require_namespace=require_namespace,
+            caller=self._caller,
+            place=self._place,
+        )
+        return [self._build(function) for function in functions]
 
 
 def _read_arguments(arguments: Mapping[str, Any] | str | None) -> object:
@@ -312,7 +345,7 @@ def build_strict_schema(function: Function) -> JsonObject:
 
     Pass the arguments that a model sends for it through `leave_out_null`.
     """
-    brief, full = function.schema, build_arguments_schema(function.model)
+    brief, full = function.schema, build_schema(function.model)
     fields = {
         name: full["properties"][name] if _has_open_object(field) else field
         for name, field in brief["properties"].items()

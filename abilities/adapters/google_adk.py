@@ -1,45 +1,19 @@
-"""Abilities as tools of Google's Agent Development Kit: `load_tools`."""
+"""Abilities as tools of Google's Agent Development Kit, for an ``LlmAgent``: `load_tools`.
 
-from collections.abc import Sequence
+The namespace of a run is ``namespace`` in the state of its session. If it is not a valid namespace,
+the run ends with ValueError. The model gets ``{"result": text}``, or ``{"error": text}`` if the
+call failed as a whole.
+"""
 
 from typing_extensions import override
 
-from abilities.adapters.functions import Function, Source, find_namespace, load_functions
+from abilities.adapters.functions import Function, ToolLoader, find_namespace
 from abilities.declarations.values import JsonObject
-from abilities.errors import Needs
+from abilities.errors import needs
 
-with Needs("google_adk"):
+with needs("google_adk"):
     from google.adk.tools import BaseTool, ToolContext
     from google.genai import types
-
-_PLACE = "set 'namespace' in the state of the session"
-"""How a run names its namespace."""
-
-
-def load_tools(
-    source: Source = None,
-    *,
-    only: Sequence[str] | None = None,
-    read_only: bool = False,
-    require_namespace: bool = False,
-) -> list[BaseTool]:
-    """Return the abilities as tools for an ``LlmAgent``.
-
-    Arguments and exceptions are those of `load_functions`.
-
-    The namespace of a run is ``namespace`` in the state of its session, by default that of the
-    settings. If it is not a valid namespace, the run ends with ValueError. The model gets
-    ``{"result": text}``, or ``{"error": text}`` if the call failed as a whole.
-    """
-    functions = load_functions(
-        source,
-        only=only,
-        read_only=read_only,
-        require_namespace=require_namespace,
-        caller="google-adk",
-        place=_PLACE,
-    )
-    return [AdkTool(function) for function in functions]
 
 
 class AdkTool(BaseTool):
@@ -64,3 +38,8 @@ class AdkTool(BaseTool):
         reply = await self._function.call(args, namespace=namespace)
 
         return {"error" if reply.failed else "result": reply.text}
+
+
+load_tools: ToolLoader[BaseTool] = ToolLoader(
+    AdkTool, caller="google-adk", place="set 'namespace' in the state of the session"
+)

@@ -48,7 +48,7 @@ _ERROR: JsonObject = {
             "schema": {
                 "type": "object",
                 "required": ["error"],
-                "properties": {"error": schemas.build_fault_schema()},
+                "properties": {"error": schemas.build_schema(Fault)},
             }
         }
     },
@@ -134,12 +134,12 @@ def _add_ability_route(app: FastAPI, ability: Ability) -> None:
 def refuse_unknown(name: str, registry: AbilityRegistry) -> Response:
     """Return the 404 response to a call of an ability that is not in a registry."""
     fault = Fault.from_refusal(registry.explain_unknown(name))
-    return to_response(build_failed_reply(fault), status=404)
+    return refuse(fault, status=404)
 
 
 def describe_responses(ability: Ability) -> JsonObject:
     """Return the OpenAPI description of the responses of a route that calls an ability."""
-    content: JsonObject = {_JSON: {"schema": schemas.build_output_schema(ability)}}
+    content: JsonObject = {_JSON: {"schema": schemas.build_schema(ability.answer)}}
     if "output_format" in ability.input.model_fields:
         for media_type in _MEDIA_TYPES.values():
             content[media_type] = {"schema": {"type": "string"}}
@@ -160,11 +160,11 @@ async def call_with_body(name: str, request: Request, given: Mapping[str, object
     try:
         body = parse_body(request.headers.get("content-type"), await request.body())
     except ValueError:
-        return to_response(build_failed_reply(Fault.from_reason("malformed_request")))
+        return refuse(Fault.from_reason("malformed_request"))
 
     refusal = find_repetition(body, given)
     if refusal is not None:
-        return to_response(build_failed_reply(Fault.from_refusal(refusal)))
+        return refuse(Fault.from_refusal(refusal))
 
     return await call_ability(get_abilities(request), name, {**body, **given})
 
@@ -202,6 +202,11 @@ def to_response(reply: Reply, *, status: int | None = None, media: str = _JSON) 
         headers["ETag"] = f'"v{version}"'
 
     return Response(reply.text.encode(), status, headers, media_type=media)
+
+
+def refuse(fault: Fault, *, status: int | None = None) -> Response:
+    """Return the response to a request that fails before any call."""
+    return to_response(build_failed_reply(fault), status=status)
 
 
 def find_version(payload: JsonObject) -> int | None:

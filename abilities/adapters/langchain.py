@@ -1,4 +1,12 @@
-"""Abilities as tools of LangChain: `load_tools`, and `AbilitiesToolkit` for them."""
+"""Abilities as tools of LangChain: `load_tools`, and `AbilitiesToolkit` for them.
+
+The namespace of a call is the key or attribute ``namespace`` of the run's ``context``, or
+``config["configurable"]["namespace"]``. The call raises ValueError, instead of answering the model,
+if a namespace is not valid, if both are given and differ, or if a required one is missing.
+
+A tool's content is the answer in the format that the call or the settings name. Its artifact is the
+payload. A call that failed as a whole becomes a tool message with status "error".
+"""
 
 import sys
 from collections.abc import Sequence
@@ -9,67 +17,9 @@ from langchain_core.tools import BaseTool, BaseToolkit, ToolException
 from pydantic import BaseModel, PrivateAttr
 from typing_extensions import override
 
-from abilities.adapters.functions import Function, Source, find_namespace, load_functions
+from abilities.adapters.functions import Function, Source, ToolLoader, find_namespace
 from abilities.declarations.values import JsonObject
 from abilities.registry import Reply
-
-_PLACE = "pass context={'namespace': …} or config={'configurable': {'namespace': …}} to the run"
-"""How a run names its namespace."""
-
-
-def load_tools(
-    source: Source = None,
-    *,
-    only: Sequence[str] | None = None,
-    read_only: bool = False,
-    require_namespace: bool = False,
-) -> list[BaseTool]:
-    """Return the abilities as LangChain tools, for sync and async code on any event loop.
-
-    Arguments and exceptions are those of `load_functions`.
-
-    The namespace of a call is the key or attribute ``namespace`` of the run's ``context``, or
-    ``config["configurable"]["namespace"]``, by default that of the settings. The call raises
-    ValueError, instead of answering the model, if a namespace is not valid, if both are given and
-    differ, or if none is given although ``require_namespace`` is set.
-
-    A tool's content is the answer in the format that the call or the settings name. Its artifact is
-    the payload. A call that failed as a whole becomes a tool message with status "error".
-    """
-    functions = load_functions(
-        source,
-        only=only,
-        read_only=read_only,
-        require_namespace=require_namespace,
-        caller="langchain",
-        place=_PLACE,
-    )
-    return [AbilityTool.from_function(function) for function in functions]
-
-
-class AbilitiesToolkit(BaseToolkit):
-    """The tools of `load_tools`, for code that expects a toolkit."""
-
-    tools: list[BaseTool]
-
-    @classmethod
-    def load(
-        cls,
-        source: Source = None,
-        *,
-        only: Sequence[str] | None = None,
-        read_only: bool = False,
-        require_namespace: bool = False,
-    ) -> "AbilitiesToolkit":
-        """Return a toolkit with the tools that `load_tools` returns for the same arguments."""
-        tools = load_tools(
-            source, only=only, read_only=read_only, require_namespace=require_namespace
-        )
-        return cls(tools=tools)
-
-    @override
-    def get_tools(self) -> list[BaseTool]:
-        return self.tools
 
 
 class AbilityTool(BaseTool):
@@ -142,3 +92,35 @@ def _to_content_and_artifact(reply: Reply) -> tuple[str, JsonObject]:
         raise ToolException(reply.text)
 
     return reply.text, reply.payload
+
+
+load_tools: ToolLoader[BaseTool] = ToolLoader(
+    AbilityTool.from_function,
+    caller="langchain",
+    place="pass context={'namespace': …} or config={'configurable': {'namespace': …}} to the run",
+)
+
+
+class AbilitiesToolkit(BaseToolkit):
+    """The tools of `load_tools`, for code that expects a toolkit."""
+
+    tools: list[BaseTool]
+
+    @classmethod
+    def load(
+        cls,
+        source: Source = None,
+        *,
+        only: Sequence[str] | None = None,
+        read_only: bool = False,
+        require_namespace: bool = False,
+    ) -> "AbilitiesToolkit":
+        """Return a toolkit with the tools that `load_tools` returns for the same arguments."""
+        tools = load_tools(
+            source, only=only, read_only=read_only, require_namespace=require_namespace
+        )
+        return cls(tools=tools)
+
+    @override
+    def get_tools(self) -> list[BaseTool]:
+        return self.tools

@@ -1,17 +1,23 @@
-"""Abilities as tools of LlamaIndex: `load_tools`."""
+"""Abilities as tools of LlamaIndex, for agents and workflows: `load_tools`.
 
-from collections.abc import Sequence
+The namespace of an agent's run is the value ``namespace`` in the store of its ``Context``.
+Synchronous calls have no context, and use that of the settings.
+
+A tool's output has the text of the answer as its content, and the payload as its ``raw_output``. If
+the call failed as a whole, ``is_error`` is set.
+"""
+
 from copy import deepcopy
 from typing import Any
 
 from typing_extensions import override
 
-from abilities.adapters.functions import Function, Source, find_namespace, load_functions
+from abilities.adapters.functions import Function, ToolLoader, find_namespace
 from abilities.declarations.values import JsonObject
-from abilities.errors import Needs
+from abilities.errors import needs
 from abilities.registry import Reply
 
-with Needs("llama_index"):
+with needs("llama_index"):
     from llama_index.core.tools import FunctionTool, ToolMetadata, ToolOutput
     from llama_index.core.workflow import Context
 
@@ -19,37 +25,6 @@ _CONTEXT = "abilities:context"
 """The keyword by which agents pass their context. No argument of an ability has such a name."""
 
 _UNNAMED: JsonObject = {}
-
-_PLACE = "set 'namespace' in the store of the Context of the run"
-"""How a run names its namespace."""
-
-
-def load_tools(
-    source: Source = None,
-    *,
-    only: Sequence[str] | None = None,
-    read_only: bool = False,
-    require_namespace: bool = False,
-) -> list[FunctionTool]:
-    """Return the abilities as tools for agents and workflows, for sync and async code.
-
-    Arguments and exceptions are those of `load_functions`.
-
-    The namespace of an agent's run is the value ``namespace`` in the store of its ``Context``, by
-    default that of the settings. Synchronous calls have no context, and use that of the settings.
-
-    A tool's output has the text of the answer as its content, and the payload as its
-    ``raw_output``. If the call failed as a whole, ``is_error`` is set.
-    """
-    functions = load_functions(
-        source,
-        only=only,
-        read_only=read_only,
-        require_namespace=require_namespace,
-        caller="llama-index",
-        place=_PLACE,
-    )
-    return [LlamaIndexTool(function) for function in functions]
 
 
 class LlamaIndexTool(FunctionTool):
@@ -99,3 +74,10 @@ class _Metadata(ToolMetadata):
     @override
     def get_parameters_dict(self) -> JsonObject:
         return deepcopy(self._schema)  # clients of models change it
+
+
+load_tools: ToolLoader[FunctionTool] = ToolLoader(
+    LlamaIndexTool,
+    caller="llama-index",
+    place="set 'namespace' in the store of the Context of the run",
+)

@@ -13,7 +13,6 @@ from mcp.server.context import CallNext, HandlerResult, ServerRequestContext
 from mcp.server.lowlevel import Server
 from mcp.shared.exceptions import MCPError
 
-from abilities.adapters.tools import describe_tool
 from abilities.application import Abilities
 from abilities.declarations.refusals import Fault
 from abilities.declarations.values import JsonObject
@@ -26,6 +25,7 @@ from abilities.prompts import (
     list_prompts,
 )
 from abilities.registry import AbilityRegistry, Reply
+from abilities.schemas import describe_tool
 
 _SERVER_NAME = "agent-abilities"
 _JSON_TYPE = "application/json"
@@ -66,8 +66,13 @@ class _Handlers:
         self._tools: dict[str, types.Tool] = {}
         self._templates: dict[str, types.ResourceTemplate] = {}
 
+        settings = abilities.settings
         for ability in abilities.registry:
-            tool = describe_tool(ability, abilities.settings)
+            tool = describe_tool(
+                ability,
+                max_response_bytes=settings.max_response_bytes,
+                structured=settings.structured,
+            )
             self._tools[ability.name] = types.Tool.model_validate(tool)
 
             if ability.resource is not None:

@@ -4,7 +4,6 @@ The file ``/memories/people/ada.md`` is the memory with the key ``people/ada.md`
 finds the files of an agent, and each change of a file is in the history and can be undone.
 """
 
-from collections.abc import Sequence
 from typing import NamedTuple
 
 from abilities.adapters.functions import Host, Source
@@ -27,9 +26,6 @@ MAX_SEARCHED = 500
 
 NEW_TYPE = "core"
 """The type of memories for new files. An existing memory keeps its type."""
-
-_NEW: JsonObject = {"op": "store", "type": NEW_TYPE}
-_REPLACED: JsonObject = {"op": "update", "archived": False}
 
 
 class VersionedText(NamedTuple):
@@ -104,39 +100,30 @@ class MemoryFolder:
 
     async def write(self, path: str, text: str, *, if_version: int | None = None) -> None:
         """Create or replace a file. With version 0, it must be new or archived."""
-        (reason,) = await self.write_many([(path, text)], if_version=if_version)
-        if reason == "version_conflict" and if_version == 0:
-            memory = (await self.call("memory_get", {"key": self.find_key(path)}))["data"]
-            if memory.get("archived"):
-                (reason,) = await self.write_many([(path, text)], if_version=memory["version"])
+        if not text:
+            raise ValueError("a memory has at least one character")
+
+        key = self.find_key(path)
+        write: JsonObject = {"key": key, "content": text}
+        if if_version is not None:
+            write["if_version"] = if_version
+
+        new: JsonObject = {**write, "op": "store", "type": NEW_TYPE}
+        if if_version == 0:
+            (reason,) = await self._change([new])
+            if reason == "version_conflict":
+                memory = (await self.call("memory_get", {"key": key}))["data"]
+                if memory.get("archived"):
+                    await self.write(path, text, if_version=memory["version"])
+                    return
+        else:
+            # An update keeps the type of a memory, which storing it would change.
+            (reason,) = await self._change([{**write, "op": "update", "archived": False}])
+            if reason == "not_found":
+                (reason,) = await self._change([new])
+
         if reason is not None:
             raise AbilityError(Fault.from_reason(reason))
-
-    async def write_many(
-        self, files: Sequence[tuple[str, str]], *, if_version: int | None = None
-    ) -> list[Reason | None]:
-        """Create or replace files, and return for each the reason of its failure, or None."""
-        writes: list[JsonObject] = []
-        for path, text in files:
-            if not text:
-                raise ValueError("a memory has at least one character")
-            write: JsonObject = {"key": self.find_key(path), "content": text}
-            if if_version is not None:
-                write["if_version"] = if_version
-            writes.append(write)
-
-        if if_version == 0:
-            return await self._change([{**write, **_NEW} for write in writes])
-
-        # An update keeps the type of a memory, which storing it would change.
-        reasons = await self._change([{**write, **_REPLACED} for write in writes])
-        missing = [index for index, reason in enumerate(reasons) if reason == "not_found"]
-        if missing:
-            stored = await self._change([{**writes[index], **_NEW} for index in missing])
-            for index, reason in zip(missing, stored, strict=True):
-                reasons[index] = reason
-
-        return reasons
 
     async def list_files(self, path: str) -> FolderListing:
         """Return the files at and beneath a path."""

@@ -8,20 +8,8 @@ package is passed on unchanged.
 import json
 from typing import Any, Final, TypeGuard
 
+import mcp_types as types
 import orjson
-from mcp_types import (
-    CONNECTION_CLOSED,
-    HEADER_MISMATCH,
-    INTERNAL_ERROR,
-    INVALID_PARAMS,
-    INVALID_REQUEST,
-    METHOD_NOT_FOUND,
-    MISSING_REQUIRED_CLIENT_CAPABILITY,
-    PARSE_ERROR,
-    UNSUPPORTED_PROTOCOL_VERSION,
-    JSONRPCNotification,
-    JSONRPCRequest,
-)
 
 from abilities.adapters.documents import MAX_DEPTH, parse_document
 from abilities.declarations.refusals import FAULTS, AbilitiesError
@@ -37,19 +25,19 @@ _MAX_DEPTH = MAX_DEPTH + 2
 _ID_BOUND: int = 10**MAX_ID
 
 _SENTENCES: Final = {
-    PARSE_ERROR: (
+    types.PARSE_ERROR: (
         "Parse error: send one JSON message in UTF-8, without repeated fields or deep nesting."
     ),
-    INVALID_REQUEST: "Invalid request: not a JSON-RPC 2.0 message that this server answers.",
-    METHOD_NOT_FOUND: "Unknown method.",
-    INVALID_PARAMS: "The params do not fit this method and protocol version.",
-    INTERNAL_ERROR: "Internal error; the server's log has the details.",
-    CONNECTION_CLOSED: "The server stopped before this request was answered.",
-    HEADER_MISMATCH: "The MCP headers of a request must be there and agree with its body.",
-    MISSING_REQUIRED_CLIENT_CAPABILITY: (
+    types.INVALID_REQUEST: "Invalid request: not a JSON-RPC 2.0 message that this server answers.",
+    types.METHOD_NOT_FOUND: "Unknown method.",
+    types.INVALID_PARAMS: "The params do not fit this method and protocol version.",
+    types.INTERNAL_ERROR: "Internal error; the server's log has the details.",
+    types.CONNECTION_CLOSED: "The server stopped before this request was answered.",
+    types.HEADER_MISMATCH: "The MCP headers of a request must be there and agree with its body.",
+    types.MISSING_REQUIRED_CLIENT_CAPABILITY: (
         "This request needs a capability that the client did not declare."
     ),
-    UNSUPPORTED_PROTOCOL_VERSION: "This protocol version is not served here.",
+    types.UNSUPPORTED_PROTOCOL_VERSION: "This protocol version is not served here.",
 }
 """Messages of the errors without a fault, by their codes."""
 
@@ -65,7 +53,7 @@ class InvalidMessage(AbilitiesError):
         self.answer = format_answer(request_id, "error", error)
 
 
-def parse_message(text: bytes) -> JSONRPCRequest | JSONRPCNotification | None:
+def parse_message(text: bytes) -> types.JSONRPCRequest | types.JSONRPCNotification | None:
     """Parse a message. An answer gives None, because this server sends no requests.
 
     Raises InvalidMessage for any other text. An id must be a string or an integer of at most
@@ -74,11 +62,11 @@ def parse_message(text: bytes) -> JSONRPCRequest | JSONRPCNotification | None:
     try:
         value = parse_document(text, _MAX_DEPTH)
     except ValueError:
-        raise InvalidMessage(PARSE_ERROR) from None
+        raise InvalidMessage(types.PARSE_ERROR) from None
 
     if isinstance(value, list):
         sentence = "Invalid request: batches are not served; send one message at a time."
-        raise InvalidMessage(INVALID_REQUEST, sentence=sentence)
+        raise InvalidMessage(types.INVALID_REQUEST, sentence=sentence)
 
     message = as_object(value) or {}
     request_id: object = message.get("id")
@@ -90,14 +78,14 @@ def parse_message(text: bytes) -> JSONRPCRequest | JSONRPCNotification | None:
         sentence = (
             f"Invalid request: an id is a string or an integer of at most {MAX_ID} characters."
         )
-        raise InvalidMessage(INVALID_REQUEST, sentence=sentence)
+        raise InvalidMessage(types.INVALID_REQUEST, sentence=sentence)
 
     if is_message and "method" not in message and ("result" in message or "error" in message):
         return None
 
     known_id = request_id if is_id(request_id) else None
     if not is_message or not isinstance(method, str):
-        raise InvalidMessage(INVALID_REQUEST, known_id)
+        raise InvalidMessage(types.INVALID_REQUEST, known_id)
 
     # Absent params must stay unset, or the SDK would see null.
     fields: dict[str, Any] = {"jsonrpc": "2.0", "method": method}
@@ -105,13 +93,13 @@ def parse_message(text: bytes) -> JSONRPCRequest | JSONRPCNotification | None:
         fields["params"] = params
 
     if known_id is None:
-        return JSONRPCNotification(**fields)
+        return types.JSONRPCNotification(**fields)
 
     if message.get("params") is not None and params is None:
         sentence = "Invalid request: params must be an object."
-        raise InvalidMessage(INVALID_REQUEST, known_id, sentence)
+        raise InvalidMessage(types.INVALID_REQUEST, known_id, sentence)
 
-    return JSONRPCRequest(id=known_id, **fields)
+    return types.JSONRPCRequest(id=known_id, **fields)
 
 
 def is_id(value: object) -> TypeGuard[RequestId]:
@@ -147,11 +135,11 @@ def format_error(request_id: RequestId | None, error: JsonObject) -> bytes:
 
     code: int = error["code"]
     if code not in _SENTENCES:
-        code = INTERNAL_ERROR
+        code = types.INTERNAL_ERROR
 
     described: JsonObject = {"code": code, "message": _SENTENCES[code]}
     # The data lists the supported versions, from which a client chooses another one.
-    if code == UNSUPPORTED_PROTOCOL_VERSION and data:
+    if code == types.UNSUPPORTED_PROTOCOL_VERSION and data:
         described["data"] = data
 
     return format_answer(request_id, "error", described)

@@ -1,56 +1,30 @@
-"""Abilities as tools of the OpenAI Agents SDK: `load_tools`."""
+"""Abilities as tools of the OpenAI Agents SDK, for ``Agent(tools=…)``: `load_tools`.
 
-from collections.abc import Sequence
+The namespace of a run is the key or the attribute ``namespace`` of its ``context``. If it is not a
+valid namespace, the run ends with an error. A tool's output is the text of the answer. If the call
+failed as a whole, it is the text of the fault, and the span of the trace has an error.
+"""
+
 from functools import partial
 from typing import Any
 
-from abilities.adapters.functions import Function, Source, find_namespace, load_functions
-from abilities.errors import Needs
+from abilities.adapters.functions import Function, ToolLoader, find_namespace
+from abilities.errors import needs
 
-with Needs("openai_agents"):
+with needs("openai_agents"):
     from agents import FunctionTool, Tool
     from agents.tool_context import ToolContext
     from agents.tracing import get_current_span
 
-_PLACE = "give Runner.run() a context with a key or attribute 'namespace'"
-"""How a run names its namespace."""
 
-
-def load_tools(
-    source: Source = None,
-    *,
-    only: Sequence[str] | None = None,
-    read_only: bool = False,
-    require_namespace: bool = False,
-) -> list[Tool]:
-    """Return the abilities as tools for ``Agent(tools=…)``, on any event loop.
-
-    Arguments and exceptions are those of `load_functions`.
-
-    The namespace of a run is the key or the attribute ``namespace`` of its ``context``, by default
-    that of the settings. If it is not a valid namespace, the run ends with an error.
-
-    A tool's output is the text of the answer. If the call failed as a whole, it is the text of the
-    fault, and the span of the trace has an error.
-    """
-    functions = load_functions(
-        source,
-        only=only,
-        read_only=read_only,
-        require_namespace=require_namespace,
-        caller="openai-agents",
-        place=_PLACE,
+def _build_tool(function: Function) -> Tool:
+    return FunctionTool(
+        name=function.name,
+        description=function.description,
+        params_json_schema=function.schema,
+        on_invoke_tool=partial(_invoke, function),
+        strict_json_schema=False,  # strict schemas have no optional arguments
     )
-    return [
-        FunctionTool(
-            name=function.name,
-            description=function.description,
-            params_json_schema=function.schema,
-            on_invoke_tool=partial(_invoke, function),
-            strict_json_schema=False,  # strict schemas have no optional arguments
-        )
-        for function in functions
-    ]
 
 
 async def _invoke(function: Function, context: ToolContext[Any], arguments: str) -> str:
@@ -65,3 +39,10 @@ async def _invoke(function: Function, context: ToolContext[Any], arguments: str)
         span.set_error({"message": code, "data": {"tool_name": function.name}})
 
     return reply.text
+
+
+load_tools = ToolLoader(
+    _build_tool,
+    caller="openai-agents",
+    place="give Runner.run() a context with a key or attribute 'namespace'",
+)

@@ -30,16 +30,10 @@ from functools import partial
 from typing import Any
 
 import anyio
+import mcp_types as types
 import orjson
 from mcp.server.lowlevel import Server
 from mcp.shared.message import ServerMessageMetadata, SessionMessage
-from mcp_types import (
-    INVALID_REQUEST,
-    JSONRPCError,
-    JSONRPCNotification,
-    JSONRPCRequest,
-    JSONRPCResponse,
-)
 
 from abilities.adapters.mcp import create_server
 from abilities.adapters.messages import (
@@ -355,16 +349,16 @@ class _Connection:
         """Pass on a message when there is room for it, or answer a line that is no message."""
         try:
             message = parse_message(line)
-            if isinstance(message, JSONRPCRequest) and message.id in self._requests:
+            if isinstance(message, types.JSONRPCRequest) and message.id in self._requests:
                 # Answered without the id, which would answer the request in flight.
                 sentence = "Invalid request: its id is that of a request in flight."
-                raise InvalidMessage(INVALID_REQUEST, sentence=sentence)
+                raise InvalidMessage(types.INVALID_REQUEST, sentence=sentence)
         except InvalidMessage as invalid:
             await self._writer.write(invalid.answer)
             return
 
         # The server sees a number in place of the client's id.
-        if isinstance(message, JSONRPCRequest):
+        if isinstance(message, types.JSONRPCRequest):
             number = await self._requests.add(message.id)
             request = message.model_copy(update={"id": number})
 
@@ -372,7 +366,7 @@ class _Connection:
             metadata = ServerMessageMetadata(on_request_unanswered=partial(self._forget, number))
             await self._to_server.send(SessionMessage(request, metadata))
 
-        elif isinstance(message, JSONRPCNotification):
+        elif isinstance(message, types.JSONRPCNotification):
             if message.method == _CANCELLED:
                 params = message.params or {}
                 cancelled = self._requests.find(params.get("requestId"))
@@ -393,10 +387,10 @@ class _Connection:
             async for outgoing in self._from_server:
                 message = outgoing.message
 
-                if isinstance(message, JSONRPCResponse):
+                if isinstance(message, types.JSONRPCResponse):
                     request_id = self._requests.remove(message.id)
                     line = format_answer(request_id, "result", message.result)
-                elif isinstance(message, JSONRPCError):
+                elif isinstance(message, types.JSONRPCError):
                     request_id = self._requests.remove(message.id)
                     error = message.error.model_dump(mode="json", exclude_none=True)
                     line = format_error(request_id, error)

@@ -132,7 +132,7 @@ def describe(session: Session, name: str, as_json: bool) -> None:
     for line in (heading, "", *ability.description.split("\n"), "", "Arguments:"):
         echo(line, stdout)
 
-    schema = schemas.build_full_schema(ability)
+    schema = schemas.build_schema(ability.input)
     required = schema.get("required", ())
 
     for argument, field in schema.get("properties", {}).items():

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import click
 
-from abilities.adapters.tools import describe_tool
 from abilities.application import build_offer
 from abilities.builtin.index import ALL, PROFILES
 from abilities.cli.completion import complete_tools
@@ -29,6 +28,7 @@ from abilities.declarations.limits import TOKEN_BYTES
 from abilities.declarations.values import json_size, text_size
 from abilities.errors import format_install, is_installed
 from abilities.prompts import build_instructions
+from abilities.schemas import describe_tool
 from abilities.settings import Settings, split_names
 
 if TYPE_CHECKING:
@@ -400,7 +400,11 @@ def count_tokens(settings: Settings, profile: str) -> int:
     """Return the tokens of a profile's list of tools and instructions, at 4 bytes each."""
     chosen = settings.model_copy(update={"tools": (profile,)})
     registry = build_offer(chosen)[0].registry
-    tools = [describe_tool(ability, chosen) for ability in registry]
+    bound, structured = chosen.max_response_bytes, chosen.structured
+    tools = [
+        describe_tool(ability, max_response_bytes=bound, structured=structured)
+        for ability in registry
+    ]
 
     size = json_size({"tools": tools}) + text_size(build_instructions(registry.names))
     return -(-size // TOKEN_BYTES)

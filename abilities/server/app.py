@@ -15,7 +15,7 @@ from starlette.routing import Match, Route
 from starlette.types import ASGIApp, Scope
 from typing_extensions import override
 
-from abilities.adapters.http import add_ability_routes, to_response
+from abilities.adapters.http import add_ability_routes, refuse, to_response
 from abilities.application import Abilities
 from abilities.declarations.refusals import Fault, Refused
 from abilities.declarations.suggestions import ADDRESSES
@@ -26,10 +26,10 @@ from abilities.helpers.grants import SCOPES, GrantFile
 from abilities.helpers.reply.formats import render
 from abilities.helpers.tokens import TokenFile
 from abilities.prompts import COMPLETION, PROMPTS
-from abilities.registry import Reply, build_failed_reply
+from abilities.registry import Reply
 from abilities.server.callers import MCP, METRICS, Caller, Callers
+from abilities.server.connections import read_headers
 from abilities.server.guard import Guard, HostCheck
-from abilities.server.headers import read_headers
 from abilities.server.kv_memory import KV_MEMORY
 from abilities.server.rest import PLAIN, Dialect, add_memories
 from abilities.server.telemetry import Telemetry
@@ -64,7 +64,6 @@ def create_app(abilities: Abilities, address: str = LOOPBACK[0]) -> ASGIApp:
     observed = abilities.with_middleware(telemetry.observe)
 
     app = _create_api(observed, telemetry)
-    origin = _choose_origin(settings)
     servers = [str(AnyHttpUrl(server)) for server in settings.authorization_servers]
     pages = set(PAGES)
     open_paths = {_HEALTH, _READY, METADATA, *PAGES}
@@ -82,7 +81,9 @@ def create_app(abilities: Abilities, address: str = LOOPBACK[0]) -> ASGIApp:
         open_paths.add(oauth.METADATA)
         public_paths = [oauth.AUTHORIZE, oauth.APPROVE, *oauth.ENDPOINTS]
 
-    add_metadata(app, servers, origin)
+    discovery = _Discovery(servers, settings.public_url)
+    if servers:
+        app.add_api_route(METADATA, discovery.respond, include_in_schema=False)
 
     is_public = settings.oauth or is_beyond_loopback(settings, address)
     # A Host header has brackets around an IPv6 address.
@@ -94,7 +95,7 @@ def create_app(abilities: Abilities, address: str = LOOPBACK[0]) -> ASGIApp:
         callers=Callers(observed, TokenFile(settings.tokens_file), grants, is_public=is_public),
         open_paths=open_paths,
         public_paths=public_paths,
-        challenge=build_challenge(servers, origin),
+        challenge=discovery.challenge,
     )
 
 
@@ -125,58 +126,41 @@ def is_beyond_loopback(settings: Settings, address: str) -> bool:
     return not {address, *settings.host_names} <= {*LOOPBACK}
 
 
-def add_metadata(app: FastAPI, servers: Sequence[str], origin: Callable[[Scope], str]) -> None:
-    """Add the OAuth metadata of ``/mcp``, if there are authorization servers.
+class _Discovery:
+    """How OAuth clients of ``/mcp`` find out where to get a token, if there are ``servers``.
 
-    ``origin`` returns the server's address, by a request's scope.
+    ``url`` is the server's address. Without it, the address is as the caller wrote it; the guard
+    has checked the host.
     """
-    if not servers:
-        return
 
-    async def metadata(request: Request) -> Response:
+    def __init__(self, servers: Sequence[str], url: str | None) -> None:
+        self._servers = servers
+        self._url = url
+
+    def challenge(self, scope: Scope) -> str:
+        """Return the WWW-Authenticate header for a request's scope (RFC 6750, RFC 9728)."""
+        if not self._servers:
+            return "Bearer"
+
+        return f'Bearer resource_metadata="{self._find_origin(scope)}{METADATA}"'
+
+    async def respond(self, request: Request) -> Response:
+        """Answer a request for the metadata (RFC 9728)."""
         document = {
-            "resource": f"{origin(request.scope)}{MCP}",
-            "authorization_servers": servers,
+            "resource": f"{self._find_origin(request.scope)}{MCP}",
+            "authorization_servers": self._servers,
             "scopes_supported": SCOPES,
             "bearer_methods_supported": ["header"],
             "resource_name": "agent-abilities",
         }
         return Response(json_bytes(document), media_type="application/json")
 
-    app.add_api_route(METADATA, metadata, include_in_schema=False)
-
-
-def build_challenge(
-    servers: Sequence[str], origin: Callable[[Scope], str]
-) -> Callable[[Scope], str]:
-    """Return a function that builds the WWW-Authenticate header for a request's scope.
-
-    The header points to the metadata if there are authorization servers (RFC 6750, RFC 9728).
-    """
-
-    def challenge(scope: Scope) -> str:
-        if not servers:
-            return "Bearer"
-
-        return f'Bearer resource_metadata="{origin(scope)}{METADATA}"'
-
-    return challenge
-
-
-def _choose_origin(settings: Settings) -> Callable[[Scope], str]:
-    """Return a function that returns the server's address for a request's scope.
-
-    Without the setting, it is as the caller wrote it; the guard has checked the host.
-    """
-
-    def origin(scope: Scope) -> str:
-        if settings.public_url is not None:
-            return settings.public_url
+    def _find_origin(self, scope: Scope) -> str:
+        if self._url is not None:
+            return self._url
 
         (host,) = read_headers(scope)["host"]
         return f"{scope['scheme']}://{host}"
-
-    return origin
 
 
 class _Api(FastAPI):
@@ -261,14 +245,14 @@ def add_operations(app: FastAPI, abilities: Abilities, telemetry: Telemetry) -> 
             await abilities.check_ready()
         except Refused as refused:
             fault = Fault.from_refusal(refused)
-            return to_response(build_failed_reply(fault), status=503)
+            return refuse(fault, status=503)
 
         return to_response(Reply(_OK, render(_OK), failed=False))
 
     async def metrics(request: Request) -> Response:
         caller: Caller = request.scope["caller"]
         # With many namespaces, formatting takes a while.
-        text = await asyncio.to_thread(telemetry.metrics.format, caller.metrics_namespace)
+        text = await asyncio.to_thread(telemetry.format_metrics, caller.metrics_namespace)
         return Response(text, media_type=_PROMETHEUS)
 
     app.add_api_route(_HEALTH, health, name="_health", summary="Whether the process answers")
@@ -289,9 +273,9 @@ async def _answer_unmatched(request: Request, _: Exception) -> Response:
     if not methods:
         meant = ADDRESSES.get(request.scope["path"].rstrip("/"))
         refusal = Refused("unknown_address", did_you_mean=meant)
-        return to_response(build_failed_reply(Fault.from_refusal(refusal)))
+        return refuse(Fault.from_refusal(refusal))
 
-    response = to_response(build_failed_reply(Fault.from_reason("unknown_address")), status=405)
+    response = refuse(Fault.from_reason("unknown_address"), status=405)
     response.headers["Allow"] = ", ".join(sorted(methods))
     return response
 

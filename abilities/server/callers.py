@@ -19,7 +19,7 @@ from abilities.declarations.refusals import Fault, Refused
 from abilities.declarations.values import JsonObject
 from abilities.helpers.grants import GrantFile
 from abilities.helpers.tokens import Token, TokenFile, TokenSet
-from abilities.server.headers import Headers, RefusedRequest
+from abilities.server.connections import Headers, RefusedRequest
 
 MCP = "/mcp"
 """The only address that the access token of an OAuth client opens."""
@@ -147,9 +147,10 @@ class Callers:
         is_checked = bool(authorization and (tokens.by_id or tokens.problem))
         is_needed: bool | None = True
         if not is_checked and not self._is_public:
-            is_needed = tokens.is_token_needed(self._abilities.settings.require_tokens)
+            is_needed = self._abilities.settings.require_tokens
         if is_needed is None:
-            is_needed = await self._memory.recall()
+            # If the file exists without tokens, they were revoked or lost.
+            is_needed = tokens.exists or await self._memory.recall()
         if not is_needed:
             return Caller(self._abilities.settings.namespace)
 

@@ -1,4 +1,4 @@
-"""The HTTP server: how many connections it holds, how slow their clients may be, how it stops.
+"""The HTTP server: its connections and request headers, and how slow clients may be.
 
 Uvicorn parses requests and runs the application. This module adds bounds that it lacks: if there
 are too many connections, some of them give way; a client must send its request and read its answer
@@ -10,20 +10,31 @@ import logging
 import resource
 import socket
 import time
+from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import Generic, Protocol, TypeVar, cast
 
 import uvicorn
+from starlette.types import Scope
 from typing_extensions import Buffer, override
 from uvicorn import Config
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 from uvicorn.server import ServerState
 
-from abilities.adapters.http import to_response
-from abilities.declarations.refusals import Fault
+from abilities.adapters.http import refuse
+from abilities.declarations.refusals import Fault, Reason, Refused
 from abilities.declarations.values import JsonObject
-from abilities.registry import build_failed_reply
-from abilities.server.headers import MAX_HEADERS, MAX_REQUEST_LINE
+
+MAX_HEADERS = 16 * 1024
+"""Bytes of all request headers together, as they are sent."""
+
+MAX_REQUEST_LINE = 8 * 1024
+"""Bytes of the path and query of a request."""
+
+_SEPARATORS = len(": \r\n")
+
+Headers = dict[str, list[str]]
+"""The values of each header, in order, by its name in lower case."""
 
 MAX_CONNECTIONS = 1_024
 """Connections that may be open, if the limit on open files has room for them."""
@@ -60,7 +71,6 @@ There are few, so that a client's first bytes are read before others push its co
 
 _HEADERS_END = b"\r\n\r\n"
 _LOG_SECONDS = 60.0
-_POLL_SECONDS = 0.1
 
 _RESERVED = 128
 """Minimum number of open files left for roots, files, the store and its pool."""
@@ -74,6 +84,49 @@ Owner = TypeVar("Owner")
 Item = TypeVar("Item")
 
 
+def trim_headers(scope: Scope) -> None:
+    """Remove the whitespace around each header value of a request (ASGI scope).
+
+    Surrounding whitespace is not part of a value (RFC 9110, section 5.5), but the HTTP parser keeps
+    it at the end.
+    """
+    scope["headers"] = [(name, value.strip(b" \t")) for name, value in scope["headers"]]
+
+
+def read_headers(scope: Scope) -> Headers:
+    """Return the headers of a request (ASGI scope).
+
+    >>> read_headers({"headers": [(b"Host", b"localhost"), (b"host", b"::1")]})
+    {'host': ['localhost', '::1']}
+    """
+    headers: Headers = {}
+
+    # Every byte is valid Latin-1, so no header makes this fail.
+    for name, value in scope["headers"]:
+        headers.setdefault(name.decode("latin-1").lower(), []).append(value.decode("latin-1"))
+
+    return headers
+
+
+def check_header_size(scope: Scope) -> None:
+    """Raise RefusedRequest: 414 for a long path and query, 431 for headers that are too large."""
+    line = len(scope.get("raw_path") or b"") + len(scope.get("query_string") or b"")
+    if line > MAX_REQUEST_LINE:
+        raise RefusedRequest(414, "malformed_request")
+
+    size = sum(len(name) + len(value) + _SEPARATORS for name, value in scope["headers"])
+    if size > MAX_HEADERS:
+        raise RefusedRequest(431, "malformed_request")
+
+
+class RefusedRequest(Refused):
+    """The server rejects a whole request; ``status`` is the HTTP status of the response."""
+
+    def __init__(self, status: int, reason: Reason) -> None:
+        super().__init__(reason)
+        self.status = status
+
+
 class Crowd(Generic[Owner, Item]):
     """Items of several owners, in the order in which they came.
 
@@ -82,7 +135,6 @@ class Crowd(Generic[Owner, Item]):
     """
 
     def __init__(self) -> None:
-        self._items: dict[Owner, dict[Item, None]] = {}
         self._owners: dict[Item, Owner] = {}
 
     def __len__(self) -> int:
@@ -95,24 +147,15 @@ class Crowd(Generic[Owner, Item]):
         """Add an item, or move it to the end of the order."""
         self.remove(item)
         self._owners[item] = owner
-        self._items.setdefault(owner, {})[item] = None
 
     def remove(self, item: Item) -> None:
         """Remove an item if it is there."""
-        owner = self._owners.pop(item, None)
-        if owner is None:
-            return
-
-        items = self._items[owner]
-        del items[item]
-
-        if not items:
-            del self._items[owner]
+        self._owners.pop(item, None)
 
     def pick(self) -> Item:
         """Return the oldest item of the owner that has the most. The crowd must not be empty."""
-        items = max(self._items.values(), key=len)
-        return next(iter(items))
+        ((most, _),) = Counter(self._owners.values()).most_common(1)
+        return next(item for item, owner in self._owners.items() if owner == most)
 
 
 class Connection(Protocol):
@@ -207,13 +250,38 @@ def count_allowed() -> int:
     return max(1, min(MAX_CONNECTIONS, limit - reserved))
 
 
-class TimeoutProtocol(HttpToolsProtocol):
-    """Closes its connection if a request is not sent, or an answer not read, in time."""
+class HttpConnection(HttpToolsProtocol, asyncio.BufferedProtocol):
+    """An HTTP connection that begins a request only when the previous answer has been read.
+
+    It closes if a request is not sent, or an answer not read, in time. Pipelined requests stay in
+    the kernel, except for bytes that arrived together with the current request. Uvicorn would parse
+    all of them, and read more after each answer.
+
+    ``owner`` is the caller of the last request that was let through.
+    """
 
     _deadline: asyncio.TimerHandle | None = None
-    _in_headers = True
-    _received = 0  # bytes of the request's current part
     _reading: asyncio.TimerHandle | None = None
+
+    def __init__(
+        self,
+        connections: Connections,
+        config: Config,
+        server_state: ServerState,
+        app_state: JsonObject,
+    ) -> None:
+        super().__init__(config, server_state, app_state)
+        self.owner = ""
+        self.url = b""
+        self._others = connections
+        self._in_headers = True
+        self._received = 0  # bytes of the request's current part
+        self._held: bytes = b""
+        self._is_holding = False
+
+    def abort(self) -> None:
+        """Close the connection at once, even if an answer is not sent completely."""
+        self.transport.abort()
 
     @override
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
@@ -231,12 +299,30 @@ class TimeoutProtocol(HttpToolsProtocol):
         # number, so that a usual answer fits in one piece.
         connection.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, SEND_BUFFER)
 
-        self._expect_headers()
+        self._expect_part(in_headers=True)
+        self._others.mark_waiting(self)
+
+    @override
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._held = b""
+        self._others.remove(self)
+        self._cancel_deadline()
+        self._cancel_reading()
+        super().connection_lost(exc)
+
+    @override
+    def get_buffer(self, sizehint: int) -> Buffer:
+        return _buffer
+
+    @override
+    def buffer_updated(self, nbytes: int) -> None:
+        self._held += bytes(_buffer[:nbytes])
+        self._feed()
 
     @override
     def data_received(self, data: bytes) -> None:
         if self._deadline is None:
-            self._expect_headers()  # the first bytes of another request
+            self._expect_part(in_headers=True)  # the first bytes of another request
 
         self._received += len(data)
         super().data_received(data)
@@ -248,10 +334,11 @@ class TimeoutProtocol(HttpToolsProtocol):
 
     @override
     def on_headers_complete(self) -> None:
+        self._others.mark_busy(self)
         # The body gets a timeout even if the headers are refused.
-        self._in_headers = False
-        self._restart_deadline()
+        self._expect_part(in_headers=False)
         super().on_headers_complete()
+        self.scope["connection"] = self  # type: ignore[typeddict-unknown-key]
 
     @override
     def on_message_complete(self) -> None:
@@ -259,20 +346,34 @@ class TimeoutProtocol(HttpToolsProtocol):
         super().on_message_complete()
 
     @override
+    def on_response_complete(self) -> None:
+        self._others.mark_waiting(self)
+        super().on_response_complete()
+        self._feed()
+
+    @override
     def pause_writing(self) -> None:
         super().pause_writing()
         self._expect_reading()
+        self._others.mark_unread(self, self.transport.get_write_buffer_size())
 
     @override
     def resume_writing(self) -> None:
+        self._others.mark_read(self)
         self._cancel_reading()
         super().resume_writing()
+        self._feed()
 
-    @override
-    def connection_lost(self, exc: Exception | None) -> None:
+    def _expect_part(self, *, in_headers: bool) -> None:
+        self._in_headers = in_headers
+        self._received = 0
         self._cancel_deadline()
-        self._cancel_reading()
-        super().connection_lost(exc)
+        self._deadline = self.loop.call_later(RECEIVE_SECONDS, self.transport.close)
+
+    def _cancel_deadline(self) -> None:
+        if self._deadline is not None:
+            self._deadline.cancel()
+            self._deadline = None
 
     def _expect_reading(self) -> None:
         unread = self.transport.get_write_buffer_size()
@@ -290,91 +391,6 @@ class TimeoutProtocol(HttpToolsProtocol):
         if self._reading is not None:
             self._reading.cancel()
             self._reading = None
-
-    def _expect_headers(self) -> None:
-        self._in_headers = True
-        self._restart_deadline()
-
-    def _restart_deadline(self) -> None:
-        self._received = 0
-        self._cancel_deadline()
-        self._deadline = self.loop.call_later(RECEIVE_SECONDS, self.transport.close)
-
-    def _cancel_deadline(self) -> None:
-        if self._deadline is not None:
-            self._deadline.cancel()
-            self._deadline = None
-
-
-class HttpConnection(TimeoutProtocol, asyncio.BufferedProtocol):
-    """An HTTP connection that begins a request only when the previous answer has been read.
-
-    Pipelined requests stay in the kernel, except for bytes that arrived together with the current
-    request. Uvicorn would parse all of them, and read more after each answer.
-
-    ``owner`` is the caller of the last request that was let through.
-    """
-
-    def __init__(
-        self,
-        connections: Connections,
-        config: Config,
-        server_state: ServerState,
-        app_state: JsonObject,
-    ) -> None:
-        super().__init__(config, server_state, app_state)
-        self.owner = ""
-        self.url = b""
-        self._others = connections
-        self._held: bytes = b""
-        self._is_holding = False
-
-    def abort(self) -> None:
-        """Close the connection at once, even if an answer is not sent completely."""
-        self.transport.abort()
-
-    @override
-    def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        super().connection_made(transport)
-        self._others.mark_waiting(self)
-
-    @override
-    def connection_lost(self, exc: Exception | None) -> None:
-        self._held = b""
-        self._others.remove(self)
-        super().connection_lost(exc)
-
-    @override
-    def get_buffer(self, sizehint: int) -> Buffer:
-        return _buffer
-
-    @override
-    def buffer_updated(self, nbytes: int) -> None:
-        self._held += bytes(_buffer[:nbytes])
-        self._feed()
-
-    @override
-    def on_headers_complete(self) -> None:
-        self._others.mark_busy(self)
-        super().on_headers_complete()
-        self.scope["connection"] = self  # type: ignore[typeddict-unknown-key]
-
-    @override
-    def on_response_complete(self) -> None:
-        self._others.mark_waiting(self)
-        super().on_response_complete()
-        self._feed()
-
-    @override
-    def pause_writing(self) -> None:
-        super().pause_writing()
-        self._others.mark_unread(self, self.transport.get_write_buffer_size())
-
-    @override
-    def resume_writing(self) -> None:
-        self._others.mark_read(self)
-        super().resume_writing()
-        self._feed()
 
     def _feed(self) -> None:
         """Parse the received bytes, up to the end of one request."""
@@ -404,7 +420,7 @@ class HttpConnection(TimeoutProtocol, asyncio.BufferedProtocol):
 
     def _refuse_line(self) -> None:
         """Refuse a request with a first line that is too long, before the rest has arrived."""
-        response = to_response(build_failed_reply(Fault.from_reason("malformed_request")))
+        response = refuse(Fault.from_reason("malformed_request"))
         head = b"HTTP/1.1 414 URI Too Long\r\nconnection: close\r\n"
 
         for name, value in response.raw_headers:
@@ -441,12 +457,19 @@ class Acceptor:
             listener.listen(BACKLOG)
             self._resume(listener)
 
-    def stop(self) -> None:
-        """Stop accepting connections; the sockets stay open."""
+    async def stop(self) -> None:
+        """Stop accepting connections; the sockets stay open.
+
+        Uvicorn then asks each connection once to end after its current response. One that has no
+        protocol yet would never be asked, so it is waited for.
+        """
         self._has_ended = True
 
         for listener in self._listeners:
             self._loop.remove_reader(listener)
+
+        if self._tasks:
+            await asyncio.wait(self._tasks)
 
     def _resume(self, listener: socket.socket) -> None:
         if not self._has_ended:
@@ -491,10 +514,6 @@ class GracefulServer(uvicorn.Server):
     """A server that bounds its connections, and that finishes the calls it has begun when it stops.
 
     Call ``serve(sockets=[...])`` with sockets to listen on.
-
-    Uvicorn asks each connection once to end after its current response. A connection that was
-    accepted just before, and gets its protocol only afterwards, would never be asked: its client
-    could continue to call until the shutdown times out, and its last call would be cut off.
     """
 
     _acceptor: Acceptor
@@ -513,21 +532,9 @@ class GracefulServer(uvicorn.Server):
 
     @override
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
-        self._acceptor.stop()
-
-        async def end_connections() -> None:
-            """Ask all connections to end, again and again; asking one twice has no effect."""
-            while True:
-                for connection in list(self.server_state.connections):
-                    connection.shutdown()
-
-                await asyncio.sleep(_POLL_SECONDS)
-
-        ending = asyncio.create_task(end_connections())
         try:
             async with asyncio.timeout(STOP_SECONDS):
+                await self._acceptor.stop()
                 await super().shutdown(sockets)
         except TimeoutError:
             _log.error("stopped before all calls had ended")
-        finally:
-            ending.cancel()

@@ -16,13 +16,12 @@ from collections.abc import Callable, Container, Hashable, Iterable
 
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from abilities.adapters.http import to_response
+from abilities.adapters.http import refuse
 from abilities.declarations.refusals import Fault
 from abilities.helpers.threads.turns import take_turn, turn_owner
-from abilities.registry import build_failed_reply
 from abilities.server.callers import Callers, current_caller, name_surface
-from abilities.server.connections import Crowd
-from abilities.server.headers import (
+from abilities.server.connections import (
+    Crowd,
     Headers,
     RefusedRequest,
     check_header_size,
@@ -416,8 +415,7 @@ class Guard:
         }
         _log.info("refused", extra=details)
 
-        reply = build_failed_reply(Fault.from_reason(refusal.reason))
-        response = to_response(reply, status=refusal.status)
+        response = refuse(Fault.from_reason(refusal.reason), status=refusal.status)
         if refusal.status == 401:
             response.headers["WWW-Authenticate"] = self._challenge(scope)
 
@@ -459,5 +457,4 @@ async def _answer_failure(
     if response.has_started:
         return
 
-    reply = build_failed_reply(Fault.from_exception(error))
-    await to_response(reply)(scope, receive, response.send)
+    await refuse(Fault.from_exception(error))(scope, receive, response.send)

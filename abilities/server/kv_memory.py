@@ -201,5 +201,5 @@ def _to_response(body: JsonObject, status: int) -> Response:
 
 
 def _describe(description: str, model: type[BaseModel]) -> JsonObject:
-    schema = schemas.build_model_schema(model)
+    schema = schemas.build_schema(model)
     return {"description": description, "content": {"application/json": {"schema": schema}}}

@@ -14,11 +14,10 @@ from starlette.routing import Route
 from starlette.types import ASGIApp, Message
 
 from abilities.adapters.documents import is_json
-from abilities.adapters.http import to_response
+from abilities.adapters.http import refuse
 from abilities.adapters.messages import InvalidMessage, RequestId, format_error, parse_message
 from abilities.declarations.refusals import Fault
 from abilities.declarations.values import as_object
-from abilities.registry import build_failed_reply
 from abilities.server.guard import replay_body
 
 _PATH = "/mcp"
@@ -45,7 +44,7 @@ def create_mcp_route(server: Server[Any]) -> Route:
 
     async def respond(request: HttpRequest) -> Response:
         if not is_json(request.headers.get("content-type")):
-            return to_response(build_failed_reply(Fault.from_reason("malformed_request")))
+            return refuse(Fault.from_reason("malformed_request"))
 
         try:
             message = parse_message(await request.body())

@@ -14,30 +14,16 @@ from starlette.types import Scope
 from typing_extensions import override
 
 from abilities import schemas
-from abilities.adapters.http import (
-    call_ability,
-    call_with_body,
-    describe_body,
-    describe_responses,
-    find_repetition,
-    get_abilities,
-    to_response,
-)
+from abilities.adapters import http
 from abilities.application import Abilities
+from abilities.builtin import memories
 from abilities.builtin.bulk_read_memory import bulk_read_memory, memory_get
-from abilities.builtin.memories import (
-    delete_memory,
-    get_memory_stats,
-    query_memories,
-    store_memory,
-    update_memory,
-)
 from abilities.builtin.memory_history import memory_history
 from abilities.builtin.remember import remember
 from abilities.declarations.refusals import Fault, Refused
 from abilities.declarations.values import JsonObject
 from abilities.definition import Ability
-from abilities.registry import AbilityRegistry, build_failed_reply
+from abilities.registry import AbilityRegistry
 
 _TAG = re.compile(r'"v([0-9]{1,16})"', re.ASCII)
 """The header ETag of a memory's version."""
@@ -89,21 +75,17 @@ class Dialect(NamedTuple):
     describe_responses: Callable[[Ability], JsonObject]
 
 
-def _refuse(fault: Fault) -> Response:
-    return to_response(build_failed_reply(fault))
-
-
-PLAIN = Dialect(call_ability, _refuse, describe_responses)
+PLAIN = Dialect(http.call_ability, http.refuse, http.describe_responses)
 """Responses as on every other surface."""
 
 _OPERATIONS = (
-    _Operation("query", "GET", "/api/memories", query_memories, lists=("tags",)),
-    _Operation("store", "POST", "/api/memories", store_memory),
-    _Operation("update", "PATCH", "/api/memories/by-id/{id}", update_memory),
-    _Operation("delete", "DELETE", "/api/memories/by-id/{id}", delete_memory),
-    _Operation("update_key", "PATCH", "/api/memories/{key}", update_memory),
-    _Operation("delete_key", "DELETE", "/api/memories/{key}", delete_memory),
-    _Operation("stats", "GET", "/api/stats", get_memory_stats),
+    _Operation("query", "GET", "/api/memories", memories.query_memories, lists=("tags",)),
+    _Operation("store", "POST", "/api/memories", memories.store_memory),
+    _Operation("update", "PATCH", "/api/memories/by-id/{id}", memories.update_memory),
+    _Operation("delete", "DELETE", "/api/memories/by-id/{id}", memories.delete_memory),
+    _Operation("update_key", "PATCH", "/api/memories/{key}", memories.update_memory),
+    _Operation("delete_key", "DELETE", "/api/memories/{key}", memories.delete_memory),
+    _Operation("stats", "GET", "/api/stats", memories.get_memory_stats),
     _Operation("remember", "POST", "/api/memories:batch", remember),
     _Operation("history", "GET", "/api/memories/{key}/history", memory_history),
 )
@@ -156,9 +138,9 @@ def _create_endpoint(
 
     # The endpoint has no docstring, because FastAPI would publish it.
     async def endpoint(request: Request) -> Response:
-        abilities = get_abilities(request)
+        abilities = http.get_abilities(request)
         if name not in abilities.registry:
-            return _refuse(Fault.from_reason("unknown_address"))
+            return http.refuse(Fault.from_reason("unknown_address"))
 
         try:
             given = _read_given(request, operation)
@@ -166,7 +148,7 @@ def _create_endpoint(
             return dialect.refuse(Fault.from_refusal(refusal))
 
         if operation.has_body:
-            return await call_with_body(name, request, given)
+            return await http.call_with_body(name, request, given)
 
         values: dict[str, list[str]] = {}
         for parameter, value in request.query_params.multi_items():
@@ -177,7 +159,7 @@ def _create_endpoint(
             is_list = parameter in operation.lists or len(sent) > 1
             in_query[parameter] = sent if is_list else sent[0]
 
-        repeated = find_repetition(in_query, given)
+        repeated = http.find_repetition(in_query, given)
         if repeated is not None:
             return dialect.refuse(Fault.from_refusal(repeated))
 
@@ -233,7 +215,7 @@ def _describe(operation: _Operation, ability: Ability, dialect: Dialect) -> Json
     if has_body:
         schema["properties"] = {name: fields[name] for name in others}
         schema["required"] = [name for name in required if name in others]
-        described["requestBody"] = describe_body(schema)
+        described["requestBody"] = http.describe_body(schema)
 
     return described
 

@@ -16,16 +16,8 @@ from contextvars import ContextVar
 from typing import Any, NamedTuple, TextIO, cast
 from uuid import uuid4
 
+import prometheus_client as prometheus
 from opentelemetry import context, propagate, trace
-from prometheus_client import (
-    CollectorRegistry,
-    Counter,
-    Gauge,
-    Histogram,
-    Metric,
-    ProcessCollector,
-    generate_latest,
-)
 from prometheus_client.registry import Collector
 from pythonjsonlogger.orjson import OrjsonFormatter
 from typing_extensions import override
@@ -227,26 +219,59 @@ def _iterate_records(payload: JsonObject) -> Iterator[JsonObject]:
                 yield record
 
 
-class ServerMetrics:
-    """The metrics of a server: of each namespace, and of the process.
+class _NamespaceMetrics(Collector):
+    """The metrics of one namespace, by the label of each sample."""
 
-    At most `MAX_NAMESPACES` namespaces are distinguished. ``count_waiting`` returns the number of
-    calls that wait for the store, ``count_stuck`` the number of threads that are stuck in files.
+    def __init__(self, registry: prometheus.CollectorRegistry, namespace: str) -> None:
+        self._registry = registry
+        self._namespace = namespace
+
+    @override
+    def collect(self) -> Iterator[prometheus.Metric]:
+        for metric in self._registry.collect():
+            samples = [
+                sample
+                for sample in metric.samples
+                if sample.labels.get("namespace") == self._namespace
+            ]
+            if samples:
+                metric.samples = samples
+                yield metric
+
+
+class Telemetry:
+    """Observes every call of a server, and counts it: for each namespace, and for the process.
+
+    ``known`` holds the names of the abilities: calls of other names are counted as "unknown", so
+    that callers cannot invent metrics. ``writes`` holds the names of abilities that change
+    something. At most `MAX_NAMESPACES` namespaces are distinguished. ``count_waiting`` returns the
+    number of calls that wait for the store, ``count_stuck`` the number of threads that are stuck in
+    files.
     """
 
-    def __init__(self, count_waiting: Callable[[], int], count_stuck: Callable[[], int]) -> None:
-        # Not the process-wide registry, so that one process can have several applications.
-        registry = CollectorRegistry()
-        self._registry = registry
+    def __init__(
+        self,
+        known: Container[str],
+        writes: Container[str],
+        count_waiting: Callable[[], int],
+        count_stuck: Callable[[], int],
+    ) -> None:
+        self._known = known
+        self._writes = writes
         self._namespaces: set[str] = set()
+        # Not the process-wide registry, so that one process can have several applications.
+        registry = prometheus.CollectorRegistry()
+        self._registry = registry
 
-        ProcessCollector(registry=registry)
-        self.in_flight = Gauge(
+        prometheus.ProcessCollector(registry=registry)
+        self._in_flight = prometheus.Gauge(
             "abilities_calls_in_flight", "Calls being answered.", registry=registry
         )
-        queue = Gauge("abilities_store_queue", "Calls that wait for the store.", registry=registry)
+        queue = prometheus.Gauge(
+            "abilities_store_queue", "Calls that wait for the store.", registry=registry
+        )
         queue.set_function(count_waiting)
-        stuck = Gauge(
+        stuck = prometheus.Gauge(
             "abilities_file_threads_stuck",
             "Threads that are stuck in files and folders that do not answer.",
             registry=registry,
@@ -254,23 +279,23 @@ class ServerMetrics:
         stuck.set_function(count_stuck)
 
         labels = ["namespace", "ability"]
-        self._calls = Counter("abilities_calls", "Calls.", labels, registry=registry)
-        self._items = Counter(
+        self._calls = prometheus.Counter("abilities_calls", "Calls.", labels, registry=registry)
+        self._items = prometheus.Counter(
             "abilities_items", "Records and memories in answers.", labels, registry=registry
         )
-        self._faults = Counter(
+        self._faults = prometheus.Counter(
             "abilities_faults", "Failed calls and items.", [*labels, "code"], registry=registry
         )
-        self._truncations = Counter(
+        self._truncations = prometheus.Counter(
             "abilities_truncations", "Contents that were cut.", labels, registry=registry
         )
-        self._seconds = Histogram(
+        self._seconds = prometheus.Histogram(
             "abilities_call_seconds", "Time of a call.", labels, registry=registry, buckets=_SECONDS
         )
-        self._bytes = Histogram(
+        self._bytes = prometheus.Histogram(
             "abilities_reply_bytes", "Size of an answer.", labels, registry=registry, buckets=_BYTES
         )
-        self._depth = Histogram(
+        self._depth = prometheus.Histogram(
             "abilities_walk_depth",
             "Depth a walk reached.",
             ["namespace"],
@@ -299,54 +324,14 @@ class ServerMetrics:
         if call.depth is not None:
             depth.observe(call.depth)
 
-    def format(self, namespace: str | None = None) -> bytes:
+    def format_metrics(self, namespace: str | None = None) -> bytes:
         """Return the metrics of one namespace, or by default all, in Prometheus' text format."""
         if namespace is None:
-            return generate_latest(self._registry)
+            return prometheus.generate_latest(self._registry)
 
-        registry = CollectorRegistry()
+        registry = prometheus.CollectorRegistry()
         registry.register(_NamespaceMetrics(self._registry, namespace))
-        return generate_latest(registry)
-
-
-class _NamespaceMetrics(Collector):
-    """The metrics of one namespace, by the label of each sample."""
-
-    def __init__(self, registry: CollectorRegistry, namespace: str) -> None:
-        self._registry = registry
-        self._namespace = namespace
-
-    @override
-    def collect(self) -> Iterator[Metric]:
-        for metric in self._registry.collect():
-            samples = [
-                sample
-                for sample in metric.samples
-                if sample.labels.get("namespace") == self._namespace
-            ]
-            if samples:
-                metric.samples = samples
-                yield metric
-
-
-class Telemetry:
-    """Observes every call of a server.
-
-    ``known`` holds the names of the abilities: calls of other names are counted as "unknown", so
-    that callers cannot invent metrics. ``writes`` holds the names of abilities that change
-    something. ``count_waiting`` and ``count_stuck`` are those of `ServerMetrics`.
-    """
-
-    def __init__(
-        self,
-        known: Container[str],
-        writes: Container[str],
-        count_waiting: Callable[[], int],
-        count_stuck: Callable[[], int],
-    ) -> None:
-        self._known = known
-        self._writes = writes
-        self.metrics = ServerMetrics(count_waiting, count_stuck)
+        return prometheus.generate_latest(registry)
 
     async def observe(self, name: str, call: Callable[[], Awaitable[Reply]]) -> Reply:
         """Make a call and record it: the `Middleware` around each call of the server."""
@@ -356,7 +341,7 @@ class Telemetry:
         started = time.perf_counter()
 
         with (
-            self.metrics.in_flight.track_inprogress(),
+            self._in_flight.track_inprogress(),
             tracer.start_as_current_span(ability) as span,
         ):
             reply = await call()
@@ -372,7 +357,7 @@ class Telemetry:
             if reply.failed:
                 span.set_status(trace.StatusCode.ERROR, reply.payload["error"]["reason"])
 
-        self.metrics.count(caller.namespace, ability, metrics, size, seconds)
+        self.count(caller.namespace, ability, metrics, size, seconds)
 
         details = caller.details
         if ability in self._writes:

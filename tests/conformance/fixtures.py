@@ -81,7 +81,7 @@ async def serve(folder: Path) -> None:
     registry = AbilityRegistry(FIXTURES, read_only=True)
     store = SqliteStore(store_file(settings))
     resources = Resources(Offer(registry), [], settings.policy, store)
-    abilities = Abilities(resources, settings, resources.build_context(settings))
+    abilities = Abilities(resources, settings)
     with socket.create_server(("127.0.0.1", 0)) as listening:
         print(f"http://127.0.0.1:{listening.getsockname()[1]}/mcp", flush=True)
         config = uvicorn.Config(create_app(abilities), log_config=None, access_log=False)

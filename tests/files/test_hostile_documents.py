@@ -12,7 +12,7 @@ import pytest
 
 from abilities import Abilities, Settings
 from abilities.helpers.documents import documents
-from abilities.readers import open_documents
+from abilities.plugins import open_documents
 from tests.support.document_files import build_pages
 from tests.support.hostile_documents import list_hostile
 from tests.support.plugins import install

@@ -32,7 +32,7 @@ from abilities.builtin.index import NEED_HISTORY
 from abilities.helpers.files.roots import RootPlace
 from abilities.helpers.store.protocol import MemoryStore
 from abilities.registry import Reply
-from abilities.schemas import build_input_schema, build_output_schema
+from abilities.schemas import build_schema
 from abilities.server.app import create_app
 from examples.own_ability import word_count
 from examples.store.volatile_store import VolatileStore
@@ -226,14 +226,14 @@ async def test_an_ability_is_called_like_its_function_in_a_test(settings: Settin
 
 
 def test_schemas_say_what_a_plain_function_takes_and_answers() -> None:
-    taken = build_input_schema(find)
+    taken = build_schema(find.input, "brief")
     assert taken["required"] == ["name", "ranks"]
     name = {"type": "string", "maxLength": 9, "description": "What to find."}
     assert taken["properties"]["name"] == name
     number = {"anyOf": [{"type": "number"}, {"type": "null"}]}
-    assert build_output_schema(measure)["additionalProperties"] == number
-    assert build_output_schema(sleep)["properties"] == {"result": {"type": "integer"}}
-    assert "context" not in build_input_schema(word_count)["properties"]
+    assert build_schema(measure.answer)["additionalProperties"] == number
+    assert build_schema(sleep.answer)["properties"] == {"result": {"type": "integer"}}
+    assert "context" not in build_schema(word_count.input, "brief")["properties"]
 
 
 async def test_a_store_of_the_core_serves_what_it_can(settings: Settings) -> None:

@@ -20,9 +20,8 @@ helpers.walk:
 helpers.durable:
 helpers.threads: declarations
 helpers.embedder: declarations
-helpers.locked_file: declarations helpers.durable
-helpers.tokens: declarations helpers.locked_file
-helpers.grants: declarations helpers.locked_file helpers.tokens
+helpers.tokens: declarations helpers.durable
+helpers.grants: declarations helpers.tokens
 helpers.text: declarations
 helpers.search: helpers.text
 helpers.documents: declarations helpers.threads
@@ -42,21 +41,19 @@ definition: declarations helpers.files helpers.memory helpers.reply
 registry: declarations definition errors helpers.reply helpers.threads schemas
 schemas: declarations definition
 decorator: declarations definition schemas
-plugins: declarations definition registry schemas
+plugins: declarations definition errors helpers.documents registry schemas
 embedders: errors helpers.embedder helpers.memory plugins
-readers: errors helpers.documents plugins
 settings: declarations helpers.files helpers.memory helpers.search helpers.store
     helpers.store.opening helpers.tokens
 builtin: declarations definition helpers.batch helpers.files helpers.memory helpers.reply
     helpers.store helpers.text helpers.walk schemas
 application: builtin declarations definition embedders helpers.embedder helpers.files helpers.memory
-    helpers.store helpers.store.opening helpers.threads plugins readers registry settings
+    helpers.store helpers.store.opening helpers.threads plugins registry settings
 abilities: application declarations decorator definition errors helpers.files helpers.reply registry
     settings
 prompts: application declarations helpers.files helpers.memory helpers.store registry schemas
 adapters: application declarations definition errors helpers.threads prompts registry schemas
     settings
-adapters.deepagents: adapters declarations errors
 adapters.langgraph_store: adapters declarations definition errors helpers.memory helpers.search
     helpers.store
 explorer: adapters builtin declarations decorator definition helpers.files helpers.memory
@@ -165,13 +162,12 @@ def list_importers(of: str) -> set[str]:
 @pytest.mark.requirement("R5.5.2")
 def test_memory_is_reached_through_its_helper_alone() -> None:
     assert list_importers("abilities.helpers.memory.helper") == {
-        *("adapters.langgraph_store.items", "adapters.langgraph_store.searching"),
-        *("adapters.langgraph_store.store", "application", "builtin.remember", "cli.memory"),
-        *("definition", "mirror.syncing"),
+        *("adapters.langgraph_store.items", "adapters.langgraph_store", "application"),
+        *("builtin.remember", "cli.memory", "definition", "mirror.syncing"),
     }
     assert list_importers("abilities.helpers.store") == {
         "adapters.langgraph_store.items",  # reads what a memory says of its item
-        "adapters.langgraph_store.searching",  # says what to query
+        "adapters.langgraph_store",  # says what to query
         "application",  # hands the store on
         "settings",  # asks what lies beside it, and checks its URL
         "cli.backups",  # copies it

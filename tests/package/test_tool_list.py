@@ -7,7 +7,6 @@ from typing import Any
 import pytest
 
 from abilities import Ability, Settings, schemas
-from abilities.adapters.tools import describe_tool
 from abilities.builtin.read import read
 from abilities.declarations.read import ITEM_SCHEMA, ITEMS
 from abilities.helpers.files.confinement import SKIPPED_FOLDERS
@@ -86,10 +85,9 @@ async def test_a_list_keeps_its_bound(
 
 @pytest.mark.parametrize(("size", "hint"), [(40_000, None), (64_000, None), (64_001, 64_001)])
 def test_only_a_bound_that_clients_do_not_expect_is_told(size: int, hint: int | None) -> None:
-    settings = Settings(max_response_bytes=size)
-
     for ability in BUILT_IN:
-        meta = describe_tool(ability, settings).get("_meta", {})
+        tool = schemas.describe_tool(ability, max_response_bytes=size, structured=False)
+        meta = tool.get("_meta", {})
         assert meta.get("anthropic/maxResultSizeChars") == hint
 
 
@@ -102,7 +100,8 @@ def test_hints_leave_out_what_the_protocol_assumes() -> None:
     }
 
     for ability in BUILT_IN:
-        sent = {**assumed, **describe_tool(ability, Settings())["annotations"]}
+        tool = schemas.describe_tool(ability, max_response_bytes=64_000, structured=False)
+        sent = {**assumed, **tool["annotations"]}
         meant = schemas.build_annotations(ability)
         if ability.read_only:  # what it does not change, it cannot destroy
             del sent["destructiveHint"], meant["destructiveHint"]
@@ -112,8 +111,8 @@ def test_hints_leave_out_what_the_protocol_assumes() -> None:
 @pytest.mark.requirement("R3.8.3")
 def test_every_argument_is_offered_or_for_programs() -> None:
     for ability in BUILT_IN:
-        brief = schemas.build_input_schema(ability)
-        full = schemas.build_full_schema(ability)
+        brief = schemas.build_schema(ability.input, "brief")
+        full = schemas.build_schema(ability.input)
 
         assert set(full["properties"]) - set(brief["properties"]) <= UNOFFERED, ability.name
         assert brief.get("required") == full.get("required")
@@ -121,11 +120,11 @@ def test_every_argument_is_offered_or_for_programs() -> None:
 
 
 def test_an_argument_is_of_one_type_and_its_limits_are_told() -> None:
-    texts = {a.name: f"{a.description} {schemas.build_input_schema(a)}" for a in BUILT_IN}
+    texts = {a.name: f"{a.description} {schemas.build_schema(a.input, 'brief')}" for a in BUILT_IN}
 
     for ability in BUILT_IN:
-        brief = schemas.build_input_schema(ability)["properties"]
-        full = schemas.build_full_schema(ability)["properties"]
+        brief = schemas.build_schema(ability.input, "brief")["properties"]
+        full = schemas.build_schema(ability.input)["properties"]
         for argument, schema in brief.items():
             for keyword in ("type", "enum"):
                 assert schema.get(keyword) == full[argument].get(keyword), (ability.name, argument)
@@ -141,7 +140,7 @@ def test_an_argument_is_of_one_type_and_its_limits_are_told() -> None:
 
 def test_every_field_of_an_item_to_read_is_in_the_description() -> None:
     for item in ITEMS.values():
-        for name in schemas.build_arguments_schema(item)["properties"]:
+        for name in schemas.build_schema(item)["properties"]:
             published = name.removesuffix("_")  # a keyword of Python, such as "in"
             assert published in ITEM_SCHEMA["anyOf"][1]["properties"]
             if published != "after":  # copied from an answer
@@ -151,10 +150,10 @@ def test_every_field_of_an_item_to_read_is_in_the_description() -> None:
 @pytest.mark.parametrize("ability", BUILT_IN, ids=lambda ability: ability.name)
 def test_a_description_says_how_to_go_on_and_what_is_data(ability: Ability) -> None:
     told = ability.description
-    for field in schemas.build_input_schema(ability)["properties"].values():
+    for field in schemas.build_schema(ability.input, "brief")["properties"].values():
         told += field.get("description", "")
 
-    answer = schemas.build_output_schema(ability)["properties"]
+    answer = schemas.build_schema(ability.answer)["properties"]
     for name in ("next_request", "next_requests"):
         # Models are not offered the walk of memory_get, and so not its next_requests.
         is_told = name in told or (ability.name, name) == ("memory_get", "next_requests")

@@ -57,7 +57,7 @@ def without_changing_values(payload: Any) -> Any:
 
 
 VALIDATORS = {
-    ability.name: jsonschema_rs.validator_for(schemas.build_output_schema(ability))
+    ability.name: jsonschema_rs.validator_for(schemas.build_schema(ability.answer))
     for ability in BUILT_IN
 }
 

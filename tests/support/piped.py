@@ -91,7 +91,7 @@ async def open_piped(
         settings.policy,
         open_store(settings.store_url, max_memories=None),
     )
-    abilities = Abilities(resources, settings, resources.build_context(settings))
+    abilities = Abilities(resources, settings)
     their_stdin, our_stdin = os.pipe()
     our_stdout, their_stdout = os.pipe()
 

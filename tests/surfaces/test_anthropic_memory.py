@@ -127,14 +127,14 @@ async def test_a_change_by_others_is_not_overwritten(
     async with Abilities.open(roots) as abilities:
         tool = AsyncMemoryTool(abilities)
         await tool.call(create("/memories/a", "one"))
-        read = type(tool._commands._files).read
+        read = type(tool.files).read
 
         async def read_and_be_late(files: Any, path: str) -> Any:
             found = await read(files, path)
             await abilities.call("store_memory", {"type": "core", "key": "a", "content": "two"})
             return found
 
-        monkeypatch.setattr(type(tool._commands._files), "read", read_and_be_late)
+        monkeypatch.setattr(type(tool.files), "read", read_and_be_late)
         with pytest.raises(ToolError, match="changed by others"):
             await tool.call(replace("/memories/a", "one", "three"))
 
@@ -148,7 +148,8 @@ async def test_a_large_folder_is_deleted_whole_and_renamed_whole_or_not_at_all(
     folder = MemoryFolder(roots, "test")
     names = [f"/memories/p/{number:02}" for number in range(7)]
     beside = [*(f"/memories/p-{number}" for number in range(6)), "/memories/t", "/memories/t/0"]
-    await folder.write_many([(name, "x") for name in [*names, *beside, "/memories/q/06"]])
+    for name in [*names, *beside, "/memories/q/06"]:
+        await folder.write(name, "x")
     monkeypatch.setattr("abilities.adapters.memory_files.MAX_LISTED_MEMORIES", 2)
 
     with pytest.raises(AbilityError):
@@ -178,7 +179,7 @@ async def test_an_archived_memory_is_no_file_and_can_be_created_again(roots: Set
         await abilities.call("remember", {"operations": [{"op": "archive", "key": "a"}]})
         tool = AsyncMemoryTool(abilities)
         with pytest.raises(AbilityError) as missing:
-            await tool._commands._files.read("/memories/a")
+            await tool.files.read("/memories/a")
         assert missing.value.fault.reason == "not_found"
 
         await tool.call(create("/memories/a", "New."))

@@ -104,14 +104,14 @@ def test_a_large_folder_hides_none_beside_it(
     for name in ("0.py", "z.py"):
         (base / name).touch()
 
-    monkeypatch.setattr("abilities.adapters.deepagents.backend.MAX_FILES", 3)
-    monkeypatch.setattr("abilities.adapters.deepagents.backend.MAX_LISTED_FILES", 2)
+    monkeypatch.setattr("abilities.adapters.deepagents.MAX_FILES", 3)
+    monkeypatch.setattr("abilities.adapters.deepagents.MAX_LISTED_FILES", 2)
     backend = FileBackend(settings)
     entries = backend.ls(root).entries or []
     names = [entry["path"].removeprefix(root).strip("/") for entry in entries]
     assert sorted(names) == ["0.py", "a", "a#L2", "a-b", "b", "z.py"]
 
-    monkeypatch.setattr("abilities.adapters.deepagents.backend.MAX_PAGES", 2)
+    monkeypatch.setattr("abilities.adapters.deepagents.MAX_PAGES", 2)
     assert "narrower" in (backend.ls(root).error or "")
 
 

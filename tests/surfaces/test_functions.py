@@ -61,13 +61,13 @@ def test_functions_describe_the_abilities_as_models_read_them(roots: Settings) -
     for function, ability in zip(functions, BUILT_IN, strict=True):
         assert function.name == ability.name
         assert function.description == ability.description
-        assert function.schema == schemas.build_input_schema(ability)
+        assert function.schema == schemas.build_schema(ability.input, "brief")
         assert function.model is ability.input
         assert function.read_only is ability.read_only
         assert "host" not in repr(function)
 
     functions[0].schema.clear()  # as frameworks do that adapt it
-    assert load_functions(roots)[0].schema == schemas.build_input_schema(BUILT_IN[0])
+    assert load_functions(roots)[0].schema == schemas.build_schema(BUILT_IN[0].input, "brief")
     with pytest.raises(FrozenInstanceError):
         functions[0].name = "other"  # type: ignore[misc]
 

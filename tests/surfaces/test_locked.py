@@ -15,12 +15,11 @@ from click.testing import CliRunner
 from abilities import Abilities, Settings
 from abilities.cli.main import main
 from abilities.declarations.refusals import Fault
-from abilities.helpers.locked_file import MAX_FILE_BYTES
 from abilities.helpers.store.postgres import pool
-from abilities.helpers.tokens import TokenFile, TokenSet
+from abilities.helpers.tokens import MAX_FILE_BYTES, TokenFile, TokenSet
 from abilities.server import callers
 from abilities.server.callers import FRESH_SECONDS, TokenWatch
-from abilities.server.headers import RefusedRequest
+from abilities.server.connections import RefusedRequest
 from tests.support import postgres
 from tests.support.serving import ServedApp, serving, serving_app
 from tests.support.surfaces import environment, mcp_current

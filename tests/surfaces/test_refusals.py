@@ -22,7 +22,7 @@ from abilities.declarations.suggestions import (
     suggest_argument,
     suggest_value,
 )
-from abilities.schemas import build_full_schema
+from abilities.schemas import build_schema
 from tests.support.catalog import BUILT_IN
 from tests.support.serving import serving_app
 from tests.support.sources import ROOT
@@ -264,7 +264,7 @@ async def test_a_good_call_looks_at_no_schema(
     def refuse(model: object) -> dict[str, Any]:
         raise AssertionError("a good call needs no schema")
 
-    monkeypatch.setattr(validation_module, "build_arguments_schema", refuse)
+    monkeypatch.setattr(validation_module, "build_schema", refuse)
 
     assert "total" in await python(settings, "query_memories", {"limit": "3", "tags": None})
 
@@ -326,7 +326,7 @@ async def test_query_parameters_are_refused_with_the_same_rules(settings: Settin
 
 
 def test_every_synonym_leads_to_something_that_exists() -> None:
-    schemas = json.dumps([build_full_schema(ability) for ability in BUILT_IN])
+    schemas = json.dumps([build_schema(ability.input) for ability in BUILT_IN])
     names = {ability.name for ability in BUILT_IN}
 
     for table, known in (

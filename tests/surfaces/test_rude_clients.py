@@ -15,7 +15,7 @@ from abilities import Settings
 from abilities.adapters import http as adapter
 from abilities.helpers.tokens import TokenFile
 from abilities.server import connections, guard
-from abilities.server.headers import MAX_REQUEST_LINE
+from abilities.server.connections import MAX_REQUEST_LINE
 from abilities.server.telemetry import MAX_REPEATS
 from tests.support.measurements import reached
 from tests.support.rude import build_request, count_answered, exchange, open_sockets

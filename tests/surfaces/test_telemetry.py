@@ -16,7 +16,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from abilities import Settings
 from abilities.helpers.tokens import TokenFile
-from abilities.server.telemetry import MAX_NAMESPACES, OTHERS, CallMetrics, ServerMetrics
+from abilities.server.telemetry import MAX_NAMESPACES, OTHERS, CallMetrics, Telemetry
 from tests.support.serving import serving, serving_app
 
 SECRET = "canary"
@@ -190,17 +190,17 @@ async def test_metrics_show_a_token_its_own_namespace_and_scrapers_all(apart: Se
 
 
 def test_metrics_of_many_namespaces_are_bounded() -> None:
-    metrics = ServerMetrics(lambda: 0, lambda: 0)
+    telemetry = Telemetry((), (), lambda: 0, lambda: 0)
     call = CallMetrics.from_payload({})
 
     for number in range(MAX_NAMESPACES + 30):
-        metrics.count(f"user{number}", "read", call, 10, 0.1)
+        telemetry.count(f"user{number}", "read", call, 10, 0.1)
 
-    counted = parse_metrics(metrics.format().decode())
+    counted = parse_metrics(telemetry.format_metrics().decode())
     calls = {name[-1]: value for name, value in counted.items() if name[0].endswith("calls_total")}
     assert len(calls) == MAX_NAMESPACES + 1
     assert calls["user0"] == 1 and calls[OTHERS] == 30
-    assert parse_metrics(metrics.format(f"user{MAX_NAMESPACES}").decode()) == {}
+    assert parse_metrics(telemetry.format_metrics(f"user{MAX_NAMESPACES}").decode()) == {}
 
 
 async def test_each_line_names_the_caller_also_on_mcp_and_of_refusals(

@@ -19,12 +19,7 @@ import orjson
 from langgraph.store.base import Item, PutOp, SearchItem
 from pydantic import Field, ValidationError
 
-from abilities.declarations.limits import (
-    MAX_LONG_CONTENT_CHARS,
-    MAX_METADATA_BYTES,
-    MAX_TAG_CHARS,
-    MAX_TAGS,
-)
+from abilities.declarations import limits
 from abilities.declarations.refusals import Refused
 from abilities.declarations.values import JsonObject, Model, format_utc
 from abilities.helpers.memory.helper import Write
@@ -77,7 +72,7 @@ class ItemName(NamedTuple):
     @property
     def tags(self) -> list[str]:
         """The tags of the item's memory, one for each of the first levels of its namespace."""
-        depth = min(len(self.namespace), MAX_TAGS - 1)
+        depth = min(len(self.namespace), limits.MAX_TAGS - 1)
         prefixes = [self.namespace[:level] for level in range(depth + 1)]
         return [find_tag(prefix) for prefix in prefixes]
 
@@ -121,11 +116,11 @@ def find_tag(prefix: Sequence[str]) -> str:
     >>> find_tag(("users", "ada"))
     'langgraph/users/ada'
     """
-    path = _join(prefix[: MAX_TAGS - 1])
-    if len(path) <= MAX_TAG_CHARS:
+    path = _join(prefix[: limits.MAX_TAGS - 1])
+    if len(path) <= limits.MAX_TAG_CHARS:
         return path
 
-    return _shorten(path, MAX_TAG_CHARS - 17, digest_size=8)
+    return _shorten(path, limits.MAX_TAG_CHARS - 17, digest_size=8)
 
 
 def find_beginning(prefix: Sequence[str]) -> str:
@@ -271,7 +266,7 @@ def build_put(name: ItemName, op: PutOp) -> Write:
 
     details = ItemDetails(index=op.index is not False, ttl=op.ttl, name=labels)
     metadata = details.to_metadata()
-    if len(orjson.dumps(metadata)) > MAX_METADATA_BYTES:
+    if len(orjson.dumps(metadata)) > limits.MAX_METADATA_BYTES:
         raise ValueError("the namespace and the key together are longer than 4,000 bytes")
 
     arguments: JsonObject = {
@@ -336,9 +331,9 @@ def dump_value(value: object) -> str:
         raise ValueError(f"a value must be JSON: {error}") from None
 
     text = _SURROGATE.sub(lambda match: f"\\u{ord(match[0]):04x}", text)
-    if len(text) > MAX_LONG_CONTENT_CHARS:
+    if len(text) > limits.MAX_LONG_CONTENT_CHARS:
         raise ValueError(
-            f"a value must have at most {MAX_LONG_CONTENT_CHARS:,} characters as JSON; "
+            f"a value must have at most {limits.MAX_LONG_CONTENT_CHARS:,} characters as JSON; "
             f"this one has {len(text):,}, and nothing was stored"
         )
 

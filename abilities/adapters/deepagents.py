@@ -2,42 +2,45 @@
 
 The files are those of the agent directory and the workspace. Paths of deepagents begin with a
 slash, those of the abilities do not. A pattern of deepagents is widened to one of the abilities,
-and the results are then filtered by deepagents' own rules.
+and the results are then filtered by deepagents' own rules. Of memories, the file
+``/people/ada.md`` is the memory ``people/ada.md``.
 """
 
 import re
+from collections.abc import Awaitable, Callable
+from functools import wraps
+from typing import Any, ParamSpec, TypeVar
 
-from deepagents.backends import CompositeBackend, StateBackend
-from deepagents.backends.protocol import (
-    DeleteResult,
-    EditResult,
-    FileData,
-    FileDownloadResponse,
-    FileInfo,
-    FileUploadResponse,
-    GlobResult,
-    GrepMatch,
-    GrepResult,
-    LsResult,
-    ReadResult,
-    WriteResult,
-)
-from deepagents.backends.utils import compile_grep_include_glob, normalize_read_bounds
 from typing_extensions import override
 
-from abilities.adapters.deepagents.memories import (
-    CALLER,
-    MemoryBackend,
-    SynchronousBackend,
-    describe,
-    list_level,
-)
 from abilities.adapters.functions import Host, Source, check_namespace
-from abilities.adapters.memory_files import MemoryFile
-from abilities.declarations.limits import MAX_ITEMS, MAX_LISTED_FILES, MAX_READ_CHARS
+from abilities.adapters.memory_files import MemoryFile, MemoryFolder
+from abilities.declarations.limits import MAX_LISTED_FILES, MAX_READ_CHARS
 from abilities.declarations.memory import parse_namespace
 from abilities.declarations.values import JsonObject
-from abilities.errors import AbilityError
+from abilities.errors import AbilityError, needs
+
+with needs("deepagents"):
+    from deepagents.backends import CompositeBackend, StateBackend, utils
+    from deepagents.backends.protocol import (
+        BackendProtocol,
+        DeleteResult,
+        EditResult,
+        FileData,
+        FileDownloadResponse,
+        FileInfo,
+        FileUploadResponse,
+        GlobResult,
+        GrepMatch,
+        GrepResult,
+        LsResult,
+        ReadResult,
+        WriteResult,
+    )
+
+__all__ = ["FileBackend", "MemoryBackend", "create_backend"]
+
+CALLER = "deepagents"
 
 MAX_FILES = 10_000
 """Maximum number of files that `glob` looks at. Narrower paths and patterns find the rest."""
@@ -61,6 +64,12 @@ _LAST = "\U0010ffff"
 """Sorts after every name."""
 
 _CODES = {"NOT_FOUND": "file_not_found", "PERMISSION_ERROR": "permission_denied"}
+
+_ATTEMPTS = 3
+"""How often an edit is tried while others change the file."""
+
+Parameters = ParamSpec("Parameters")
+Result = TypeVar("Result")
 
 
 def create_backend(
@@ -92,6 +101,40 @@ def create_backend(
     )
 
 
+def _run_in_background(method: Callable[Parameters, Result]) -> Callable[Parameters, Result]:
+    """Return a method that runs its asynchronous twin on the background loop."""
+
+    @wraps(method)
+    def run(*args: Parameters.args, **named: Parameters.kwargs) -> Result:
+        backend, *others = args
+        assert isinstance(backend, SynchronousBackend)
+        result: Result = backend.run_twin(method.__name__, *others, **named)
+        return result
+
+    return run
+
+
+class SynchronousBackend(BackendProtocol):
+    """A backend whose synchronous methods run the asynchronous ones on the background loop."""
+
+    def __init__(self, host: Host) -> None:
+        self._host = host
+
+    def run_twin(self, name: str, *args: Any, **named: Any) -> Any:
+        """Run the asynchronous method of a synchronous one's name."""
+        return self._host.run_sync(getattr(self, f"a{name}")(*args, **named))
+
+    ls = _run_in_background(BackendProtocol.ls)
+    read = _run_in_background(BackendProtocol.read)
+    grep = _run_in_background(BackendProtocol.grep)
+    glob = _run_in_background(BackendProtocol.glob)
+    write = _run_in_background(BackendProtocol.write)
+    edit = _run_in_background(BackendProtocol.edit)
+    delete = _run_in_background(BackendProtocol.delete)
+    upload_files = _run_in_background(BackendProtocol.upload_files)
+    download_files = _run_in_background(BackendProtocol.download_files)
+
+
 class FileBackend(SynchronousBackend):
     """Files to read, list and search; see `create_backend` for the arguments.
 
@@ -116,12 +159,12 @@ class FileBackend(SynchronousBackend):
         try:
             files = await self._list_folder(path.strip("/"))
         except AbilityError as error:
-            return LsResult(error=describe(error))
+            return LsResult(error=_describe(error))
 
         if files is None:
             return LsResult(error=f"Error: too many files in '{path}'; name a narrower folder")
 
-        return LsResult(entries=list_level(files, path))
+        return LsResult(entries=_list_level(files, path))
 
     @override
     async def aglob(self, pattern: str, path: str | None = None) -> GlobResult:
@@ -130,14 +173,14 @@ class FileBackend(SynchronousBackend):
         sizes: dict[str, int] = {}
 
         try:
-            matches = compile_grep_include_glob(pattern)
+            matches = utils.compile_grep_include_glob(pattern)
             while request is not None and len(sizes) < MAX_FILES:
                 answer = await self._call("file_list", {**request, "detail": "full"})
                 for file in answer["files"]:
                     sizes.setdefault(f"/{file['path']}", file["size_bytes"])
                 request = answer.get("next_request")
         except (AbilityError, ValueError) as error:
-            return GlobResult(error=describe(error))
+            return GlobResult(error=_describe(error))
 
         found: list[FileInfo] = []
         for file_path, size in sizes.items():
@@ -152,7 +195,7 @@ class FileBackend(SynchronousBackend):
 
     @override
     async def aread(self, file_path: str, offset: int = 0, limit: int = 2000) -> ReadResult:
-        offset, limit = normalize_read_bounds(offset, limit)
+        offset, limit = utils.normalize_read_bounds(offset, limit)
         if limit == 0:
             return ReadResult(file_data=_build_data(""), no_lines_requested=True)
 
@@ -165,7 +208,7 @@ class FileBackend(SynchronousBackend):
         try:
             (record,) = (await self._call("file_read_bulk", request))["results"]
         except AbilityError as error:
-            return ReadResult(error=describe(error))
+            return ReadResult(error=_describe(error))
 
         if not record["success"]:
             return ReadResult(error=f"File '{file_path}': {record['error']['message']}")
@@ -188,10 +231,10 @@ class FileBackend(SynchronousBackend):
             places.append(f"{escape(root[:-1])}?")
         items = [{"search": pattern, "in": place, "context": 0} for place in places]
         try:
-            matches_name = compile_grep_include_glob(glob or "**/*")
+            matches_name = utils.compile_grep_include_glob(glob or "**/*")
             answer = await self._call("read", {"items": items, "detail": "full"})
         except (AbilityError, ValueError) as error:
-            return GrepResult(error=describe(error))
+            return GrepResult(error=_describe(error))
 
         matches: list[GrepMatch] = []
         truncated = False
@@ -220,11 +263,7 @@ class FileBackend(SynchronousBackend):
 
     @override
     async def adownload_files(self, paths: list[str]) -> list[FileDownloadResponse]:
-        responses: list[FileDownloadResponse] = []
-        for begin in range(0, len(paths), MAX_ITEMS):
-            responses += await self._download(paths[begin : begin + MAX_ITEMS])
-
-        return responses
+        return [await self._download(path) for path in paths]
 
     @override
     async def awrite(self, file_path: str, content: str) -> WriteResult:
@@ -281,42 +320,176 @@ class FileBackend(SynchronousBackend):
 
         return None
 
-    async def _download(self, paths: list[str]) -> list[FileDownloadResponse]:
-        """Return up to 25 whole files, in as many replies as needed."""
-        names = [path.strip("/") for path in paths]
-        request: JsonObject | None = {"paths": names, "max_chars_per_file": MAX_READ_CHARS}
-        texts: list[list[str]] = [[] for _ in paths]
-        errors: list[str | None] = [None] * len(paths)
-        places = list(range(len(paths)))
+    async def _download(self, path: str) -> FileDownloadResponse:
+        """Return a whole file, in as many replies as needed."""
+        request: JsonObject | None = {
+            "paths": [path.strip("/")],
+            "max_chars_per_file": MAX_READ_CHARS,
+        }
+        pieces: list[str] = []
 
         while request is not None:
             try:
                 answer = await self._call("file_read_bulk", {**request, "detail": "full"})
             except AbilityError as error:
-                return [FileDownloadResponse(path, error=describe(error)) for path in paths]
+                return FileDownloadResponse(path, error=_describe(error))
 
-            left: list[int] = []
-            for place, record in zip(places, answer["results"], strict=True):
-                if record["success"]:
-                    data = record["data"]
-                    if "encoding" in data or "replaced" in data:
-                        errors[place] = NOT_UTF_8
-                    else:
-                        texts[place].append(data["content"])
-                    if "truncation" in record:
-                        left.append(place)
-                elif record["error"]["reason"] == "response_budget":
-                    left.append(place)
-                else:
-                    errors[place] = _CODES.get(record["error"]["code"], record["error"]["message"])
+            (record,) = answer["results"]
+            if not record["success"]:
+                fault = record["error"]
+                return FileDownloadResponse(path, error=_CODES.get(fault["code"], fault["message"]))
+            if "encoding" in record["data"] or "replaced" in record["data"]:
+                return FileDownloadResponse(path, error=NOT_UTF_8)
 
-            places = left
+            pieces.append(record["data"]["content"])
             request = answer.get("next_request")
 
+        return FileDownloadResponse(path, "".join(pieces).encode())
+
+
+class MemoryBackend(SynchronousBackend):
+    """Memories as files, for sync and async code; see `create_backend` for the arguments."""
+
+    def __init__(
+        self,
+        source: Source = None,
+        *,
+        namespace: str | int | None = None,
+    ) -> None:
+        self._files = MemoryFolder(source, CALLER, root="/", namespace=namespace)
+        super().__init__(self._files.host)
+
+    @override
+    async def als(self, path: str) -> LsResult:
+        try:
+            listing = await self._files.list_files(path)
+        except (AbilityError, ValueError) as error:
+            return LsResult(error=_describe(error))
+
+        return LsResult(entries=_list_level(listing.files, path))
+
+    @override
+    async def aread(self, file_path: str, offset: int = 0, limit: int = 2000) -> ReadResult:
+        try:
+            text = (await self._files.read(file_path)).text
+        except (AbilityError, ValueError) as error:
+            return ReadResult(error=_describe_missing(error, file_path))
+
+        return utils.slice_read_response(FileData(content=text, encoding="utf-8"), offset, limit)
+
+    @override
+    async def agrep(
+        self,
+        pattern: str,
+        path: str | None = None,
+        glob: str | None = None,
+        *,
+        max_count: int | None = None,
+    ) -> GrepResult:
+        files: dict[str, FileData] = {}
+        try:
+            listing = await self._files.find_holding(pattern)
+            for file in listing.files:
+                try:
+                    text = (await self._files.read(file.path)).text
+                except AbilityError as error:
+                    if not _is_missing(error):
+                        raise
+                else:  # others may delete a file that was found
+                    files[file.path] = FileData(content=text, encoding="utf-8")
+        except (AbilityError, ValueError) as error:
+            return GrepResult(error=_describe(error))
+
+        result = utils.grep_matches_from_files(files, pattern, path, glob, max_count=max_count)
+        result.truncated = result.truncated or not listing.is_complete
+        return result
+
+    @override
+    async def aglob(self, pattern: str, path: str | None = None) -> GlobResult:
+        root = f"{(path or '/').rstrip('/')}/"
+        try:
+            matches = utils.compile_grep_include_glob(pattern)
+            listing = await self._files.list_files(root)
+        except (AbilityError, ValueError) as error:
+            return GlobResult(error=_describe(error))
+
+        found: list[FileInfo] = []
+        for file in listing.files:
+            if matches(file.path.removeprefix(root)):
+                found.append(FileInfo(path=file.path, is_dir=False, size=file.size))
+
+        if listing.is_complete:
+            return GlobResult(matches=found)
+
+        return GlobResult(matches=found, truncated=True, truncation_reason="budget")
+
+    @override
+    async def awrite(self, file_path: str, content: str) -> WriteResult:
+        error = await _find_error(self._files.write(file_path, content))
+        if error is not None:
+            return WriteResult(error=error)
+
+        return WriteResult(path=file_path)
+
+    @override
+    async def aedit(
+        self, file_path: str, old_string: str, new_string: str, replace_all: bool = False
+    ) -> EditResult:
+        error = None
+        for _ in range(_ATTEMPTS):
+            try:
+                before = await self._files.read(file_path)
+            except (AbilityError, ValueError) as failure:
+                return EditResult(error=f"Error: {_describe_missing(failure, file_path)}")
+
+            replaced = utils.perform_string_replacement(
+                before.text, old_string, new_string, replace_all
+            )
+            if isinstance(replaced, str):
+                return EditResult(error=replaced)
+
+            text, occurrences = replaced
+            error = await _find_error(self._files.write(file_path, text, if_version=before.version))
+            if error is None:
+                return EditResult(path=file_path, occurrences=occurrences)
+
+        return EditResult(error=error)
+
+    @override
+    async def adelete(self, file_path: str) -> DeleteResult:
+        try:
+            if await self._files.delete(file_path):
+                return DeleteResult(path=file_path)
+        except (AbilityError, ValueError) as error:
+            return DeleteResult(error=_describe(error))
+
+        return DeleteResult(error=f"Error: File '{file_path}' not found")
+
+    @override
+    async def aupload_files(self, files: list[tuple[str, bytes]]) -> list[FileUploadResponse]:
+        responses: list[FileUploadResponse] = []
+        for path, content in files:
+            try:
+                error = await _find_error(self._files.write(path, content.decode()))
+            except UnicodeDecodeError:
+                error = "File is not text."
+            responses.append(FileUploadResponse(path, error))
+
+        return responses
+
+    @override
+    async def adownload_files(self, paths: list[str]) -> list[FileDownloadResponse]:
         responses: list[FileDownloadResponse] = []
-        for path, pieces, code in zip(paths, texts, errors, strict=True):
-            content = None if code else "".join(pieces).encode()
-            responses.append(FileDownloadResponse(path, content, code))
+        for path in paths:
+            try:
+                text = (await self._files.read(path)).text
+            except (AbilityError, ValueError) as error:
+                code = "invalid_path"
+                if isinstance(error, AbilityError):
+                    code = "file_not_found" if _is_missing(error) else error.fault.message
+                responses.append(FileDownloadResponse(path, error=code))
+            else:
+                responses.append(FileDownloadResponse(path, text.encode()))
 
         return responses
 
@@ -394,3 +567,45 @@ def find_folder(path: str, prefix: str) -> str:
     """Return the first folder of a path after a prefix, or an empty string if there is none."""
     folder, slash, _ = path.removeprefix(prefix).partition("/")
     return folder if slash else ""
+
+
+def _describe(error: AbilityError | ValueError) -> str:
+    """Return the message of an error for a model."""
+    return error.fault.message if isinstance(error, AbilityError) else str(error)
+
+
+def _list_level(files: list[MemoryFile], path: str) -> list[FileInfo]:
+    """Return the entries of a folder: its files, and its folders with a slash at the end."""
+    root = f"{path.rstrip('/')}/"
+    folders: set[str] = set()
+    entries: list[FileInfo] = []
+
+    for file in files:
+        name, slash, _ = file.path.removeprefix(root).partition("/")
+        if not file.path.startswith(root):
+            continue
+        if slash:
+            folders.add(f"{root}{name}/")
+        else:
+            entries.append(FileInfo(path=file.path, is_dir=False, size=file.size))
+
+    entries += [FileInfo(path=folder, is_dir=True) for folder in folders]
+    return sorted(entries, key=lambda entry: entry["path"])
+
+
+def _is_missing(error: Exception) -> bool:
+    return isinstance(error, AbilityError) and error.fault.reason == "not_found"
+
+
+def _describe_missing(error: AbilityError | ValueError, path: str) -> str:
+    return f"File '{path}' not found" if _is_missing(error) else _describe(error)
+
+
+async def _find_error(work: Awaitable[None]) -> str | None:
+    """Await a change, and return its error message, or None if it succeeded."""
+    try:
+        await work
+    except (AbilityError, ValueError) as error:
+        return f"Error: {_describe(error)}"
+
+    return None
