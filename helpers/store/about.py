@@ -8,8 +8,9 @@ folders above it, and a limited number of rows is matched under each.
 
 import re
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from functools import lru_cache
-from typing import NamedTuple
+from operator import itemgetter
 
 import orjson
 
@@ -18,7 +19,7 @@ from abilities.declarations.refusals import Refused
 from abilities.helpers.files.globs import Glob
 from abilities.helpers.store.model import IMPORTANCES, Row, StoredMemory
 from abilities.helpers.store.reads import read
-from abilities.helpers.store.transaction import Transaction
+from abilities.helpers.store.transaction import Columns, Transaction
 
 MOST_MATCHED = 64
 """Rows under each root that are matched with a path, the best of each kind first."""
@@ -29,7 +30,7 @@ _SPARE = 3
 _PATTERN, _PATH, _NAMED = "2", "1", "0"
 """The kinds of rows: a pattern with wildcards, a path, and a file that the content names."""
 
-_INSERT = """
+ADD_ABOUT = """
 INSERT INTO about (namespace, root, archived, rank, id, place, entry) VALUES (?, ?, ?, ?, ?, ?, ?)
 """
 DELETE_ABOUT = "DELETE FROM about WHERE namespace = ? AND id = ?"
@@ -54,7 +55,7 @@ INDEXED = """(
         WHERE a.namespace = m.namespace AND a.id = m.id AND a.archived = m.archived
     ) AS b
 )"""
-"""SQL of a memory's rows in the index for memories AS m, as an argument of `is_indexed`."""
+"""SQL of a memory's rows in the index for memories AS m, in any order; see `list_indexed`."""
 
 _WILDCARD = re.compile(r"[*?\[{]")
 _TOKEN = re.compile(r"[\w./@+~-]+")
@@ -67,31 +68,11 @@ _SUFFIXES = frozenset(_KNOWN.split())
 """The suffixes by which a name without a folder is taken for that of a file."""
 
 
-class AboutRow(NamedTuple):
-    """A row of the index. The best of a root have the highest ``rank``.
+_Level = tuple[int, int, int]
+"""How closely a memory is about a path, also by its pattern; the highest is the closest."""
 
-    ``place`` tells the rows of a memory apart. ``entry`` is the memory's key and, on a second line,
-    the pattern.
-    """
-
-    namespace: str
-    root: str
-    archived: int
-    rank: str
-    id: str
-    place: int
-    entry: str
-
-
-class _Found(NamedTuple):
-    """How closely a memory is about a path, when it changed, and its key.
-
-    ``level`` compares a path with a pattern, and two patterns; the highest is the closest.
-    """
-
-    level: tuple[int, int, int]
-    moment: str
-    key: str
+_Found = tuple[_Level, str, str]
+"""How closely a memory is about a path, when it changed, and its key."""
 
 
 def find_named_files(content: str) -> list[str]:
@@ -114,56 +95,34 @@ def find_named_files(content: str) -> list[str]:
     return sorted(found, key=lambda path: "/" not in path)[:MAX_ABOUT]
 
 
-def list_about(row: Row) -> list[AboutRow]:
-    """Return a sound memory's rows in the index."""
-    recency = f"{IMPORTANCES.index(row.importance)}{row.updated_at} "
-    rows: list[AboutRow] = []
+def list_about(row: Row) -> list[Columns]:
+    """Return a sound memory's rows in the index, as `ADD_ABOUT` takes them.
 
-    def add(kind: str, root: str, pattern: str = "") -> None:
-        entry = f"{row.key}\n{pattern}"
-        place = len(rows)
-        rows.append(
-            AboutRow(row.namespace, root, row.archived, kind + recency, row.id, place, entry)
-        )
-
+    The best of a root have the highest rank, and the place tells the rows of a memory apart. The
+    entry is the memory's key and, on a second line, the pattern.
+    """
+    kinds: list[tuple[str, str, str]] = []
     if row.about != "[]":
         for path in orjson.loads(row.about):
             wildcard = _WILDCARD.search(path)
             if wildcard is None:
-                add(_PATH, path)
+                kinds.append((_PATH, path, ""))
             else:
-                add(_PATTERN, path[: wildcard.start()].rpartition("/")[0], path)
+                kinds.append((_PATTERN, path[: wildcard.start()].rpartition("/")[0], path))
 
-    for path in find_named_files(row.content):
-        add(_NAMED, path)
+    kinds += [(_NAMED, path, "") for path in find_named_files(row.content)]
+    recency = f"{IMPORTANCES.index(row.importance)}{row.updated_at} "
+    rows: list[Columns] = []
+    for place, (kind, root, pattern) in enumerate(kinds):
+        entry = f"{row.key}\n{pattern}"
+        rows.append((row.namespace, root, row.archived, kind + recency, row.id, place, entry))
 
     return rows
 
 
-async def change_about(transaction: Transaction, before: Row | None, after: Row) -> None:
-    """Update the index after a change of a memory, which keeps its id."""
-    former = [] if before is None else list_about(before)
-    present = list_about(after)
-
-    if former != present:
-        if former:
-            await transaction.run(DELETE_ABOUT, after.namespace, after.id)
-        await transaction.run_many(_INSERT, present)
-
-
-async def renew_about(transaction: Transaction, row: Row) -> None:
-    """Index a memory again, without trusting the present content of the index."""
-    await transaction.run(DELETE_ABOUT, row.namespace, row.id)
-    await transaction.run_many(_INSERT, list_about(row))
-
-
-def is_indexed(row: Row, indexed: str) -> bool:
-    """Return whether a sound memory has the right rows, given those of the index."""
-    right = [f"{about.root} {about.rank}{about.entry}" for about in list_about(row)]
-    try:
-        return sorted(right) == sorted(orjson.loads(indexed))
-    except ValueError:  # damage can make the entries invalid JSON
-        return False
+def list_indexed(row: Row) -> list[str]:
+    """Return what `INDEXED` has for a sound memory, in any order."""
+    return [f"{root} {rank}{entry}" for _, root, _, rank, _, _, entry in list_about(row)]
 
 
 async def find_about(
@@ -178,10 +137,7 @@ async def find_about(
     if not await transaction.fetch(_HAS_ANY, namespace):
         return None
 
-    roots: set[str] = set()
-    for path in paths:
-        _add_roots(path, roots)
-
+    roots = set[str]().union(*map(_list_roots, paths))
     entries: dict[str, list[str]] = {}
     for root, listed in await transaction.fetch(_FIND, namespace, sorted(roots), namespace):
         entries[root] = orjson.loads(listed)
@@ -189,12 +145,12 @@ async def find_about(
     best: dict[str, list[str]] = {}
     for path in paths if entries else ():
         found: list[_Found] = []
-        for root in entries.keys() & _add_roots(path, set()):
+        for root in entries.keys() & _list_roots(path):
             found += _match(path, root, entries[root])
 
-        found.sort(key=lambda one: one.key)
-        found.sort(key=lambda one: one[:2], reverse=True)
-        keys = dict.fromkeys(one.key for one in found)
+        found.sort(key=itemgetter(2))
+        found.sort(key=itemgetter(0, 1), reverse=True)
+        keys = dict.fromkeys(key for _, _, key in found)
         if keys:
             best[path] = list(keys)[: MAX_REMEMBERED + _SPARE]
 
@@ -219,15 +175,14 @@ async def list_ids(
     transaction: Transaction, namespace: str, path: str, *, archived: bool
 ) -> list[str]:
     """Return the ids of all memories about a file."""
-    rows = await transaction.fetch(_LIST, namespace, int(archived), sorted(_add_roots(path, set())))
+    rows = await transaction.fetch(_LIST, namespace, int(archived), sorted(_list_roots(path)))
     return sorted({name for root, entry, name in rows if _match(path, root, [entry])})
 
 
-def _add_roots(path: str, roots: set[str]) -> set[str]:
-    """Add the roots under which the memories about a file are, and return all."""
+def _list_roots(path: str) -> set[str]:
+    """Return the roots under which the memories about a file are."""
     folder, _, name = path.rpartition("/")
-    roots |= {path, name, ""}
-
+    roots = {path, name, ""}
     while folder not in roots:
         roots.add(folder)
         folder = folder.rpartition("/")[0]
@@ -241,7 +196,7 @@ def _match(path: str, root: str, entries: Iterable[str]) -> list[_Found]:
     for entry in entries:
         first, _, pattern = entry.partition("\n")
         moment, _, key = first[1:].partition(" ")
-        level: tuple[int, int, int] | None = None
+        level: _Level | None = None
 
         if first.startswith(_NAMED):
             if root in (path, path.rpartition("/")[2]):
@@ -255,17 +210,17 @@ def _match(path: str, root: str, entries: Iterable[str]) -> list[_Found]:
             level = (1, len(root), 0)
 
         if level is not None:
-            found.append(_Found(level, moment, key))
+            found.append((level, moment, key))
 
     return found
 
 
 @lru_cache(maxsize=4_096)
 def _parse(pattern: str) -> Glob | None:
-    try:
+    with suppress(Refused):  # its braces may expand to too many patterns
         return Glob(pattern)
-    except Refused:  # its braces expand to too many patterns
-        return None
+
+    return None
 
 
 def _matches(pattern: str, path: str) -> bool:

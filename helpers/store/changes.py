@@ -14,17 +14,9 @@ from abilities.declarations.limits import MAX_LONG_CONTENT_CHARS
 from abilities.declarations.memory import SCORES
 from abilities.declarations.refusals import Refused
 from abilities.declarations.values import JsonObject, has_surrogate
-from abilities.helpers.store.model import (
-    IncomingMemory,
-    LinkRecord,
-    LinkRow,
-    Links,
-    Row,
-    dump_sorted_json,
-    index_links,
-)
+from abilities.helpers.store import model
 
-LinkT = TypeVar("LinkT", LinkRow, LinkRecord)
+LinkT = TypeVar("LinkT", model.LinkRow, model.LinkRecord)
 
 Kind = Literal[
     "store", "update", "append", "supersede", "archive", "delete", "restore", "expire", "purge"
@@ -83,7 +75,7 @@ class Change:
         return sorted({link["key"] for link in (*self.links, *self.remove_links)})
 
 
-def list_inherited(row: Row) -> JsonObject:
+def list_inherited(row: model.Row) -> JsonObject:
     """Return the fields that a new memory takes over from the one that it replaces."""
     return {
         "type": row.type,
@@ -101,8 +93,8 @@ class MergedMemory(NamedTuple):
     ``replaced`` is the version whose content a "store" replaced, or 0.
     """
 
-    row: Row
-    links: Links
+    row: model.Row
+    links: model.Links
     updated: tuple[str, ...]
     replaced: int = 0
 
@@ -120,15 +112,7 @@ _PASSING_REASONS = ("busy", "timeout", "unavailable")
 """Reasons of a store that may pass, so that a retry can succeed."""
 
 
-class MergedIncoming(NamedTuple):
-    """The outcome of importing a memory, with its row and links afterwards."""
-
-    outcome: Outcome
-    row: Row
-    links: Links
-
-
-def check_version(change: Change, row: Row | None) -> None:
+def check_version(change: Change, row: model.Row | None) -> None:
     """Check the ``if_version`` of a change.
 
     Raises Refused("version_conflict") with the memory's version in ``expected``.
@@ -141,9 +125,9 @@ def check_version(change: Change, row: Row | None) -> None:
         raise Refused("version_conflict", expected={"version": version})
 
 
-def create_row(change: Change, namespace: str) -> Row:
+def create_row(change: Change, namespace: str) -> model.Row:
     """Return the row of a new memory, with defaults instead of the change's fields."""
-    return Row(
+    return model.Row(
         namespace=namespace,
         key=change.key or change.new_id,
         id=change.new_id,
@@ -162,7 +146,7 @@ def create_row(change: Change, namespace: str) -> Row:
     )
 
 
-def merge_change(change: Change, row: Row, links: Links) -> MergedMemory:
+def merge_change(change: Change, row: model.Row, links: model.Links) -> MergedMemory:
     """Return the memory with the change applied; ``updated_at`` moves only if something changed.
 
     ``links`` are the memory's links to the change's `linked_keys`.
@@ -188,7 +172,7 @@ def merge_change(change: Change, row: Row, links: Links) -> MergedMemory:
     return MergedMemory(merged_row, merged_links, name_fields(updated), replaced)
 
 
-def _merge_fields(change: Change, row: Row) -> JsonObject:
+def _merge_fields(change: Change, row: model.Row) -> JsonObject:
     """Return the columns that a change sets, with their values. Raises Refused("too_long")."""
     fields = change.fields
     columns: JsonObject = {name: fields[name] for name in PLAIN_FIELDS if name in fields}
@@ -202,7 +186,7 @@ def _merge_fields(change: Change, row: Row) -> JsonObject:
 
     for name in ("tags", "about"):
         if name in fields:
-            columns[name] = dump_sorted_json(list(dict.fromkeys(fields[name])))
+            columns[name] = model.dump_sorted_json(list(dict.fromkeys(fields[name])))
 
     # The score may also come in the metadata, but links are ranked by its column.
     score = fields.get("memory_score")
@@ -211,7 +195,7 @@ def _merge_fields(change: Change, row: Row) -> JsonObject:
         metadata_score = metadata.pop("memory_score", None)
         if score is None:
             score = metadata_score
-        columns["metadata"] = dump_sorted_json(metadata)
+        columns["metadata"] = model.dump_sorted_json(metadata)
 
     if score is not None:
         columns["score"] = float(score) + 0.0  # -0.0 becomes 0.0, as SQLite returns it
@@ -235,7 +219,7 @@ def _merge_fields(change: Change, row: Row) -> JsonObject:
     return columns
 
 
-def merge_links(change: Change, source: str, links: Links) -> Links:
+def merge_links(change: Change, source: str, links: model.Links) -> model.Links:
     """Return the links of a memory after a change."""
     merged = dict(links)
 
@@ -254,19 +238,19 @@ def merge_links(change: Change, source: str, links: Links) -> Links:
             term = existing.term if existing else ""
 
         weight = float(link["link_weight"]) + 0.0
-        merged[target, kind] = LinkRow(source, target, kind, weight, term)
+        merged[target, kind] = model.LinkRow(source, target, kind, weight, term)
 
     return merged
 
 
-def rename_links(links: Iterable[LinkRow], old_key: str, new_key: str) -> list[LinkRow]:
+def rename_links(links: Iterable[model.LinkRow], old_key: str, new_key: str) -> list[model.LinkRow]:
     """Return links with a memory's new key in place of its old one, by source, target and type.
 
     Pass all links of the memory, and all links to its old or new key. If two of them become equal
     in source, target and type, the heavier one is kept; of equally heavy ones, the one that led to
     the new key before.
     """
-    renamed: dict[tuple[str, str, str], LinkRow] = {}
+    renamed: dict[tuple[str, str, str], model.LinkRow] = {}
 
     # Links without the old key come first, because the first of equal weights is kept.
     for link in sorted(links, key=lambda link: (old_key in (link.source, link.target), link)):
@@ -290,18 +274,18 @@ def rename_link(link: LinkT, old_key: str, new_key: str) -> LinkT:
 
 
 def merge_incoming(
-    incoming: IncomingMemory, row: Row | None, links: Links, *, replace: bool
-) -> MergedIncoming:
-    """Compare an incoming memory with the stored one, and return the memory to keep.
+    incoming: model.IncomingMemory, row: model.Row | None, links: model.Links, *, replace: bool
+) -> tuple[Outcome, model.Row, model.Links]:
+    """Compare an incoming memory with the stored one; return the outcome and the memory to keep.
 
     ``row`` is None if no memory is stored under this key. An equal memory is "unchanged". A
     different one is "replaced" if ``replace`` is set, or if the incoming memory is growing and the
     later one, and otherwise the stored one is "kept". If the incoming memory is provisional, the
     stored id, times, archived state and additional links are kept.
     """
-    new_row, new_links = incoming.stored.row, index_links(incoming.stored.links)
+    new_row, new_links = incoming.stored.row, model.index_links(incoming.stored.links)
     if row is None:
-        return MergedIncoming("added", new_row, new_links)
+        return "added", new_row, new_links
 
     if incoming.provisional:
         new_row = new_row._replace(
@@ -313,18 +297,18 @@ def merge_incoming(
     new_row = new_row._replace(version=row.version)
 
     if new_row == row and new_links == links:
-        return MergedIncoming("unchanged", row, links)
+        return "unchanged", row, links
 
     has_grown = incoming.growing and new_row.updated_at > row.updated_at
     if not replace and not has_grown:
-        return MergedIncoming("kept", row, links)
+        return "kept", row, links
 
     # After the comparison, or else a newer time alone would be a change on each import.
     if incoming.provisional:
         imported_at = incoming.stored.row.updated_at
         new_row = new_row._replace(updated_at=max(imported_at, row.updated_at))
 
-    return MergedIncoming("replaced", new_row, new_links)
+    return "replaced", new_row, new_links
 
 
 def list_outcomes(settled: Sequence[Outcome | BaseException]) -> list[Outcome | Exception]:
@@ -366,9 +350,9 @@ def check_values(*values: object) -> None:
             raise Refused("wrong_type")
 
 
-def check_names(namespace: object, *keys: object) -> None:
-    """Check that a namespace and keys are texts. Raises Refused as `check_values` does."""
-    for name in (namespace, *keys):
+def check_names(*names: object) -> None:
+    """Check that namespaces and keys are texts. Raises Refused as `check_values` does."""
+    for name in names:
         if not isinstance(name, str):
             raise Refused("wrong_type")
 
@@ -391,7 +375,7 @@ def check_change(namespace: str, change: Change) -> None:
         raise Refused("wrong_type") from None
 
 
-def check_incoming(incoming: IncomingMemory) -> None:
+def check_incoming(incoming: model.IncomingMemory) -> None:
     """Check the values of a memory to import. Raises Refused("invalid_stored_value")."""
     row = incoming.stored.row
     try:

@@ -11,14 +11,14 @@ from typing import NamedTuple
 import orjson
 
 from abilities.declarations.refusals import Refused
-from abilities.helpers.store.about import INDEXED, is_indexed
-from abilities.helpers.store.deriving import INDEX_COLUMNS, IndexRow, build_index_row
+from abilities.helpers.store.about import INDEXED, list_indexed
+from abilities.helpers.store.deriving import INDEX_COLUMNS, IndexRow, build_index_row, list_tags
 from abilities.helpers.store.history import ENTRY_BYTES, Entry, verify_entry
 from abilities.helpers.store.mending import mend_namespace
 from abilities.helpers.store.model import LinkRecord, Row, verify_saved
-from abilities.helpers.store.past import ENTRY_COLUMNS, find_owner
+from abilities.helpers.store.past import ENTRY_COLUMNS
 from abilities.helpers.store.protocol import IntegrityFinding
-from abilities.helpers.store.ranking import ARE_STALE, LINK_COLUMNS, LinkEnds, StaleMark
+from abilities.helpers.store.ranking import ARE_STALE, LINK_COLUMNS, StaleMark
 from abilities.helpers.store.recall_index import list_wrong_parts
 from abilities.helpers.store.transaction import Statement, Transaction
 
@@ -63,8 +63,10 @@ SELECT {_MEMORY_COLUMNS}, {{searched}}, (
 FROM memories AS m
 LEFT JOIN shelf AS s ON s.namespace = m.namespace AND s.id = m.id AND {{is_own}}
 """
+_SCORE = "CASE WHEN {0}.archived = 0 AND {0}.score BETWEEN 0 AND 1 THEN {0}.score END"
 _LINKS = f"""
-SELECT l.namespace, {LINK_COLUMNS}, t.archived, t.score, s.archived, s.score, {ARE_STALE}
+SELECT l.namespace, {LINK_COLUMNS}, t.key IS NULL, {ARE_STALE},
+    {_SCORE.format("t")}, {_SCORE.format("s")}
 FROM links AS l
 LEFT JOIN memories AS t ON t.namespace = l.namespace AND t.key = l.target
 LEFT JOIN memories AS s ON s.namespace = l.namespace AND s.key = l.source
@@ -205,7 +207,7 @@ async def check_rows(
         if not is_ranked:
             wrong["links"].append(f"{namespace}/{record.source} -> {record.target}")
 
-    async for namespace, mark in find_damaged_marks(transaction):
+    for namespace, mark in await list_damaged_marks(transaction):
         wrong["links"].append(f"{namespace}/{mark.key}")
 
     async for namespace, name, archived, value in transaction.stream(_MISCOUNTED_MEMORIES):
@@ -279,8 +281,8 @@ async def examine_memories(
 
         is_right = {
             "search": transaction.is_findable(row, next(rest)),
-            "tags": _have_same_tags(row.tags, next(rest)),
-            "about": is_indexed(row, next(rest)),
+            "tags": _is_same(list_tags(row), next(rest)),
+            "about": _is_same(list_indexed(row), next(rest)),
             "memories": IndexRow._make(rest) == build_index_row(row),
         }
         wrong = [name for name, right in is_right.items() if not right]
@@ -302,22 +304,27 @@ async def examine_links(
     width = len(LinkRecord._fields)
     async for owner, *columns in transaction.stream(*_choose(_LINKS, "l.namespace", namespace)):
         record = LinkRecord._make(columns[:width])
-        ends = LinkEnds._make(columns[width:])
-        is_ranked = record.is_sound and ends.confirm_ranks(record)
-        yield ExaminedLink(owner, record, is_ranked, ends.target_archived is None)
+        is_dangling, is_stale, is_back_stale, *scores = columns[width:]
+        is_ranked = record.is_sound
+        if is_ranked:
+            expected = LinkRecord.build(record.row, *scores)
+            is_right = is_stale or record.rank == expected.rank
+            is_ranked = bool(is_right and (is_back_stale or record.back_rank == expected.back_rank))
+        yield ExaminedLink(owner, record, is_ranked, bool(is_dangling))
 
 
-async def find_damaged_marks(
+async def list_damaged_marks(
     transaction: Transaction, namespace: str | None = None
-) -> AsyncIterator[tuple[str, StaleMark]]:
-    """Yield the damaged marks of stale ranks, with their namespaces.
-
-    The ranks behind a mark are checked by `examine_links`.
-    """
-    async for owner, *columns in transaction.stream(*_choose(_MARKS, "namespace", namespace)):
+) -> list[tuple[str, StaleMark]]:
+    """Return the damaged marks of stale ranks. The links show whether the others are right."""
+    damaged: list[tuple[str, StaleMark]] = []
+    text, *values = _choose(_MARKS, "namespace", namespace)
+    for owner, *columns in await transaction.fetch(text, *values):
         mark = StaleMark._make(columns)
         if mend_namespace(owner) != owner or not mark.is_sound:
-            yield owner, mark
+            damaged.append((owner, mark))
+
+    return damaged
 
 
 async def find_broken_entries(
@@ -328,7 +335,7 @@ async def find_broken_entries(
     entries: list[Entry] = []
     async for columns in transaction.stream(f"{text} ORDER BY namespace, id, version", *values):
         entry = Entry._make(columns)
-        if entries and find_owner(entry) != find_owner(entries[0]):
+        if entries and (entry.namespace, entry.id) != (entries[0].namespace, entries[0].id):
             for broken in _list_broken(entries):
                 yield broken
             entries = []
@@ -374,9 +381,9 @@ def _choose(text: str, column: str, namespace: str | None) -> Statement:
     return f"{text} WHERE {column} = ?", namespace
 
 
-def _have_same_tags(tags: str, indexed: str) -> bool:
-    """Return whether two JSON lists have the same tags, in any order."""
+def _is_same(right: list[str], indexed: str) -> bool:
+    """Return whether the JSON list of a memory's entries in an index has the right ones."""
     try:
-        return bool(sorted(orjson.loads(tags)) == sorted(orjson.loads(indexed)))
-    except ValueError:  # damage can make the indexed tags invalid JSON
+        return bool(sorted(right) == sorted(orjson.loads(indexed)))
+    except ValueError:  # damage can make the entries invalid JSON
         return False

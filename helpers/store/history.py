@@ -21,6 +21,7 @@ from abilities.helpers.store.model import (
     dump_sorted_json,
     hash_values,
     index_links,
+    list_differing,
 )
 
 _DERIVED = ("namespace", "version", "updated_at")
@@ -90,10 +91,9 @@ def describe_before(
     replaced: dict[str, Any] = {"row": None}
     if before is not None:
         columns = before._asdict()
-        del columns["namespace"]
         if after is not None:
-            former, present = columns, after._asdict()
-            columns = {name: former[name] for name in former if former[name] != present[name]}
+            columns = {name: columns[name] for name in list_differing(before, after)}
+        columns.pop("namespace", None)
         columns.pop("version", None)
         replaced["row"] = columns
 
@@ -163,10 +163,7 @@ def list_restored(before: State, after: State) -> tuple[str, ...]:
     if before.row is None or after.row is None:
         return ()
 
-    columns: list[str] = []
-    for name, former, present in zip(Row._fields, before.row, after.row, strict=True):
-        if name not in _DERIVED and former != present:
-            columns.append(name)
+    columns = [name for name in list_differing(before.row, after.row) if name not in _DERIVED]
     if before.links != after.links:
         columns.append("links")
 
@@ -188,37 +185,6 @@ def rewind(state: State, entries: Iterable[Entry], version: int) -> State:
         state = undo(state, verify_entry(entry))
 
     if state.row is None or state.row.version != version:
-        raise Refused("version_not_found")
-
-    return state
-
-
-def find_previous(entries: Iterable[Entry]) -> int:
-    """Return a memory's version before its last change, given its entries, newest first.
-
-    A relinked memory was not changed itself. Raises Refused: version_not_found if no change is
-    known, checksum_mismatch.
-    """
-    for entry in entries:
-        if verify_entry(entry).action != "relinked":
-            return entry.previous
-
-    raise Refused("version_not_found")
-
-
-def rewind_to_time(state: State, entries: Iterable[Entry], time: str) -> State:
-    """Return the state of a memory at a time, given its entries since then, newest first.
-
-    Raises Refused: version_not_found if it did not exist or is no longer known, checksum_mismatch.
-    """
-    for entry in entries:
-        if entry.made_at <= time:
-            break
-
-        state = undo(state, verify_entry(entry))
-
-    # Older entries may be deleted, so the state itself says since when it is valid.
-    if state.row is None or state.row.updated_at > time:
         raise Refused("version_not_found")
 
     return state

@@ -1,13 +1,12 @@
 """Writing links with their ranks, and the numbers of links per key."""
 
-from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence, Set
-from typing import NamedTuple
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Sequence, Set
 
 from abilities.helpers.store import ranking
 from abilities.helpers.store.changes import rename_link, rename_links
 from abilities.helpers.store.deriving import get_rank_score
-from abilities.helpers.store.model import LinkChange, LinkRecord, LinkRow, Row
+from abilities.helpers.store.model import LinkChange, LinkRecord, LinkRow, Row, index_links
 from abilities.helpers.store.ranking import LINK_COLUMNS, OWN, RANKS, SIDES, Side, StaleMark
 from abilities.helpers.store.transaction import Columns, Statement, Transaction, split
 
@@ -21,7 +20,7 @@ ON CONFLICT (namespace, source, target, type) DO UPDATE SET weight = excluded.we
 """
 _DELETE = "DELETE FROM links WHERE namespace = ? AND source = ? AND target = ? AND type = ?"
 _DELETE_FROM = "DELETE FROM links WHERE namespace = ? AND source = ? RETURNING target"
-_SCORES = """
+SCORES = """
 SELECT key, score FROM memories
 WHERE namespace = ? AND key = ANY (?) AND archived = 0 AND score BETWEEN 0 AND 1
 """
@@ -88,7 +87,7 @@ _MOVE_MARK = """
 UPDATE stale_ranks SET last_rank = ?, last_weight = ?, last_key = ?, last_type = ?
 WHERE namespace = ? AND side = ? AND key = ?
 """
-_UNMARK = "DELETE FROM stale_ranks WHERE namespace = ? AND side = ? AND key = ?"
+UNMARK = "DELETE FROM stale_ranks WHERE namespace = ? AND side = ? AND key = ?"
 _OLD_MARKS = f"""
 SELECT {_MARK_COLUMNS} FROM (
     SELECT *, row_number() OVER (ORDER BY since DESC) AS place
@@ -99,13 +98,6 @@ ORDER BY since LIMIT ?
 
 LinkId = tuple[str, str, str]
 """Source, target and type of a link, which identify it in its namespace."""
-
-
-class LinkMoves(NamedTuple):
-    """The effects of a rename on sound links: those of the memory, and those of others by key."""
-
-    own: LinkChange
-    others: Mapping[str, LinkChange]
 
 
 async def save_links(transaction: Transaction, row: Row, links: LinkChange) -> None:
@@ -126,11 +118,12 @@ async def delete_links(transaction: Transaction, row: Row) -> None:
     await _count(transaction, row.namespace, [], gone)
 
 
-async def move_links(transaction: Transaction, row: Row, new_key: str) -> LinkMoves:
+async def move_links(transaction: Transaction, row: Row, new_key: str) -> dict[str, LinkChange]:
     """Give all links of a memory and to it the memory's new key.
 
     ``row`` is the memory before the rename. Links that led to the new key before get new ranks.
-    Damaged links move too and stay damaged, but they never replace a sound link.
+    Damaged links move too and stay damaged, but they never replace a sound link. Returns the
+    changes of sound links by the memories that have them, that of the memory itself in any case.
     """
     namespace = row.namespace
     found = await transaction.fetch_each(
@@ -159,33 +152,30 @@ async def move_links(transaction: Transaction, row: Row, new_key: str) -> LinkMo
 
 def _divide_moves(
     before: Iterable[LinkRow], after: Iterable[LinkRow], old_key: str, new_key: str
-) -> LinkMoves:
-    """Return the changes of a rename, grouped by the memories that have the links."""
-    former: dict[str, dict[tuple[str, str], LinkRow]] = {}
-    present: dict[str, dict[tuple[str, str], LinkRow]] = {}
-    for links, by_source in ((before, former), (after, present)):
-        for link in links:
-            by_source.setdefault(link.source, {})[link.target, link.type] = link
+) -> dict[str, LinkChange]:
+    """Return the changes of a rename by the memories that have the links."""
+    former: defaultdict[str, list[LinkRow]] = defaultdict(list)
+    present: defaultdict[str, list[LinkRow]] = defaultdict(list)
+    for link in before:
+        former[new_key if link.source == old_key else link.source].append(link)
+    for link in after:
+        present[link.source].append(link)
 
-    own = LinkChange(former.pop(old_key, {}), present.pop(new_key, {}))
-    others: dict[str, LinkChange] = {}
-    for key, links_before in former.items():
-        links_after = present.get(key, {})
-        if links_before != links_after:
-            others[key] = LinkChange(links_before, links_after)
+    moves: dict[str, LinkChange] = {}
+    for key in {*former, new_key}:
+        change = LinkChange(index_links(former[key]), index_links(present[key]))
+        if key == new_key or change.before != change.after:
+            moves[key] = change
 
-    return LinkMoves(own, others)
+    return moves
 
 
 async def _rank(transaction: Transaction, row: Row, links: Sequence[LinkRow]) -> list[LinkRecord]:
-    """Return the records of links, ranked by the scores of the memories at their ends.
-
-    ``row`` is the state to use for its memory, which may not be written yet.
-    """
+    """Return the records of links; the memory of ``row`` has the state that it will have."""
     scores = {row.key: get_rank_score(row)}
     others = {key for link in links for key in (link.source, link.target)} - scores.keys()
     if others:
-        for key, score in await transaction.fetch(_SCORES, row.namespace, sorted(others)):
+        for key, score in await transaction.fetch(SCORES, row.namespace, sorted(others)):
             scores[key] = score
 
     records: list[LinkRecord] = []
@@ -269,7 +259,7 @@ async def update_ranks(transaction: Transaction, row: Row) -> None:
         if len(rows) == most:
             await transaction.run(_MARK, namespace, side, row.key, namespace)
         else:
-            await transaction.run(_UNMARK, namespace, side, row.key)
+            await transaction.run(UNMARK, namespace, side, row.key)
 
 
 async def refresh_stale_ranks(transaction: Transaction, namespace: str) -> None:
@@ -290,7 +280,7 @@ async def refresh_stale_ranks(transaction: Transaction, namespace: str) -> None:
         links = [columns for rows in found for columns in rows][: ranking.BLOCK]
         await _save_ranks(transaction, namespace, links)
         if len(links) < ranking.BLOCK:
-            await transaction.run(_UNMARK, namespace, side, key)
+            await transaction.run(UNMARK, namespace, side, key)
             continue
 
         # The mark moves behind the last sound link, and stays if there is none.
@@ -304,12 +294,9 @@ async def refresh_stale_ranks(transaction: Transaction, namespace: str) -> None:
 
 
 async def _save_ranks(transaction: Transaction, namespace: str, links: Iterable[Columns]) -> None:
-    """Write the ranks of sound links according to the present scores.
-
-    ``links`` are records with the scores of their targets and sources. Both ranks are written, so
-    that a link that moves in an index has no stale rank left.
-    """
-    # In Python, because the hash of a link covers its ranks and SQL cannot compute it.
+    """Write the ranks of sound links, given as records with the scores of target and source."""
+    # Both ranks, so that a link that moves in an index has no stale rank left; and in Python,
+    # because the hash of a link covers its ranks and SQL cannot compute it.
     rows: list[Columns] = []
     for *columns, target_score, source_score in links:
         record = LinkRecord._make(columns)

@@ -21,17 +21,7 @@ from abilities.declarations.memory import ID_PATTERN, SCORES, USUAL_LINK_TYPE
 from abilities.declarations.refusals import Refused
 from abilities.declarations.values import JsonObject, as_object
 from abilities.helpers.durable import sync_folder
-from abilities.helpers.store.changes import name_fields
-from abilities.helpers.store.model import (
-    IMPORTANCES,
-    TYPES,
-    LinkRow,
-    Row,
-    dump_sorted_json,
-    is_fraction,
-    is_tags,
-    verify_saved,
-)
+from abilities.helpers.store import model
 from abilities.helpers.store.names import make_id, make_key, to_storable
 from abilities.helpers.store.protocol import IntegrityFinding
 
@@ -127,7 +117,7 @@ _LOST = "\ufffd"
 """Replaces an unreadable content, because a content must not be empty."""
 
 
-def restore_row(row: Row, stored_hash: int, known: JsonObject) -> Row | None:
+def restore_row(row: model.Row, stored_hash: int, known: JsonObject) -> model.Row | None:
     """Return a damaged row exactly as it was written, or None if it cannot be restored.
 
     ``known`` are columns that the store keeps elsewhere too. If the row with these matches the
@@ -135,33 +125,33 @@ def restore_row(row: Row, stored_hash: int, known: JsonObject) -> Row | None:
     """
     restored = row._replace(**known)
     try:
-        verify_saved(restored, stored_hash)
+        model.verify_saved(restored, stored_hash)
     except (Refused, TypeError):
         return None
 
     return restored
 
 
-def mend_row(row: Row, now: str) -> Row:
+def mend_row(row: model.Row, now: str) -> model.Row:
     """Return a damaged row with each impossible value replaced; readable values stay.
 
     Damage can give a column any type. ``now`` replaces damaged times. Namespace, key and id are
     left to `propose_names`.
     """
     type_, importance = row.type, row.importance
-    if type_ not in TYPES:
+    if type_ not in model.TYPES:
         type_ = "core"
-    if importance not in IMPORTANCES:
+    if importance not in model.IMPORTANCES:
         importance = "medium"
 
     score, scored = row.score, int(row.scored == 1)
-    if not is_fraction(score):
+    if not model.is_fraction(score):
         score, scored = SCORES[importance], 0
 
     lists: dict[str, str] = {}
     for name in ("tags", "about"):
         parsed = _parse_json(getattr(row, name))
-        lists[name] = dump_sorted_json(parsed) if is_tags(parsed) else "[]"
+        lists[name] = model.dump_sorted_json(parsed) if model.is_tags(parsed) else "[]"
 
     return row._replace(
         type=type_,
@@ -174,14 +164,14 @@ def mend_row(row: Row, now: str) -> Row:
         category=_mend_text(row.category),
         tags=lists["tags"],
         about=lists["about"],
-        metadata=dump_sorted_json(as_object(_parse_json(row.metadata)) or {}),
+        metadata=model.dump_sorted_json(as_object(_parse_json(row.metadata)) or {}),
         created_at=mend_time(row.created_at, now),
         updated_at=mend_time(row.updated_at, now),
         expires_at=mend_time(row.expires_at, ""),
     )
 
 
-def propose_names(row: Row) -> Iterator[Row]:
+def propose_names(row: model.Row) -> Iterator[model.Row]:
     """Yield a damaged row with a valid namespace, key and id, without end.
 
     Take the first row whose key and id no other memory has: damage can give two memories the same
@@ -213,13 +203,13 @@ def mend_namespace(namespace: object) -> str:
     return mended[:_MAX_NAMESPACE_CHARS] or "default"
 
 
-def mend_link(link: LinkRow) -> LinkRow:
+def mend_link(link: model.LinkRow) -> model.LinkRow:
     """Return a damaged link with each impossible value replaced; readable values stay."""
     weight = link.weight
-    if not is_fraction(weight):
+    if not model.is_fraction(weight):
         weight = 0.5
 
-    return LinkRow(
+    return model.LinkRow(
         make_key(_to_text(link.source)),
         make_key(_to_text(link.target)),
         _mend_text(link.type) or USUAL_LINK_TYPE,
@@ -234,17 +224,6 @@ def mend_time(time: object, now: str) -> str:
         return time
 
     return now
-
-
-def list_replaced(damaged: Row | None, mended: Row | None) -> tuple[str, ...]:
-    """Return the fields of a damaged memory whose values were replaced."""
-    replaced: list[str] = []
-    for column in Row._fields:
-        before, after = getattr(damaged, column, None), getattr(mended, column, None)
-        if column != "version" and before != after:
-            replaced.append(column)
-
-    return name_fields(replaced)
 
 
 def _to_text(value: object) -> str:

@@ -10,7 +10,7 @@ import time
 from collections.abc import Awaitable, Callable
 
 from abilities.declarations.refusals import Refused
-from abilities.helpers.store.about import change_about
+from abilities.helpers.store.about import ADD_ABOUT, list_about
 from abilities.helpers.store.model import Row, find_damage
 from abilities.helpers.store.transaction import Transaction
 
@@ -42,7 +42,7 @@ async def add_about(transaction: Transaction) -> None:
     async for *columns, stored_hash in transaction.stream(_ROWS):
         row = Row._make(columns)
         if find_damage(row, stored_hash) is None:
-            await change_about(transaction, None, row)
+            await transaction.run_many(ADD_ABOUT, list_about(row))
 
 
 MIGRATIONS: dict[int, Callable[[Transaction], Awaitable[None]]] = {2: add_about}

@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Container, Iterable, Mapping, Sequence
+from contextlib import suppress
 from hashlib import blake2b
 from typing import Any, NamedTuple, TypeGuard, cast
 
@@ -48,6 +49,12 @@ class Row(NamedTuple):
     version: int = 0
     expires_at: str = ""
     about: str = "[]"
+
+
+def list_differing(before: Row, after: Row) -> list[str]:
+    """Return the names of the columns in which two rows differ."""
+    pairs = zip(Row._fields, before, after, strict=True)
+    return [name for name, former, present in pairs if former != present]
 
 
 REPLACED_BY = "replaced_by"
@@ -126,13 +133,6 @@ class StoredMemory(NamedTuple):
     origin: str = ""
 
 
-class AccessCounters(NamedTuple):
-    """The time of the last access to a memory and the number of accesses; no hash covers them."""
-
-    accessed_at: str
-    access_count: int
-
-
 class IncomingMemory(NamedTuple):
     """A memory to import as it is.
 
@@ -190,28 +190,17 @@ def hash_row(row: Row) -> int:
     return hash_values(row[:-2])
 
 
-def verify_row(row: Row, stored_hash: int) -> None:
-    """Check that a row matches its hash and that its values are valid.
-
-    Raises Refused: checksum_mismatch, invalid_stored_value.
-    """
+def find_damage(row: Row, stored_hash: int) -> Reason | None:
+    """Return the reason for which readers refuse a row: its hash or a value is wrong; else None."""
     try:
         is_unchanged = hash_row(row) == stored_hash
     except TypeError:  # damaged text may not be valid Unicode
         is_unchanged = False
 
     if not is_unchanged:
-        raise Refused("checksum_mismatch")
+        return "checksum_mismatch"
     if not is_fraction(row.score) or row.type not in TYPES or row.importance not in IMPORTANCES:
-        raise Refused("invalid_stored_value")
-
-
-def find_damage(row: Row, stored_hash: int) -> Reason | None:
-    """Return the reason for which `verify_row` refuses a row, or None if the row is sound."""
-    try:
-        verify_row(row, stored_hash)
-    except Refused as error:
-        return error.reason
+        return "invalid_stored_value"
 
     return None
 
@@ -222,14 +211,14 @@ def verify_saved(row: Row, stored_hash: int) -> None:
     A change is acknowledged only after this check, so every acknowledged memory can be read.
     Raises Refused("invalid_stored_value") if the row is not sound, or its JSON is invalid.
     """
-    try:
-        verify_row(row, stored_hash)
-        tags, about = orjson.loads(row.tags), orjson.loads(row.about)
-        metadata = orjson.loads(row.metadata)
-    except (Refused, ValueError):
-        raise Refused("invalid_stored_value") from None
+    parsed: list[object] = []
+    if find_damage(row, stored_hash) is None:
+        with suppress(ValueError):
+            parsed = [orjson.loads(text) for text in (row.tags, row.about, row.metadata)]
 
-    if not is_tags(tags) or not is_tags(about) or not isinstance(metadata, dict):
+    if not parsed or not is_tags(parsed[0]) or not is_tags(parsed[1]):
+        raise Refused("invalid_stored_value")
+    if not isinstance(parsed[2], dict):
         raise Refused("invalid_stored_value")
 
 

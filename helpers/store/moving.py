@@ -5,40 +5,13 @@ from collections.abc import Sequence
 
 from abilities.declarations.refusals import Refused
 from abilities.declarations.values import utc_now
+from abilities.helpers.store import model, past, reads, saving
 from abilities.helpers.store.changes import Outcome, check_incoming, merge_incoming
 from abilities.helpers.store.history import DamagedEntry, Entry, verify_entry
 from abilities.helpers.store.linking import select_sound
 from abilities.helpers.store.mending import mend_row
-from abilities.helpers.store.model import (
-    NO_LINKS,
-    AccessCounters,
-    DamagedMemory,
-    IncomingMemory,
-    LinkChange,
-    LinkRecord,
-    Links,
-    Row,
-    StoredMemory,
-    find_damage,
-)
-from abilities.helpers.store.past import (
-    ENTRY_COLUMNS,
-    Occasion,
-    StoreRules,
-    add_entries,
-    build_entry,
-    check_unpurged,
-    find_last_version,
-    save_entry,
-)
-from abilities.helpers.store.reads import COLUMNS, read_links
-from abilities.helpers.store.saving import (
-    check_quota,
-    find_by_id,
-    find_by_key,
-    mend_memory,
-    write_memory,
-)
+from abilities.helpers.store.past import Occasion, StoreRules
+from abilities.helpers.store.ranking import LINK_COLUMNS
 from abilities.helpers.store.transaction import Transaction, to_name, to_raw
 
 IMPORTER = "import"
@@ -47,21 +20,21 @@ IMPORTER = "import"
 # Names are RAW, because those of damaged memories may not be valid UTF-8.
 _PAGE = f"""
 SELECT RAW(m.namespace), RAW(m.key), coalesce(s.accessed_at, m.created_at),
-    coalesce(s.access_count, 0), coalesce(c.incoming, 0), m.hash, {COLUMNS}
+    coalesce(s.access_count, 0), coalesce(c.incoming, 0), m.hash, {reads.COLUMNS}
 FROM memories AS m LEFT JOIN shelf AS s ON s.namespace = m.namespace AND s.id = m.id
 LEFT JOIN link_counts AS c ON c.namespace = m.namespace AND c.key = m.key
 WHERE (m.namespace, m.key) > (CAST(? AS text), CAST(? AS text))
 ORDER BY m.namespace, m.key LIMIT ?
 """
 _LINKS = f"""
-SELECT RAW(l.namespace), RAW(l.source), {", ".join(f"l.{name}" for name in LinkRecord._fields)}
+SELECT RAW(l.namespace), RAW(l.source), {LINK_COLUMNS}
 FROM links AS l INDEXED BY links_name
 WHERE (l.namespace, l.source) > (CAST(? AS text), CAST(? AS text))
     AND (l.namespace, l.source) <= (CAST(? AS text), CAST(? AS text))
 ORDER BY l.namespace, l.source, l.target, l.type
 """
 _ENTRIES = f"""
-SELECT RAW(namespace), RAW(id), {ENTRY_COLUMNS} FROM history INDEXED BY history_id
+SELECT RAW(namespace), RAW(id), {past.ENTRY_COLUMNS} FROM history INDEXED BY history_id
 WHERE (namespace, id, version) > (CAST(? AS text), CAST(? AS text), ?)
 ORDER BY namespace, id, version LIMIT ?
 """
@@ -69,7 +42,7 @@ ORDER BY namespace, id, version LIMIT ?
 
 async def read_page(
     transaction: Transaction, after: tuple[str, str], limit: int
-) -> list[StoredMemory | DamagedMemory]:
+) -> list[model.StoredMemory | model.DamagedMemory]:
     """Return memories of all namespaces with all their links, and their damage; see the protocol.
 
     They are ordered by namespace and key, and follow the (namespace, key) in ``after``.
@@ -78,25 +51,25 @@ async def read_page(
     if not rows:
         return []
 
-    links: dict[tuple[str, str], list[LinkRecord]] = defaultdict(list)
+    links: dict[tuple[str, str], list[model.LinkRecord]] = defaultdict(list)
     last = (to_name(rows[-1][0]), to_name(rows[-1][1]))
     bounds = map(to_raw, (*after, *last))
     for namespace, source, *values in await transaction.fetch(_LINKS, *bounds):
-        links[to_name(namespace), to_name(source)].append(LinkRecord._make(values))
+        links[to_name(namespace), to_name(source)].append(model.LinkRecord._make(values))
 
-    page: list[StoredMemory | DamagedMemory] = []
+    page: list[model.StoredMemory | model.DamagedMemory] = []
     for namespace, key, accessed_at, access_count, incoming, stored_hash, *values in rows:
-        name, row = (to_name(namespace), to_name(key)), Row._make(values)
-        damage = find_damage(row, stored_hash)
+        name, row = (to_name(namespace), to_name(key)), model.Row._make(values)
+        damage = model.find_damage(row, stored_hash)
         if damage is not None:
-            page.append(DamagedMemory(*name, damage))
+            page.append(model.DamagedMemory(*name, damage))
             continue
 
         records = links[name]
         sound = tuple(await select_sound(transaction, records))
         if len(sound) < len(records):
-            page.append(DamagedMemory(*name, f"{len(records) - len(sound)} damaged links"))
-        page.append(StoredMemory(row, sound, len(sound), accessed_at, access_count, incoming))
+            page.append(model.DamagedMemory(*name, f"{len(records) - len(sound)} damaged links"))
+        page.append(model.StoredMemory(row, sound, len(sound), accessed_at, access_count, incoming))
 
     return page
 
@@ -127,7 +100,7 @@ async def read_entries(
 
 async def import_memory(
     transaction: Transaction,
-    incoming: IncomingMemory,
+    incoming: model.IncomingMemory,
     rules: StoreRules,
     *,
     replace: bool,
@@ -139,20 +112,20 @@ async def import_memory(
     """
     check_incoming(incoming)
     now, row = utc_now(), incoming.stored.row
-    found = await find_by_key(transaction, row.namespace, row.key)
+    found = await saving.find_by_key(transaction, row.namespace, row.key)
     is_damaged = found.damage is not None
     if is_damaged and not replace:
         raise Refused("checksum_mismatch")
     if is_damaged and not dry_run:
-        found = await mend_memory(transaction, found, now, IMPORTER, rules)
+        found = await saving.mend_memory(transaction, found, now, IMPORTER, rules)
     elif found.row is not None and is_damaged:
         found = found._replace(row=mend_row(found.row, now), damage=None)
 
-    links: Links = {}
+    links: model.Links = {}
     if found.row is None:
-        await check_quota(transaction, row.namespace, rules.quota)
+        await saving.check_quota(transaction, row.namespace, rules.quota)
     if found.has_links:
-        links = await read_links(transaction, row.namespace, row.key)
+        links = await reads.read_links(transaction, row.namespace, row.key)
 
     outcome, row, links_after = merge_incoming(incoming, found.row, links, replace=replace)
     if is_damaged:
@@ -160,26 +133,26 @@ async def import_memory(
     if outcome not in ("added", "replaced"):
         return outcome
 
-    await check_unpurged(transaction, row.namespace, row.id)
-    holder = (await find_by_id(transaction, row.namespace, row.id)).row
+    await past.check_unpurged(transaction, row.namespace, row.id)
+    holder = (await saving.find_by_id(transaction, row.namespace, row.id)).row
     if holder is not None and holder.key != row.key:
         raise Refused("key_taken")
     if dry_run:
         return outcome
 
     row = row._replace(version=found.next_version)
-    change = LinkChange(links, links_after)
+    change = model.LinkChange(links, links_after)
     await _record(transaction, found.row, row, change, now, rules)
-    counters: AccessCounters | None = None
+    counters: tuple[str, int] | None = None
     if not incoming.provisional:
-        counters = AccessCounters(incoming.stored.accessed_at, incoming.stored.access_count)
-    await write_memory(transaction, found, row, change, counters)
+        counters = (incoming.stored.accessed_at, incoming.stored.access_count)
+    await saving.write_memory(transaction, found, row, change, counters)
     return outcome
 
 
 async def try_imports(
     transaction: Transaction,
-    memories: Sequence[IncomingMemory],
+    memories: Sequence[model.IncomingMemory],
     rules: StoreRules,
     *,
     replace: bool,
@@ -198,9 +171,9 @@ async def try_imports(
 
 async def _record(
     transaction: Transaction,
-    before: Row | None,
-    row: Row,
-    links: LinkChange,
+    before: model.Row | None,
+    row: model.Row,
+    links: model.LinkChange,
     now: str,
     rules: StoreRules,
 ) -> None:
@@ -211,18 +184,18 @@ async def _record(
     occasion = Occasion("imported", now, IMPORTER)
     if before is not None and before.id != row.id:
         deleted = occasion._replace(action="deleted")
-        replaced = LinkChange(links.before, {})
-        await add_entries(transaction, [build_entry(deleted, before, None, row.version, replaced)])
+        replaced = model.LinkChange(links.before, {})
+        entry = past.build_entry(deleted, before, None, row.version, replaced)
+        await past.add_entries(transaction, [entry])
         before = None
 
     if before is None:
-        links = NO_LINKS
-        last = await find_last_version(transaction, row.namespace, row.id)
+        links = model.NO_LINKS
+        last = await past.find_last_version(transaction, row.namespace, row.id)
         if last is None:
             occasion = occasion._replace(action="created")
         else:
             # Its history was imported before it, up to this version.
             before = row._replace(version=last)
 
-    entry = build_entry(occasion, before, row, row.version, links)
-    await save_entry(transaction, entry, rules.history)
+    await past.save_entry(transaction, occasion, before, row, row.version, links, rules.history)

@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from abilities.helpers.search.terms import Language
 from abilities.helpers.store.history import HistoryLimits
@@ -64,7 +64,8 @@ def open_store(
     if path is not None:
         return SqliteStore(path, max_memories=max_memories, language=language, history=history)
 
-    return _open_postgres(url, max_memories, language, history)
+    named = Language(language)
+    return _open_postgres(url, max_memories=max_memories, language=named, history=history)
 
 
 async def repair_store(
@@ -87,12 +88,7 @@ async def repair_store(
         await store.close()
 
 
-def _open_postgres(
-    url: str,
-    max_memories: int | None = None,
-    language: str = "english",
-    history: HistoryLimits = DEFAULT_HISTORY,
-) -> "PostgresStore":
+def _open_postgres(url: str, **options: Any) -> "PostgresStore":
     try:  # not at the top, because the driver is an optional dependency
         from abilities.helpers.store.postgres.store import PostgresStore
     except ImportError:
@@ -100,6 +96,4 @@ def _open_postgres(
             "PostgreSQL is not installed; run: pip install 'agent-abilities[postgres]'"
         ) from None
 
-    return PostgresStore(
-        url, max_memories=max_memories, language=Language(language), history=history
-    )
+    return PostgresStore(url, **options)

@@ -4,7 +4,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 from abilities.declarations.memory import Action
-from abilities.declarations.refusals import Reason, Refused
+from abilities.declarations.refusals import Refused
+from abilities.helpers.store import history
 from abilities.helpers.store.changes import check_values
 from abilities.helpers.store.history import (
     ENTRY_BYTES,
@@ -15,16 +16,11 @@ from abilities.helpers.store.history import (
     MemoryHistory,
     MemoryName,
     State,
-    describe_before,
-    find_previous,
-    rewind,
-    rewind_to_time,
-    seal,
     verify_entry,
 )
 from abilities.helpers.store.model import NO_LINKS, LinkChange, Row, StoredMemory, find_damage
 from abilities.helpers.store.reads import read_links
-from abilities.helpers.store.transaction import Transaction
+from abilities.helpers.store.transaction import Columns, Transaction
 
 ENTRY_COLUMNS = ", ".join(Entry._fields)
 
@@ -48,10 +44,9 @@ ON CONFLICT (namespace) DO UPDATE SET number = v.number + excluded.number RETURN
 """
 _ADD_BYTES = "UPDATE versions SET history_bytes = history_bytes + ? WHERE namespace = ?"
 _READ_BYTES = "SELECT history_bytes FROM versions WHERE namespace = ?"
-_READ_SIZE = f"""
-SELECT coalesce(sum({_SIZE}), 0) FROM history INDEXED BY history_id WHERE namespace = ? AND id = ?
-"""
-_DELETE = "DELETE FROM history INDEXED BY history_id WHERE namespace = ? AND id = ?"
+_OF_MEMORY = "FROM history INDEXED BY history_id WHERE namespace = ? AND id = ?"
+_READ_SIZE = f"SELECT coalesce(sum({_SIZE}), 0) {_OF_MEMORY}"
+_DELETE = f"DELETE {_OF_MEMORY}"
 _OLDEST = f"""
 SELECT version, made_at, {_SIZE} FROM history WHERE namespace = ? ORDER BY version, id LIMIT ?
 """
@@ -61,8 +56,8 @@ DELETE FROM history WHERE namespace = ? AND version <= ? AND (version, id) IN (
 )
 """
 _NAMES = "SELECT key, id, version FROM memories WHERE namespace = ? AND key = ANY (?)"
-_KNOWN = """
-SELECT 1 FROM history INDEXED BY history_id WHERE namespace = ? AND id = ?
+_KNOWN = f"""
+SELECT 1 {_OF_MEMORY}
 UNION ALL SELECT 1 FROM memories WHERE namespace = ? AND id = ?
 UNION ALL SELECT 1 FROM purged WHERE namespace = ? AND id = ? LIMIT 1
 """
@@ -73,51 +68,27 @@ _LAST_VERSION = 2**63 - 1
 _ROW_BY_ID = f"SELECT {_ROW_COLUMNS}, hash FROM memories WHERE namespace = ? AND id = ?"
 _ROW_BY_KEY = f"SELECT {_ROW_COLUMNS}, hash FROM memories WHERE namespace = ? AND key = ?"
 _ENTRIES = f"""
-SELECT {ENTRY_COLUMNS} FROM history INDEXED BY history_id
-WHERE namespace = ? AND id = ? AND version > ? AND version < ? ORDER BY version DESC LIMIT ?
+SELECT {ENTRY_COLUMNS} {_OF_MEMORY}
+AND version > ? AND version < ? ORDER BY version DESC LIMIT ?
 """
 _FORMER_ID = """
 SELECT id FROM history INDEXED BY history_key
 WHERE namespace = ? AND key = ? AND action IN ('deleted', 'renamed') ORDER BY version DESC LIMIT 1
 """
-_LAST_ENTRY = """
+_LAST_ENTRY = f"""
 SELECT CASE action WHEN 'relinked' THEN previous ELSE version END, action, key
-FROM history INDEXED BY history_id WHERE namespace = ? AND id = ? ORDER BY version DESC LIMIT 1
+{_OF_MEMORY} ORDER BY version DESC LIMIT 1
 """
-_LAST_CHANGE = """
-SELECT coalesce(max(version), 0) FROM history INDEXED BY history_id
-WHERE namespace = ? AND id = ? AND action <> 'relinked'
-"""
-_VERSION_AT = """
-SELECT coalesce(max(version), 0) FROM history INDEXED BY history_id
-WHERE namespace = ? AND id = ? AND made_at <= ?
-"""
+_LAST_CHANGE = f"SELECT coalesce(max(version), 0) {_OF_MEMORY} AND action <> 'relinked'"
+_VERSION_AT = f"SELECT coalesce(max(version), 0) {_OF_MEMORY} AND made_at <= ?"
 # States before a memory was mended cannot be restored.
-_EARLIEST = """
+_EARLIEST = f"""
 SELECT CASE WHEN previous = 0 OR action = 'mended' THEN version ELSE previous END
-FROM history INDEXED BY history_id WHERE namespace = ? AND id = ? AND version >= coalesce((
-    SELECT max(version) FROM history INDEXED BY history_id
-    WHERE namespace = ? AND id = ? AND action = 'mended'
+{_OF_MEMORY} AND version >= coalesce((
+    SELECT max(version) {_OF_MEMORY} AND action = 'mended'
 ), 0) ORDER BY version LIMIT 1
 """
 _PURGED = "SELECT 1 FROM purged WHERE namespace = ? AND id = ?"
-_DELETED_BEFORE = """
-SELECT DISTINCT id FROM history AS h INDEXED BY history_key
-WHERE namespace = ? AND key = ? AND action IN ('deleted', 'renamed') AND action = 'deleted'
-AND NOT EXISTS (
-    SELECT 1 FROM memories AS m WHERE m.namespace = h.namespace AND m.id = h.id
-) AND NOT EXISTS (
-    SELECT 1 FROM memories AS m
-    WHERE m.namespace = h.namespace AND m.key = h.key AND m.id <> ?
-)
-"""
-_SUPERSEDING = """
-SELECT n.id, n.previous FROM history AS o INDEXED BY history_id
-CROSS JOIN history AS n CROSS JOIN memories AS m
-WHERE o.namespace = ? AND o.id = ? AND o.version = ? AND o.action = 'superseded'
-    AND n.namespace = o.namespace AND n.version = o.version - 1 AND n.made_at = o.made_at
-    AND m.namespace = n.namespace AND m.id = n.id AND m.version = n.version
-"""
 _VERSIONS = "SELECT number, forgotten FROM versions WHERE namespace = ?"
 _NEXT_VERSION = """
 SELECT max(version) FROM (
@@ -188,12 +159,12 @@ def build_entry(
     row = before or after
     assert row is not None, "a change concerns a memory"
 
-    described = describe_before(before, after, links.before, links.after)
+    described = history.describe_before(before, after, links.before, links.after)
     previous = 0
     if before is not None:
         previous = before.version
 
-    return seal(
+    return history.seal(
         Entry(
             namespace=row.namespace,
             version=version,
@@ -214,15 +185,24 @@ async def take_version(transaction: Transaction, namespace: str, number: int = 1
     return int(version)
 
 
-async def save_entry(transaction: Transaction, entry: Entry, limits: HistoryLimits) -> None:
-    """Save an entry, and its version as the last one of the namespace.
+async def save_entry(
+    transaction: Transaction,
+    occasion: Occasion,
+    before: Row | None,
+    after: Row | None,
+    version: int,
+    links: LinkChange,
+    limits: HistoryLimits,
+) -> None:
+    """Save the entry of a change, and its version as the last one of the namespace.
 
     If the limits allow no history, the memory's history is deleted instead.
     """
-    namespace, version, memory_id, *_ = entry
+    entry = build_entry(occasion, before, after, version, links)
+    namespace = entry.namespace
     if limits.days == 0:
         await transaction.run(_SAVE_VERSION, namespace, version, version, 0)
-        await delete_history(transaction, namespace, [memory_id])
+        await delete_history(transaction, namespace, [entry.id])
         return
 
     await transaction.run(_ADD, *entry)
@@ -308,24 +288,6 @@ async def list_namespaces(transaction: Transaction) -> list[str]:
     return [namespace for (namespace,) in rows]
 
 
-EntryOwner = tuple[str, str]
-"""The namespace and the id of the memory of an entry."""
-
-
-def find_owner(entry: Entry) -> EntryOwner:
-    """Return the namespace and memory of an entry."""
-    return entry.namespace, entry.id
-
-
-def group_entries(entries: Iterable[Entry]) -> dict[EntryOwner, list[Entry]]:
-    """Return entries grouped by memory."""
-    grouped: dict[EntryOwner, list[Entry]] = {}
-    for entry in entries:
-        grouped.setdefault(find_owner(entry), []).append(entry)
-
-    return grouped
-
-
 async def import_entries(
     transaction: Transaction, entries: Sequence[Entry], limits: HistoryLimits
 ) -> int:
@@ -356,35 +318,25 @@ async def import_entries(
         previous = versions.get(entry.previous, number - 1)
         if entry.action != "relinked":
             versions[entry.version] = number
-        renumbered.append(seal(entry._replace(version=number, previous=previous)))
+        renumbered.append(history.seal(entry._replace(version=number, previous=previous)))
 
     await add_entries(transaction, renumbered)
     return len(renumbered)
 
 
 class NamedMemory(NamedTuple):
-    """A memory that a name refers to, present or deleted.
-
-    ``row`` is None if it was deleted. ``damage`` is the reason for which readers refuse it.
-    """
+    """A memory that a name refers to; ``row`` is None if it was deleted."""
 
     id: str
     row: Row | None
-    damage: Reason | None = None
-
-    @property
-    def sound_row(self) -> Row | None:
-        """The row; raises Refused if it is damaged."""
-        if self.damage is not None:
-            raise Refused(self.damage)
-
-        return self.row
 
 
-async def find_named(transaction: Transaction, namespace: str, name: MemoryName) -> NamedMemory:
+async def find_named(
+    transaction: Transaction, namespace: str, name: MemoryName, *, sound: bool = False
+) -> NamedMemory:
     """Return the memory that a name refers to; a deleted memory is found by its history.
 
-    Raises Refused: id_not_found, memory_not_found.
+    Raises Refused: id_not_found, memory_not_found; if it must be ``sound``, also as `find_damage`.
     """
     memory_id = name.id or ""
     if name.id:
@@ -396,7 +348,7 @@ async def find_named(transaction: Transaction, namespace: str, name: MemoryName)
                 rows = await transaction.fetch(_ROW_BY_ID, namespace, memory_id)
 
     if not rows:
-        last = await transaction.fetch(_LAST_ENTRY, namespace, memory_id)
+        last = await read_last_entry(transaction, namespace, memory_id)
         if any(action == "deleted" for _, action, _ in last):
             return NamedMemory(memory_id, None)
         if name.id:
@@ -405,7 +357,11 @@ async def find_named(transaction: Transaction, namespace: str, name: MemoryName)
 
     ((*values, stored_hash),) = rows
     row = Row._make(values)
-    return NamedMemory(row.id, row, find_damage(row, stored_hash))
+    damage = find_damage(row, stored_hash) if sound else None
+    if damage is not None:
+        raise Refused(damage)
+
+    return NamedMemory(row.id, row)
 
 
 async def check_unpurged(transaction: Transaction, namespace: str, memory_id: str) -> None:
@@ -414,36 +370,19 @@ async def check_unpurged(transaction: Transaction, namespace: str, memory_id: st
         raise Refused("purged")
 
 
-async def find_last_key(transaction: Transaction, namespace: str, memory_id: str) -> str:
-    """Return the last key of a deleted memory."""
-    ((_, _, key),) = await transaction.fetch(_LAST_ENTRY, namespace, memory_id)
-    return str(key)
+async def read_last_entry(
+    transaction: Transaction, namespace: str, memory_id: str
+) -> Sequence[Columns]:
+    """Return a memory's version by its last entry, with the action and key of that, if any."""
+    return await transaction.fetch(_LAST_ENTRY, namespace, memory_id)
 
 
 async def find_last_version(transaction: Transaction, namespace: str, memory_id: str) -> int | None:
     """Return a memory's version by its history; None if that has no entry, or a deletion last."""
-    for version, action, _ in await transaction.fetch(_LAST_ENTRY, namespace, memory_id):
+    for version, action, _ in await read_last_entry(transaction, namespace, memory_id):
         return None if action == "deleted" else int(version)
 
     return None
-
-
-async def list_deleted_before(
-    transaction: Transaction, namespace: str, key: str, memory_id: str
-) -> list[str]:
-    """Return the ids of memories deleted under a key, none if another memory has the key now."""
-    rows = await transaction.fetch(_DELETED_BEFORE, namespace, key, memory_id)
-    return [name for (name,) in rows]
-
-
-async def list_superseding(transaction: Transaction, old: Row) -> list[tuple[str, int]]:
-    """Return the id and the earlier version of a memory that the change before ``old`` wrote.
-
-    There is none unless ``old`` was superseded last, at the same time, nor if it changed since. An
-    earlier version of 0 means that the memory was new.
-    """
-    rows = await transaction.fetch(_SUPERSEDING, old.namespace, old.id, old.version)
-    return [(memory_id, previous) for memory_id, previous in rows]
 
 
 async def read_state(transaction: Transaction, row: Row | None) -> State:
@@ -468,9 +407,13 @@ async def read_earlier(
 
     entries = await _fetch_since(transaction, namespace, memory_id, since)
     if version is None:
-        version = find_previous(entries)
+        # A relinked memory was not changed itself.
+        changed = [entry for entry in entries if entry.action != "relinked"]
+        if not changed:
+            raise Refused("version_not_found")
+        version = verify_entry(changed[0]).previous
 
-    return rewind(state, entries, version)
+    return history.rewind(state, entries, version)
 
 
 async def _fetch_since(
@@ -485,19 +428,16 @@ async def read_history(
     transaction: Transaction, namespace: str, name: MemoryName, before: int | None, limit: int
 ) -> MemoryHistory:
     """Return a page of a memory's history, which ends before the first damaged entry."""
-    named = await find_named(transaction, namespace, name)
-    row = named.sound_row
-
-    earliest = 0
-    if row is not None:
-        earliest = row.version
-    names = (namespace, named.id)
+    check_values(name, before)
+    memory_id, row = await find_named(transaction, namespace, name, sound=True)
+    earliest = 0 if row is None else row.version
+    names = (namespace, memory_id)
     for (version,) in await transaction.fetch(_EARLIEST, *names, *names):
         earliest = version
 
     if before is None:
         before = _LAST_VERSION
-    found = await transaction.fetch(_ENTRIES, namespace, named.id, -1, before, limit + 1)
+    found = await transaction.fetch(_ENTRIES, *names, -1, before, limit + 1)
 
     entries: list[Entry] = []
     for entry in map(Entry._make, found[:limit]):
@@ -514,19 +454,24 @@ async def read_version(
     transaction: Transaction, namespace: str, name: MemoryName, moment: int | str
 ) -> StoredMemory:
     """Return a memory with all its links in a version or at a time."""
-    named = await find_named(transaction, namespace, name)
-    state = await read_state(transaction, named.sound_row)
+    check_values(name, moment)
+    named = await find_named(transaction, namespace, name, sound=True)
+    state = await read_state(transaction, named.row)
 
     if isinstance(moment, str):
         ((version,),) = await transaction.fetch(_VERSION_AT, namespace, named.id, moment)
-        entries = await _fetch_since(transaction, namespace, named.id, version)
-        found = rewind_to_time(state, entries, moment)
+        for entry in await _fetch_since(transaction, namespace, named.id, version):
+            state = history.undo(state, verify_entry(entry))
     else:
-        found = await read_earlier(transaction, namespace, named.id, state, moment)
+        state = await read_earlier(transaction, namespace, named.id, state, moment)
 
-    assert found.row is not None, "a version that was found has a row"
-    links = tuple(sorted(found.links.values()))
-    return StoredMemory(found.row, links, len(links))
+    # Older entries may be deleted, so the state itself says since when it is valid.
+    row = state.row
+    if row is None or (isinstance(moment, str) and row.updated_at > moment):
+        raise Refused("version_not_found")
+
+    links = tuple(sorted(state.links.values()))
+    return StoredMemory(row, links, len(links))
 
 
 async def read_changes(

@@ -12,15 +12,8 @@ from abilities.declarations.memory import Direction
 from abilities.helpers.search.ranking import Ranking
 from abilities.helpers.search.recall import RecallRequest
 from abilities.helpers.search.terms import Language
+from abilities.helpers.store import history
 from abilities.helpers.store.changes import Change, Outcome
-from abilities.helpers.store.history import (
-    ChangePage,
-    DamagedEntry,
-    Entry,
-    MemoryChange,
-    MemoryHistory,
-    MemoryName,
-)
 from abilities.helpers.store.model import DamagedMemory, IncomingMemory, LinkRow, StoredMemory
 from abilities.helpers.store.query import MemoryLine, MemoryPage, Query
 from abilities.helpers.walk import WalkLimits, WalkOutcome
@@ -275,8 +268,8 @@ class HistoryStore(MemoryStore, Protocol):
     """A store that keeps earlier versions of its memories, within its `HistoryLimits`."""
 
     async def read_history(
-        self, namespace: str, name: MemoryName, before: int | None, limit: int
-    ) -> MemoryHistory:
+        self, namespace: str, name: history.MemoryName, before: int | None, limit: int
+    ) -> history.MemoryHistory:
         """Return the newest entries of a memory with versions less than ``before``.
 
         A deleted memory has a history too. Raises Refused: memory_not_found, id_not_found.
@@ -284,7 +277,7 @@ class HistoryStore(MemoryStore, Protocol):
         ...
 
     async def read_version(
-        self, namespace: str, name: MemoryName, moment: int | str
+        self, namespace: str, name: history.MemoryName, moment: int | str
     ) -> StoredMemory:
         """Return a memory with all its links in a version or at a time.
 
@@ -292,7 +285,7 @@ class HistoryStore(MemoryStore, Protocol):
         """
         ...
 
-    async def read_changes(self, namespace: str, since: int, limit: int) -> ChangePage:
+    async def read_changes(self, namespace: str, since: int, limit: int) -> history.ChangePage:
         """Return the changes of a namespace after a version, including any that committed late.
 
         Of each memory, only the last change of the page is returned.
@@ -301,7 +294,7 @@ class HistoryStore(MemoryStore, Protocol):
 
     async def read_latest_changes(
         self, namespace: str, before: int | None, limit: int
-    ) -> list[MemoryChange]:
+    ) -> list[history.MemoryChange]:
         """Return the latest changes, or the latest before a version, newest first.
 
         Changes that only relinked a memory are omitted.
@@ -314,11 +307,11 @@ class HistoryStore(MemoryStore, Protocol):
 
     async def read_entries(
         self, after: tuple[str, str, int], limit: int
-    ) -> list[Entry | DamagedEntry]:
+    ) -> list[history.Entry | history.DamagedEntry]:
         """Return entries of all namespaces after a (namespace, id, version), in this order."""
         ...
 
-    async def import_entries(self, entries: Sequence[Entry]) -> int:
+    async def import_entries(self, entries: Sequence[history.Entry]) -> int:
         """Store the history of memories that have none here; return the number of stored entries.
 
         Pass all entries of each memory by rising version, before the memory itself is imported.

@@ -2,12 +2,13 @@
 
 from collections import Counter
 from collections.abc import Iterable
-from dataclasses import replace
+from dataclasses import astuple, replace
 from itertools import starmap
 from typing import NamedTuple
 
 from abilities.helpers.search.recall import Filters
 from abilities.helpers.store.about import list_ids
+from abilities.helpers.store.changes import check_values
 from abilities.helpers.store.model import IMPORTANCES, REPLACED_BY, TYPES, StoredMemory
 from abilities.helpers.store.protocol import Stats
 from abilities.helpers.store.query import Matches, MemoryPage, Numbers, Position, Query, SearchPlan
@@ -85,14 +86,12 @@ def _select_matching(query: Query, tags: Iterable[str]) -> Matches:
 
 
 class _Selection(NamedTuple):
-    """The FROM and WHERE clauses for matching memories, and the values to bind.
+    """What to select matching memories from, its values, and the columns to sort by and of the id.
 
-    The clauses contain names of this package only; all values of the caller are bound. ``column``
-    is the column to sort by, and ``name`` the id, which breaks ties.
+    The text contains names of this package only; all values of the caller are bound.
     """
 
-    source: str
-    condition: str
+    text: str
     values: list[str | int | list[str]]
     column: str
     name: str
@@ -100,12 +99,12 @@ class _Selection(NamedTuple):
     @property
     def positions(self) -> str:
         """The statement for the positions of these memories."""
-        columns = f"{self.column} AS value, {self.name} AS id"
-        return f"SELECT {columns} FROM {self.source} WHERE {self.condition}"
+        return f"SELECT {self.column} AS value, {self.name} AS id {self.text}"
 
 
 async def run_query(transaction: Transaction, namespace: str, query: Query) -> MemoryPage:
     """Return a page of matching memories, and the total number of matches."""
+    check_values(astuple(query))
     if query.about is not None:
         ids = await list_ids(transaction, namespace, query.about, archived=query.archived)
         query = replace(query, ids=tuple(ids))
@@ -124,9 +123,9 @@ async def run_query(transaction: Transaction, namespace: str, query: Query) -> M
         elif plan.total is not None:
             total = plan.total
         else:
-            source, condition, values, *_ = _select(namespace, query, plan.found)
-            text = f"SELECT count(*) FROM {source} WHERE {condition}"
-            ((total,),) = await transaction.fetch(text, *values)
+            found = _select(namespace, query, plan.found)
+            text = f"SELECT count(*) {found.text}"
+            ((total,),) = await transaction.fetch(text, *found.values)
 
         if total <= query.offset:
             return MemoryPage((), total, (), has_more=False)
@@ -172,10 +171,7 @@ async def _read_numbers(
 
 
 def _select(namespace: str, query: Query, matches: Matches) -> _Selection:
-    """Return the selection of memories that match a query, with the rarest tag as the outer table.
-
-    CROSS JOIN keeps SQLite from reordering the tables.
-    """
+    """Return the selection for a query, with the rarest tag as the outer table."""
     source = matches.source or "shelf AS s"
     conditions = ["s.namespace = ?"]
     values: list[str | int | list[str]] = [namespace]
@@ -183,7 +179,7 @@ def _select(namespace: str, query: Query, matches: Matches) -> _Selection:
 
     is_by_tag = bool(tags) and not matches.source
     if is_by_tag:
-        source = "tags AS t CROSS JOIN shelf AS s"
+        source = "tags AS t CROSS JOIN shelf AS s"  # so that SQLite does not reorder them
         conditions.append("s.namespace = t.namespace AND s.id = t.id")
         conditions.append("t.namespace = ? AND t.tag = ?")
         values += [namespace, tags.pop(0)]
@@ -196,7 +192,8 @@ def _select(namespace: str, query: Query, matches: Matches) -> _Selection:
     # The index of a tag is sorted by access, so this order needs no sorting.
     table = "t" if is_by_tag and query.sort_by == "accessed_at" else "s"
     column = _SORT_COLUMNS[_SORT_COLUMNS.index(query.sort_by)]
-    return _Selection(source, " AND ".join(conditions), values, f"{table}.{column}", f"{table}.id")
+    text = f"FROM {source} WHERE {' AND '.join(conditions)}"
+    return _Selection(text, values, f"{table}.{column}", f"{table}.id")
 
 
 async def _sort(

@@ -12,13 +12,13 @@ links behind each old mark. Until then, a mark does no harm.
 """
 
 import math
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from operator import itemgetter
-from typing import Literal, NamedTuple
+from typing import Literal, NamedTuple, TypeVar
 
 from abilities.declarations.values import has_surrogate
-from abilities.helpers.store.model import LinkRecord, LinkRow, hash_values, is_fraction, rank_link
+from abilities.helpers.store.model import LinkRecord, hash_values, rank_link
 from abilities.helpers.store.transaction import Columns, ForEach, Reached, Statement, Transaction
 
 Side = Literal["target", "source"]
@@ -68,7 +68,20 @@ Links behind a mark may be. A link before it was updated after the mark was made
 Place = tuple[float, float, str, str]
 """The sort key of links at one side, lowest first: -rank, -weight, key and type."""
 
-FIRST_PLACE: Place = (-math.inf, 0.0, "", "")
+LinkT = TypeVar("LinkT")
+
+
+def place_links(
+    links: Iterable[LinkT], find: Callable[[LinkT], Place | None]
+) -> Iterator[tuple[Place, LinkT]]:
+    """Yield links, given best first, with their places.
+
+    A damaged link, which has none, stays after the one before it.
+    """
+    place: Place = (-math.inf, 0.0, "", "")
+    for link in links:
+        place = find(link) or place
+        yield place, link
 
 
 class StaleMark(NamedTuple):
@@ -89,42 +102,6 @@ class StaleMark(NamedTuple):
     def is_sound(self) -> bool:
         """Whether damage has left its texts valid."""
         return not any(map(has_surrogate, (self.key, self.last_key, self.last_type)))
-
-
-class LinkEnds(NamedTuple):
-    """The columns of the memories at the ends of a link that decide its ranks; None if missing.
-
-    ``is_stale`` and ``is_back_stale`` are true if its rank or its back rank may be stale.
-    """
-
-    target_archived: object
-    target_score: object
-    source_archived: object
-    source_score: object
-    is_stale: object = False
-    is_back_stale: object = False
-
-    def build_record(self, link: LinkRow) -> LinkRecord:
-        """Return the record of a link with correct ranks."""
-        target_score = _choose_score(self.target_archived, self.target_score)
-        source_score = _choose_score(self.source_archived, self.source_score)
-        return LinkRecord.build(link, target_score, source_score)
-
-    def confirm_ranks(self, record: LinkRecord) -> bool:
-        """Return whether each rank of a sound link is correct or marked as stale."""
-        expected = self.build_record(record.row)
-        is_right = bool(self.is_stale) or record.rank == expected.rank
-        is_back_right = bool(self.is_back_stale) or record.back_rank == expected.back_rank
-        return is_right and is_back_right
-
-
-def _choose_score(archived: object, score: object) -> float | None:
-    """Return the score for ranking links to or from a memory, or None if they rank last."""
-    # A damaged score gives no rank; the memory itself is reported as damaged.
-    if archived == 0 and isinstance(score, float) and is_fraction(score):
-        return score
-
-    return None
 
 
 _MARKS = """
@@ -304,10 +281,12 @@ class BestLinks:
         values = (self._namespace, self._namespace, limit + most, start)
         ordinary = _group(keys, await self._transaction.fetch_for(texts.ordinary, keys, *values))
 
+        find = partial(_find_place, side=side)
         pages: Pages = {}
         for key, rows in zip(keys, named, strict=True):
             corrected = _correct_ranks((row for _, *row in rows), scores, side)
-            placed = [*_place(map(LinkRecord._make, ordinary[key]), side), *_place(corrected, side)]
+            others = map(LinkRecord._make, ordinary[key])
+            placed = [*place_links(others, find), *place_links(corrected, find)]
             placed.sort(key=itemgetter(0))
             merged = [record for _, record in placed]
             pages[key] = merged[offset - start :][:limit]
@@ -353,22 +332,13 @@ def _correct_ranks(
             record = record._replace(hash=hash_values(record[:-1]))
         sound.append(record)
 
-    sound.sort(key=partial(_find_place, side=side))
-    return sound + damaged
+    placed = sorted(place_links(sound, partial(_find_place, side=side)), key=itemgetter(0))
+    return [record for _, record in placed] + damaged
 
 
-def _place(records: Iterable[LinkRecord], side: Side) -> Iterator[tuple[Place, LinkRecord]]:
-    """Yield links, given best first, with their places."""
-    place = FIRST_PLACE
-    for record in records:
-        # A damaged link stays after the one before it, because its own values are wrong.
-        if record.is_sound:
-            place = _find_place(record, side)
-
-        yield place, record
-
-
-def _find_place(record: LinkRecord, side: Side) -> Place:
+def _find_place(record: LinkRecord, side: Side) -> Place | None:
+    if not record.is_sound:
+        return None
     if side == "target":
         return -record.rank, -record.weight, record.target, record.type
 

@@ -11,27 +11,17 @@ from typing import NamedTuple
 import orjson
 
 from abilities.declarations.fields import is_day
-from abilities.declarations.limits import MAX_ACCESS_COUNT
+from abilities.declarations.limits import MAX_ACCESS_COUNT, MAX_KEY_CHARS
 from abilities.declarations.refusals import Refused
+from abilities.helpers.store import model
+from abilities.helpers.store.changes import check_names
 from abilities.helpers.store.linking import select_sound
-from abilities.helpers.store.model import (
-    REPLACED_BY,
-    DamagedMemory,
-    LinkRecord,
-    LinkRow,
-    Links,
-    Row,
-    StoredMemory,
-    find_damage,
-    index_links,
-    verify_row,
-)
 from abilities.helpers.store.protocol import MAX_TOUCHES, Backlinks
 from abilities.helpers.store.query import MemoryLine
 from abilities.helpers.store.ranking import LINK_COLUMNS, BestLinks, Side
-from abilities.helpers.store.transaction import Columns, Transaction, to_name, to_raw
+from abilities.helpers.store.transaction import Columns, Statement, Transaction, to_name, to_raw
 
-COLUMNS = ", ".join(f"m.{name}" for name in Row._fields)
+COLUMNS = ", ".join(f"m.{name}" for name in model.Row._fields)
 """The columns of a `Row`, from memories AS m."""
 
 _MEMORIES = f"""
@@ -53,90 +43,79 @@ WHERE l.namespace = ? AND l.source = ?
 """
 _REPLACED = f"""
 SELECT {LINK_COLUMNS} FROM links AS l INDEXED BY links_name
-WHERE l.namespace = ? AND l.source = ANY (?) AND l.type = '{REPLACED_BY}'
+WHERE l.namespace = ? AND l.source = ANY (?) AND l.type = '{model.REPLACED_BY}'
 """
 # Links from archived memories have the back_rank -1, so that only these are read.
 _REPLACING = f"""
 SELECT {LINK_COLUMNS} FROM links AS l INDEXED BY links_incoming
 JOIN memories AS m ON m.namespace = l.namespace AND m.key = l.source AND m.archived = 1
-WHERE l.namespace = ? AND l.target = ANY (?) AND l.back_rank = -1 AND l.type = '{REPLACED_BY}'
+WHERE l.namespace = ? AND l.target = ANY (?) AND l.back_rank = -1 AND l.type = '{model.REPLACED_BY}'
 """
 _PORTION = 100
 """Memories to list per statement: they are read with their contents, which the hash covers."""
 
 _LIST = f"""
 SELECT RAW(m.key), {COLUMNS}, m.hash FROM memories AS m
-WHERE m.namespace = ? AND m.archived <= ? AND m.key >= ? AND m.key > CAST(? AS text) {{below}}
+WHERE m.namespace = ? AND m.archived <= ? AND m.key >= ? AND m.key <= ? AND m.key > CAST(? AS text)
 ORDER BY m.key LIMIT ?
 """
 
 
 async def read(
-    transaction: Transaction, namespace: str, keys: Sequence[str]
-) -> list[StoredMemory | Exception]:
+    transaction: Transaction, namespace: str, keys: Sequence[str], *, dated: bool = False
+) -> list[model.StoredMemory | Exception]:
     """Return memories by key, in that order, without their links and access counters.
 
-    A missing or damaged memory is a Refused.
+    A missing or damaged memory is a Refused. ``dated`` adds the days on which they last replaced
+    archived ones.
     """
-    rows = await transaction.fetch(_BY_KEY, namespace, _list_once(keys))
-    return await _build_memories(transaction, "key", keys, rows)
+    check_names(*keys)
+    names = list(dict.fromkeys(keys))
+    statements: list[Statement] = [(_BY_KEY, namespace, names)]
+    if dated:
+        statements.append((_REPLACING, namespace, names))
+    rows, *replacing = await transaction.fetch_each(*statements)
+    memories = await _build_memories(transaction, "key", rows)
 
+    for link in _list_links(columns for found in replacing for columns in found):
+        memory = memories.get(link.target)
+        if isinstance(memory, model.StoredMemory) and is_day(link.term):
+            memories[link.target] = memory._replace(since=link.term)
 
-async def read_dated(
-    transaction: Transaction, namespace: str, keys: Sequence[str]
-) -> list[StoredMemory | Exception]:
-    """Return memories as `read` does, with the days on which they last replaced archived ones."""
-    names = _list_once(keys)
-    rows, found = await transaction.fetch_each(
-        (_BY_KEY, namespace, names), (_REPLACING, namespace, names)
-    )
-    days = {link.target: link.term for link in _list_links(found) if is_day(link.term)}
-
-    memories = await _build_memories(transaction, "key", keys, rows)
-    for place, memory in enumerate(memories):
-        if isinstance(memory, StoredMemory) and memory.row.key in days:
-            memories[place] = memory._replace(since=days[memory.row.key])
-
-    return memories
+    return [memories.get(name) or Refused("memory_not_found") for name in keys]
 
 
 async def read_ids(
     transaction: Transaction, namespace: str, ids: Sequence[str]
-) -> list[StoredMemory | Exception]:
+) -> list[model.StoredMemory | Exception]:
     """Return memories by id, in that order, without their links, like `read`."""
-    rows = await transaction.fetch(_COUNTED_BY_ID, namespace, _list_once(ids))
-    return await _build_memories(transaction, "id", ids, rows)
-
-
-def _list_once(names: Iterable[str]) -> list[str]:
-    return list(dict.fromkeys(names))
+    rows = await transaction.fetch(_COUNTED_BY_ID, namespace, list(dict.fromkeys(ids)))
+    memories = await _build_memories(transaction, "id", rows)
+    return [memories.get(name) or Refused("memory_not_found") for name in ids]
 
 
 async def _build_memories(
-    transaction: Transaction, column: str, names: Sequence[str], rows: Iterable[Columns]
-) -> list[StoredMemory | Exception]:
-    """Return memories by their names in a column, from the rows that were found."""
-    memories: dict[str, StoredMemory | Exception] = {}
+    transaction: Transaction, column: str, rows: Iterable[Columns]
+) -> dict[str, model.StoredMemory | Exception]:
+    """Return memories by their names in a column."""
+    memories: dict[str, model.StoredMemory | Exception] = {}
+    archived: list[model.StoredMemory] = []
     for columns in rows:
         memory, stored_hash = _parse(columns)
-        name = getattr(memory.row, column)
-        damage = find_damage(memory.row, stored_hash)
-        memories[name] = memory if damage is None else Refused(damage)
+        damage = model.find_damage(memory.row, stored_hash)
+        memories[getattr(memory.row, column)] = memory if damage is None else Refused(damage)
+        if damage is None and memory.row.archived:
+            archived.append(memory)
 
-    archived = [
-        memory
-        for memory in memories.values()
-        if isinstance(memory, StoredMemory) and memory.row.archived
-    ]
     for memory in await _add_replacements(transaction, archived):
         memories[getattr(memory.row, column)] = memory
 
-    return [memories.get(name) or Refused("memory_not_found") for name in names]
+    return memories
 
 
 async def _add_replacements(
-    transaction: Transaction, archived: Sequence[StoredMemory]
-) -> list[StoredMemory]:
+    transaction: Transaction, archived: Sequence[model.StoredMemory]
+) -> list[model.StoredMemory]:
     """Return archived memories of a namespace, with the keys of those that replaced them."""
     if not archived:
         return []
@@ -147,32 +126,35 @@ async def _add_replacements(
     return [memory._replace(replaced_by=targets.get(memory.row.key, "")) for memory in archived]
 
 
-def _list_links(rows: Iterable[Columns]) -> list[LinkRow]:
+def _list_links(rows: Iterable[Columns]) -> list[model.LinkRow]:
     """Return the sound links of some rows, by term and then by target."""
-    links = [record.row for record in map(LinkRecord._make, rows) if record.is_sound]
+    links = [record.row for record in map(model.LinkRecord._make, rows) if record.is_sound]
     return sorted(links, key=lambda link: (link.term, link.target))
 
 
-def _parse(columns: Columns) -> tuple[StoredMemory, int]:
+def _parse(columns: Columns) -> tuple[model.StoredMemory, int]:
     """Return a memory and the hash of its row, from the columns of ``_MEMORIES``."""
     accessed_at, access_count, outgoing, incoming, stored_hash, *values = columns
-    row = Row._make(values)
-    return StoredMemory(row, (), outgoing, accessed_at, access_count, incoming), stored_hash
+    row = model.Row._make(values)
+    return model.StoredMemory(row, (), outgoing, accessed_at, access_count, incoming), stored_hash
 
 
 async def read_linked(
     transaction: Transaction, namespace: str, key: str, offset: int, limit: int
-) -> StoredMemory:
+) -> model.StoredMemory:
     """Return one memory with a page of its links.
 
     Raises Refused: memory_not_found, checksum_mismatch, invalid_stored_value.
     """
+    check_names(key)
     rows = await transaction.fetch(_COUNTED_BY_KEY, namespace, [key])
     if not rows:
         raise Refused("memory_not_found")
 
     memory, stored_hash = _parse(rows[0])
-    verify_row(memory.row, stored_hash)
+    damage = model.find_damage(memory.row, stored_hash)
+    if damage is not None:
+        raise Refused(damage)
     if memory.row.archived:
         (memory,) = await _add_replacements(transaction, [memory])
 
@@ -182,13 +164,13 @@ async def read_linked(
 
 async def _read_page(
     transaction: Transaction, namespace: str, side: Side, key: str, limit: int, offset: int
-) -> tuple[LinkRow, ...]:
+) -> tuple[model.LinkRow, ...]:
     """Return the sound links of a page."""
     if not limit:  # most callers need no links, so save them a statement
         return ()
 
     page = await BestLinks(transaction, namespace).fetch_page(side, key, limit, offset)
-    records = map(LinkRecord._make, page)
+    records = map(model.LinkRecord._make, page)
     return tuple(record.row for record in records if record.is_sound)
 
 
@@ -196,6 +178,7 @@ async def read_backlinks(
     transaction: Transaction, namespace: str, key: str, offset: int, limit: int
 ) -> Backlinks:
     """Return a page of the sound links to a key, best first, and the total number of links."""
+    check_names(key)
     totals = await transaction.fetch(_INCOMING, namespace, key)
     links = await _read_page(transaction, namespace, "source", key, limit, offset)
     return Backlinks(links, sum(total for (total,) in totals))
@@ -203,17 +186,19 @@ async def read_backlinks(
 
 async def read_links_to(
     transaction: Transaction, namespace: str, source: str, targets: Sequence[str]
-) -> Links:
+) -> model.Links:
     """Return a memory's links to some keys, including damaged links."""
     statement = f"{_LINKS} AND l.target = ANY (?)"
     rows = await transaction.fetch(statement, namespace, source, list(targets))
-    return index_links(LinkRecord._make(columns).row for columns in rows)
+    return model.index_links(model.LinkRecord._make(columns).row for columns in rows)
 
 
-async def read_links(transaction: Transaction, namespace: str, source: str) -> Links:
+async def read_links(transaction: Transaction, namespace: str, source: str) -> model.Links:
     """Return all sound links of a memory."""
     rows = await transaction.fetch(_LINKS, namespace, source)
-    return index_links(await select_sound(transaction, list(map(LinkRecord._make, rows))))
+    return model.index_links(
+        await select_sound(transaction, list(map(model.LinkRecord._make, rows)))
+    )
 
 
 async def list_memories(
@@ -224,26 +209,24 @@ async def list_memories(
     limit: int,
     *,
     archived: bool,
-) -> list[MemoryLine | DamagedMemory]:
+) -> list[MemoryLine | model.DamagedMemory]:
     """Return memories after a key whose keys begin with a prefix, by key."""
-    end = _find_end(prefix)
-    below, ends = "", []
-    if end is not None:
-        below, ends = "AND m.key < ?", [end]
-    text = _LIST.format(below=below)
-    lines: list[MemoryLine | DamagedMemory] = []
+    check_names(prefix, after)
+    # No key that begins with the prefix is greater than this one.
+    end = prefix + chr(sys.maxunicode) * MAX_KEY_CHARS
+    lines: list[MemoryLine | model.DamagedMemory] = []
 
     while len(lines) < limit:
         asked = min(_PORTION, limit - len(lines))
-        values = (namespace, int(archived), prefix, to_raw(after), *ends, asked)
-        rows = await transaction.fetch(text, *values)
+        values = (namespace, int(archived), prefix, end, to_raw(after), asked)
+        rows = await transaction.fetch(_LIST, *values)
 
         for key, *columns, stored_hash in rows:
             after = to_name(key)
-            row = Row._make(columns)
-            damage = find_damage(row, stored_hash)
+            row = model.Row._make(columns)
+            damage = model.find_damage(row, stored_hash)
             if damage is not None:
-                lines.append(DamagedMemory(row.namespace, after, damage))
+                lines.append(model.DamagedMemory(row.namespace, after, damage))
                 continue
 
             size, is_archived = len(row.content.encode()), bool(row.archived)
@@ -256,22 +239,6 @@ async def list_memories(
             break
 
     return lines
-
-
-def _find_end(prefix: str) -> str | None:
-    """Return the first text after all texts that begin with a prefix; None if there is none.
-
-    Texts are ordered by code points, and contain no surrogates.
-    """
-    shortened = prefix.rstrip(chr(sys.maxunicode))
-    if not shortened:
-        return None
-
-    start, last = shortened[:-1], shortened[-1]
-    if last == "\ud7ff":  # the last code point before the surrogates
-        return start + "\ue000"
-
-    return start + chr(ord(last) + 1)
 
 
 # The limit is never reached. It makes SQLite look the memories up by key, before the join.

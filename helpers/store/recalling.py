@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 
 from abilities.declarations.limits import MAX_CONTENT_CHARS
 from abilities.helpers.search import postings
+from abilities.helpers.search import recall as requests
 from abilities.helpers.search.passages import MAX_PART_CHARS
 from abilities.helpers.search.ranking import (
     MOST_INCOMING,
@@ -23,40 +24,13 @@ from abilities.helpers.search.ranking import (
     Ranking,
     keep_best,
 )
-from abilities.helpers.search.recall import (
-    Conversation,
-    Fetch,
-    FetchBlocks,
-    FetchDoc,
-    FetchKeys,
-    FetchLinks,
-    FetchMatching,
-    FetchPassing,
-    FetchRare,
-    FetchTexts,
-    FetchTimes,
-    Filters,
-    IndexBlocks,
-    KeyAndTime,
-    Postings,
-    RareBlocks,
-    RecallRequest,
-    choose_rare,
-    rank,
-)
+from abilities.helpers.store import recall_index
 from abilities.helpers.store.about import list_ids
 from abilities.helpers.store.model import LinkRecord, StoredMemory, rank_link
 from abilities.helpers.store.protocol import Recalled
 from abilities.helpers.store.queries import select_passing
 from abilities.helpers.store.ranking import LINK_COLUMNS, BestLinks, Pages, Wanted
-from abilities.helpers.store.reads import read_dated
-from abilities.helpers.store.recall_index import (
-    Changes,
-    RecentChange,
-    collect,
-    merge,
-    read_texts,
-)
+from abilities.helpers.store.reads import read
 from abilities.helpers.store.transaction import Columns, ForEach, Statement, Transaction
 
 _SIZE = """
@@ -139,7 +113,7 @@ def take_turns(rankings: Sequence[Ranking], starts: Sequence[int]) -> Iterator[R
 async def recall(
     transaction: Transaction,
     namespace: str,
-    request: RecallRequest,
+    request: requests.RecallRequest,
     room: int,
     starts: Sequence[int],
 ) -> Recalled:
@@ -149,7 +123,7 @@ async def recall(
         ids = await list_ids(transaction, namespace, filters.about, archived=filters.reach_archived)
         request = replace(request, filters=replace(filters, ids=tuple(ids)))
 
-    conversation = rank(request)
+    conversation = requests.rank(request)
     fetch = _advance(conversation, None)
     while not isinstance(fetch, _End):
         answer = await _answer(transaction, namespace, fetch)
@@ -163,7 +137,7 @@ async def recall(
     keys = (entry.name for entry in take_turns(fetch.rankings, starts))
     size = FIRST_BATCH
     while room >= 0 and (batch := list(islice(keys, size))):
-        found = await read_dated(transaction, namespace, batch)
+        found = await read(transaction, namespace, batch, dated=True)
         memories.update(zip(batch, found, strict=True))
 
         room -= sum(map(count_bytes, found))
@@ -176,22 +150,24 @@ class _End(NamedTuple):
     rankings: tuple[Ranking, ...]
 
 
-def _advance(conversation: Conversation[tuple[Ranking, ...]], answer: Any) -> Fetch | _End:
+def _advance(
+    conversation: requests.Conversation[tuple[Ranking, ...]], answer: Any
+) -> requests.Fetch | _End:
     try:
         return conversation.send(answer)
     except StopIteration as end:
         return _End(end.value)
 
 
-async def _answer(transaction: Transaction, namespace: str, fetch: Fetch) -> object:
+async def _answer(transaction: Transaction, namespace: str, fetch: requests.Fetch) -> object:
     match fetch:
-        case FetchRare(contents):
+        case requests.FetchRare(contents):
             return await _fetch_rare(transaction, namespace, contents)
-        case FetchBlocks(terms, archived):
+        case requests.FetchBlocks(terms, archived):
             return await _fetch_blocks(transaction, namespace, terms, [0, 1][: 1 + archived])
-        case FetchDoc(key):
+        case requests.FetchDoc(key):
             return [doc for (doc,) in await transaction.fetch(_DOC, namespace, key)]
-        case FetchMatching(filters, limit):
+        case requests.FetchMatching(filters, limit):
             passing = select_passing(filters)
             statement = _MATCHING.format(passing.condition)
             values = (namespace, *passing.values, limit + 1)
@@ -199,32 +175,32 @@ async def _answer(transaction: Transaction, namespace: str, fetch: Fetch) -> obj
             if len(found) > limit:
                 return None
             return {doc for (doc,) in found}
-        case FetchPassing(filters, docs):
+        case requests.FetchPassing(filters, docs):
             passing = select_passing(filters)
             statement = _PASSING.format(passing.condition)
             found = await transaction.fetch(statement, namespace, list(docs), *passing.values)
             return {doc for (doc,) in found}
-        case FetchKeys(docs):
-            named: dict[int, KeyAndTime] = {}
+        case requests.FetchKeys(docs):
+            named: dict[int, requests.KeyAndTime] = {}
             for doc, *columns in await transaction.fetch(_KEYS, namespace, list(docs)):
-                named[doc] = KeyAndTime._make(columns)
+                named[doc] = requests.KeyAndTime._make(columns)
             return named
-        case FetchTimes(filters, keys):
+        case requests.FetchTimes(filters, keys):
             selected, *asked = _select_keys(filters)
             times: dict[str, str] = {}
             for key, time in await transaction.fetch(selected, namespace, list(keys), *asked):
                 times[key] = time
             return times
-        case FetchTexts(keys):
+        case requests.FetchTexts(keys):
             found = await transaction.fetch(_TEXTS, namespace, list(keys))
-            return {texts.key: texts for texts in map(read_texts, found)}
-        case FetchLinks(filters, keys):
+            return {texts.key: texts for texts in map(recall_index.read_texts, found)}
+        case requests.FetchLinks(filters, keys):
             return await _LinkReader(transaction, namespace, filters).read(keys)
 
 
 async def _fetch_blocks(
     transaction: Transaction, namespace: str, terms: Sequence[str], sides: list[int]
-) -> IndexBlocks:
+) -> requests.IndexBlocks:
     """Return the postings of terms on some sides of the index, with all recent changes applied."""
     counted, stored, recent = await transaction.fetch_each(
         (_SIZE, namespace),
@@ -232,12 +208,12 @@ async def _fetch_blocks(
         (_RECENT, namespace, sides),
     )
     found = _read_postings(terms, stored, recent)
-    return IndexBlocks(sum(number for (number,) in counted), *found)
+    return requests.IndexBlocks(sum(number for (number,) in counted), *found)
 
 
 async def _fetch_rare(
     transaction: Transaction, namespace: str, contents: Sequence[Sequence[str]]
-) -> RareBlocks:
+) -> requests.RareBlocks:
     """Return the postings of the rarest terms of contents, with all recent changes applied."""
     terms = list(dict.fromkeys(term for content in contents for term in content))
     counted, sizes, recent = await transaction.fetch_each(
@@ -246,16 +222,16 @@ async def _fetch_rare(
         (_RECENT, namespace, [0]),
     )
     counts = {term: int(size) // postings.POSTING_BYTES for term, size in sizes}
-    chosen = [choose_rare(content, counts) for content in contents]
+    chosen = [requests.choose_rare(content, counts) for content in contents]
     rare = list(dict.fromkeys(term for content in chosen for term in content))
     values = (namespace, namespace, namespace, [0], rare)
     found, _ = _read_postings(rare, await transaction.fetch(_BLOCKS, *values), recent)
-    return RareBlocks(chosen, sum(number for (number,) in counted), found)
+    return requests.RareBlocks(chosen, sum(number for (number,) in counted), found)
 
 
 def _read_postings(
     terms: Sequence[str], stored: Iterable[Columns], recent: Iterable[Columns]
-) -> tuple[Postings, Postings]:
+) -> tuple[requests.Postings, requests.Postings]:
     """Return the postings of terms on both sides of the index, with all recent changes applied."""
     found: list[dict[str, dict[int, bytes]]] = [{term: {} for term in terms} for _ in (0, 1)]
     for side, term, block, docs in stored:
@@ -263,25 +239,25 @@ def _read_postings(
             found[side][term][block] = docs
 
     wanted = {term.encode(): term for term in terms}
-    changes: Changes = {}
-    for change in map(RecentChange._make, recent):
+    changes: recall_index.Changes = {}
+    for change in map(recall_index.RecentChange._make, recent):
         lines = change.terms.split(b"\n")
         if not wanted.keys().isdisjoint(lines):  # rarely, so the lines of others are not decoded
             by_line = dict(zip(lines, change.weights[1::2], strict=False))
             changed = ((wanted[line], by_line[line]) for line in wanted.keys() & by_line.keys())
-            collect(changes, change.archived, change.doc, changed)
+            recall_index.collect(changes, change.archived, change.doc, changed)
 
     for (side, block), by_term in changes.items():
         for term, weights in by_term.items():
             by_block = found[side][term]
-            merged = merge(by_block.pop(block, b""), weights)
+            merged = recall_index.merge(by_block.pop(block, b""), weights)
             if merged:
                 by_block[block] = merged
 
     return found[0], found[1]
 
 
-def _select_keys(filters: Filters) -> Statement:
+def _select_keys(filters: requests.Filters) -> Statement:
     """Return the statement for those of some keys that pass filters, and the filters' values."""
     passing = select_passing(filters)
     # The memories are looked up by key, and no index of a filtered column may replace that.
@@ -301,7 +277,7 @@ def count_bytes(memory: StoredMemory | Exception) -> int:
 class _LinkReader:
     """A reader of the links along which `recall` spreads, to memories that pass its filters."""
 
-    def __init__(self, transaction: Transaction, namespace: str, filters: Filters) -> None:
+    def __init__(self, transaction: Transaction, namespace: str, filters: requests.Filters) -> None:
         self._transaction = transaction
         self._namespace = namespace
         self._filters = filters
@@ -348,10 +324,7 @@ class _LinkReader:
         return ends
 
     async def _rank_all(self, pages: Pages) -> dict[str, Ends]:
-        """Return the best links of memories, including links to archived memories.
-
-        Stored ranks treat archived targets as absent, so the caller must have read all links.
-        """
+        """Return the best links of memories, given all of them, also those to archived memories."""
         sound = {
             key: [link for link in map(LinkRecord._make, page) if link.is_sound]
             for key, page in pages.items()

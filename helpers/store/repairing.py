@@ -8,45 +8,19 @@ from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field
 
 from abilities.declarations.values import JsonObject, has_surrogate, utc_now
-from abilities.helpers.store.about import renew_about
-from abilities.helpers.store.checking import (
-    COUNT_LINKS,
-    COUNT_MEMORIES,
-    UNRECORDED,
-    ExaminedMemory,
-    examine_links,
-    examine_memories,
-    find_broken_entries,
-    find_damaged_marks,
-    match_own_columns,
-)
+from abilities.helpers.store import checking, mending, saving
+from abilities.helpers.store.checking import ExaminedMemory
 from abilities.helpers.store.history import ENTRY_BYTES, Entry, HistoryLimits
-from abilities.helpers.store.mending import (
-    OriginalsFile,
-    RepairReport,
-    mend_link,
-    mend_namespace,
-    mend_row,
-    mend_time,
-    restore_row,
-)
-from abilities.helpers.store.model import IMPORTANCES, AccessCounters, LinkRecord, Row
+from abilities.helpers.store.linking import SCORES, UNMARK
+from abilities.helpers.store.mending import OriginalsFile, RepairReport, mend_namespace
+from abilities.helpers.store.model import IMPORTANCES, LinkRecord, Row
 from abilities.helpers.store.past import ENTRY_COLUMNS, Occasion, take_version
-from abilities.helpers.store.ranking import LinkEnds
 from abilities.helpers.store.recall_index import (
     find_wrong_namespaces,
     mend_language,
     rebuild_index,
 )
-from abilities.helpers.store.saving import (
-    Shelved,
-    add_tags,
-    is_free,
-    name_mended,
-    save_mended_entry,
-    update_row,
-    write_index_row,
-)
+from abilities.helpers.store.saving import Shelved
 from abilities.helpers.store.transaction import Columns, Transaction
 
 _TABLES = (
@@ -92,7 +66,6 @@ FROM memories AS m CROSS JOIN shelf AS s
 WHERE m.namespace = ? AND m.key = ? AND {{is_known}} ORDER BY s.id <> m.id
 """
 _HAS_NAMES = "s.namespace = m.namespace AND (s.id = m.id OR s.key = m.key)"
-_DELETE_TAGS = "DELETE FROM tags WHERE namespace = ? AND id = ?"
 _IS_TAKEN = "SELECT 1 FROM shelf WHERE namespace = ? AND doc = ? AND id <> ?"
 _FREE_DOC = "SELECT coalesce(max(doc) + 1, 0) FROM shelf WHERE namespace = ?"
 _CLEAN = """
@@ -101,17 +74,17 @@ DELETE FROM {table} WHERE namespace = ? AND NOT EXISTS (
 )
 """
 
-_UNMARK = "DELETE FROM stale_ranks WHERE namespace = ? AND side = ? AND key = ?"
 _DELETE_LINK = "DELETE FROM links WHERE namespace = ? AND source = ? AND target = ? AND type = ?"
 _ADD_LINK = f"""
 INSERT INTO links (namespace, {", ".join(LinkRecord._fields)})
 VALUES ({", ".join("?" * (len(LinkRecord._fields) + 1))}) ON CONFLICT DO NOTHING
 """
-_END = "SELECT archived, score FROM memories WHERE namespace = ? AND key = ?"
 
 _UNRECORDED_ENTRIES = f"""
 SELECT {ENTRY_COLUMNS} FROM history INDEXED BY history_id
-WHERE namespace = ? AND id IN (SELECT id FROM ({UNRECORDED} AND m.namespace = ?) AS unrecorded)
+WHERE namespace = ? AND id IN (
+    SELECT id FROM ({checking.UNRECORDED} AND m.namespace = ?) AS unrecorded
+)
 """
 _DELETE_ENTRY = "DELETE FROM history WHERE namespace = ? AND version = ? AND id = ?"
 _NOTE_FORGOTTEN = """
@@ -138,12 +111,12 @@ _COUNT_AGAIN = (
     "DELETE FROM counters WHERE namespace = ?",
     f"""
     INSERT INTO counters (namespace, name, archived, value, number)
-    {COUNT_MEMORIES.format(where="WHERE namespace = ?")}
+    {checking.COUNT_MEMORIES.format(where="WHERE namespace = ?")}
     """,
     "DELETE FROM link_counts WHERE namespace = ?",
     f"""
     INSERT INTO link_counts (namespace, key, outgoing, incoming)
-    {COUNT_LINKS.format(where="WHERE namespace = ?")}
+    {checking.COUNT_LINKS.format(where="WHERE namespace = ?")}
     """,
     _COUNT_BYTES,
 )
@@ -227,7 +200,7 @@ class _Repair:
         """Return the memories with findings; make sure that no version is given again."""
         wrong: list[ExaminedMemory] = []
         ((highest,),) = await self.transaction.fetch(_HIGHEST, self.namespace)
-        async for memory in examine_memories(self.transaction, self.namespace):
+        async for memory in checking.examine_memories(self.transaction, self.namespace):
             self.progress(1)
             if memory.is_sound:
                 highest = max(highest, memory.row.version)
@@ -242,7 +215,7 @@ class _Repair:
         """Mend a memory with findings, and its rows in the indexes."""
         row = memory.row
         if memory.wrong != ["search"]:
-            is_known = match_own_columns(self.transaction) or _HAS_NAMES
+            is_known = checking.match_own_columns(self.transaction) or _HAS_NAMES
             text = _FIND_KNOWN.format(is_known=is_known)
             known = await self.transaction.fetch(text, self.namespace, row.key)
             if not memory.is_sound:
@@ -254,10 +227,7 @@ class _Repair:
             await self.transaction.renew_words(row)
 
     async def _restore(self, memory: ExaminedMemory, known: Sequence[Columns]) -> Row:
-        """Save the original of a damaged memory, then restore or mend it; return the new row.
-
-        ``known`` are rows of ``_FIND_KNOWN``, the likeliest first.
-        """
+        """Save the original of a damaged memory, then restore or mend it; return the new row."""
         row = memory.row
         self.originals.add("memories", {**row._asdict(), "hash": memory.hash})
 
@@ -276,14 +246,16 @@ class _Repair:
             candidates.append({**likeliest, "key": key})
 
         for candidate in candidates:
-            restored = restore_row(row, memory.hash, candidate)
-            if restored is not None and await is_free(self.transaction, restored, row):
+            restored = mending.restore_row(row, memory.hash, candidate)
+            if restored is not None and await saving.is_free(self.transaction, restored, row):
                 self.report.restored_memories += 1
-                await update_row(self.transaction, row, restored)
+                await saving.update_row(self.transaction, row, restored)
                 break
         else:
             self.report.mended_memories += 1
-            mended = await name_mended(self.transaction, row, mend_row(row, self.now))
+            mended = await saving.name_mended(
+                self.transaction, row, mending.mend_row(row, self.now)
+            )
             restored = await self._save(row, mended)
 
         if restored.namespace != self.namespace:
@@ -295,38 +267,38 @@ class _Repair:
         version = await take_version(self.transaction, self.namespace)
         saved = row._replace(version=version)
         occasion = Occasion("mended", self.now, "repair")
-        await save_mended_entry(self.transaction, before, saved, occasion, self.limits)
-        await update_row(self.transaction, before, saved)
+        await saving.save_mended_entry(self.transaction, before, saved, occasion, self.limits)
+        await saving.update_row(self.transaction, before, saved)
         return saved
 
     async def _index(self, row: Row, known: Sequence[Columns]) -> None:
         """Write a memory's rows in the memory index and the tag index; keep its access counters."""
         transaction, namespace = self.transaction, row.namespace
-        counters, doc = AccessCounters(row.created_at, 0), None
+        accessed_at, access_count, doc = row.created_at, 0, None
         if known:
             *_, accessed_at, access_count, doc = known[0]
-            accessed_at = mend_time(accessed_at, row.created_at)
-            counters = AccessCounters(accessed_at, max(access_count, 0))
+            accessed_at = mending.mend_time(accessed_at, row.created_at)
 
         # The row in the memory index may have a damaged id, and then remains until it is cleaned.
         if doc is None or await transaction.fetch(_IS_TAKEN, namespace, doc, row.id):
             ((doc,),) = await transaction.fetch(_FREE_DOC, namespace)
 
-        await write_index_row(transaction, row, Shelved(counters, doc))
-        await transaction.run(_DELETE_TAGS, namespace, row.id)
-        await add_tags(transaction, row, counters.accessed_at)
-        await renew_about(transaction, row)
+        shelved = Shelved(accessed_at, max(access_count, 0), doc)
+        for table in ("tags", "about"):
+            text = f"DELETE FROM {table} WHERE namespace = ? AND id = ?"
+            await transaction.run(text, namespace, row.id)
+        await saving.write_rows(transaction, None, row, shelved)
 
     async def _mend_links(self) -> None:
         """Mend damaged links and wrong ranks; delete damaged marks of stale ranks."""
         transaction, namespace = self.transaction, self.namespace
-        for _, mark in [each async for each in find_damaged_marks(transaction, namespace)]:
-            await transaction.run(_UNMARK, namespace, mark.side, mark.key)
+        for _, mark in await checking.list_damaged_marks(transaction, namespace):
+            await transaction.run(UNMARK, namespace, mark.side, mark.key)
 
         mended_namespace = mend_namespace(namespace)
         is_moved = mended_namespace != namespace
         wrong: list[LinkRecord] = []
-        async for link in examine_links(transaction, namespace):
+        async for link in checking.examine_links(transaction, namespace):
             self.progress(1)
             if not link.is_ranked or is_moved:
                 wrong.append(link.record)
@@ -336,26 +308,25 @@ class _Repair:
             if not record.is_sound or is_moved:
                 self.originals.add("links", {"namespace": namespace, **record._asdict()})
                 self.report.mended_links += 1
-                mended = mend_link(mended)
+                mended = mending.mend_link(mended)
 
             await transaction.run(_DELETE_LINK, namespace, *record[:3])
-            ends: list[object] = []
-            for key in (mended.target, mended.source):
-                found = await transaction.fetch(_END, mended_namespace, key)
-                ends += found[0] if found else (None, None)
-            ranked = LinkEnds(*ends).build_record(mended)
+            scores: dict[str, float] = {}
+            ends = [mended.target, mended.source]
+            for key, score in await transaction.fetch(SCORES, mended_namespace, ends):
+                scores[key] = score
+            ranked = LinkRecord.build(mended, scores.get(ends[0]), scores.get(ends[1]))
             await transaction.run(_ADD_LINK, mended_namespace, *ranked)
 
         if wrong and is_moved:
             self.moved.add(mended_namespace)
 
     async def _mend_history(self) -> None:
-        """Delete the entries that do not lead to the present state, and keep their originals.
-
-        A memory that disagrees with its history loses all of its entries.
-        """
+        """Delete the entries that do not lead to the present state, and keep their originals."""
         transaction, namespace = self.transaction, self.namespace
-        await self._delete([each async for each in find_broken_entries(transaction, namespace)])
+        await self._delete(
+            [each async for each in checking.find_broken_entries(transaction, namespace)]
+        )
         unrecorded = await transaction.fetch(_UNRECORDED_ENTRIES, namespace, namespace)
         await self._delete(map(Entry._make, unrecorded))
 

@@ -10,40 +10,18 @@ from functools import lru_cache
 from typing import NamedTuple
 
 from abilities.declarations.refusals import Reason, Refused
-from abilities.helpers.store import ranking
-from abilities.helpers.store.about import DELETE_ABOUT, change_about
-from abilities.helpers.store.deriving import (
-    INDEX_COLUMNS,
-    Counted,
-    IndexRow,
-    build_index_row,
-    count_indexed,
-    get_rank_score,
-    list_tags,
-)
+from abilities.helpers.store import deriving, linking, past, ranking
+from abilities.helpers.store.about import ADD_ABOUT, DELETE_ABOUT, list_about
+from abilities.helpers.store.deriving import INDEX_COLUMNS, Counted, IndexRow
 from abilities.helpers.store.history import HistoryLimits
-from abilities.helpers.store.linking import (
-    delete_links,
-    refresh_stale_ranks,
-    save_links,
-    update_ranks,
-)
 from abilities.helpers.store.mending import mend_row, propose_names
 from abilities.helpers.store.model import (
     NO_LINKS,
-    AccessCounters,
     LinkChange,
     Row,
     find_damage,
     hash_row,
     verify_saved,
-)
-from abilities.helpers.store.past import (
-    Occasion,
-    StoreRules,
-    build_entry,
-    find_last_version,
-    save_entry,
 )
 from abilities.helpers.store.recall_index import INDEX_STATE, IndexState, change_terms, remove_doc
 from abilities.helpers.store.transaction import Columns, Transaction
@@ -68,7 +46,11 @@ _SHELVED = ", ".join((*INDEX_COLUMNS, *_ACCESSES))
 _DELETE_SHELVED = f"DELETE FROM shelf WHERE namespace = ? AND id = ? RETURNING {_SHELVED}"
 _DELETE_STRAY = f"DELETE FROM shelf WHERE namespace = ? AND key = ? RETURNING {_SHELVED}"
 _ADD_TAG = "INSERT INTO tags (namespace, tag, archived, accessed_at, id) VALUES (?, ?, ?, ?, ?)"
-_DELETE_TAGS = "DELETE FROM tags WHERE namespace = ? AND id = ? RETURNING tag, archived"
+_DELETE_TAGS = "DELETE FROM tags WHERE namespace = ? AND id = ?"
+_TAKE_TAGS = f"{_DELETE_TAGS} RETURNING tag, archived"
+_DERIVED = ((_ADD_TAG, _DELETE_TAGS), (ADD_ABOUT, DELETE_ABOUT))
+"""The statements for the two parts of what `_derive` returns."""
+
 _COUNT = """
 INSERT INTO counters AS c (namespace, name, archived, value, number) VALUES (?, ?, ?, ?, ?)
 ON CONFLICT (namespace, name, archived, value) DO UPDATE SET number = c.number + excluded.number
@@ -95,7 +77,7 @@ SELECT coalesce(v.number, 0), c.key IS NOT NULL, (
     WHERE d.namespace = given.namespace
     AND d.expires_at <> '' AND d.archived = 0 AND d.expires_at <= given.now
 ), (
-    SELECT max(l.doc) FROM shelf AS l WHERE l.namespace = given.namespace
+    SELECT coalesce(max(l.doc) + 1, 0) FROM shelf AS l WHERE l.namespace = given.namespace
 ), {INDEX_STATE}, s.accessed_at, s.access_count, s.doc,
     {", ".join(f"m.{name}" for name in _COLUMNS)}
 FROM (
@@ -113,12 +95,13 @@ _BY_ID = _FIND_BY % ("id", "m.key")
 
 
 class Shelved(NamedTuple):
-    """The columns of the memory index that are not derived.
+    """The columns of the memory index that are not derived: access counters and number.
 
     ``doc`` is the number of the memory in the recall index.
     """
 
-    counters: AccessCounters
+    accessed_at: str
+    access_count: int
     doc: int
 
 
@@ -163,8 +146,8 @@ async def find_by_id(
 async def _find(transaction: Transaction, text: str, *given: str) -> Found:
     bounds = (ranking.MOST_STALE, ranking.LONGEST_STALE)
     ((*columns,),) = await transaction.fetch(text, *bounds, *given)
-    version, has_links, has_old_marks, has_due, last_doc, *indexed = columns[:_FIRST_COLUMN]
-    *state, accessed_at, access_count, doc = indexed
+    version, has_links, has_old_marks, has_due, *rest = columns[: _FIRST_COLUMN - 3]
+    counters = columns[_FIRST_COLUMN - 3 : _FIRST_COLUMN]
     *values, stored_hash = columns[_FIRST_COLUMN:]
 
     row: Row | None = None
@@ -173,22 +156,15 @@ async def _find(transaction: Transaction, text: str, *given: str) -> Found:
         row = Row._make(values)
         damage = find_damage(row, stored_hash)
 
-    shelved: Shelved | None = None
-    if doc is not None:
-        shelved = Shelved(AccessCounters(accessed_at, access_count), doc)
-
-    free_doc = 0 if last_doc is None else last_doc + 1
+    shelved = None if counters[-1] is None else Shelved._make(counters)
+    free_doc, *state = rest
     flags = (bool(has_links), bool(has_old_marks), bool(has_due))
     return Found(row, version, *flags, shelved, free_doc, IndexState._make(state), damage)
 
 
 @lru_cache(maxsize=8)
 def _write_upsert(own: tuple[tuple[str, str], ...]) -> str:
-    """Return the statement that writes a row of the memory index.
-
-    ``own`` are the additional columns of the engine, each with its SQL; see
-    `Transaction.shelf_columns`.
-    """
+    """Return the statement that writes a row of the memory index; see `shelf_columns`."""
     columns = ("namespace", *INDEX_COLUMNS, *_ACCESSES)
     given = ["m.namespace", *("?" for _ in columns[1:]), *(source for _, source in own)]
     names = [*columns, *(name for name, _ in own)]
@@ -216,7 +192,7 @@ async def write_memory(
     found: Found,
     after: Row | None,
     links: LinkChange = NO_LINKS,
-    counters: AccessCounters | None = None,
+    counters: tuple[str, int] | None = None,
 ) -> None:
     """Write a memory as it is after a change, and the difference in all data derived from it.
 
@@ -235,27 +211,27 @@ async def write_memory(
     await _update_indexes(transaction, found, after, counters)
     if after is None:
         if found.has_links:
-            await delete_links(transaction, row)
+            await linking.delete_links(transaction, row)
         await transaction.run(_DELETE, row.namespace, row.key)
 
     # Links may lead to a key before its memory exists, so a new memory may have links already.
-    is_other = before is None or after is None or get_rank_score(before) != get_rank_score(after)
-    if found.damage is not None or (found.has_links and is_other):
-        await update_ranks(transaction, row)
+    has_moved = deriving.get_rank_score(before) != deriving.get_rank_score(after)
+    if found.damage is not None or (found.has_links and has_moved):
+        await linking.update_ranks(transaction, row)
     if found.has_old_marks:
-        await refresh_stale_ranks(transaction, row.namespace)
+        await linking.refresh_stale_ranks(transaction, row.namespace)
 
     # Only a memory that can be read may be acknowledged.
     if after is not None:
         ((*saved, stored_hash),) = await transaction.fetch(_READ_BACK, after.namespace, after.key)
         verify_saved(Row._make(saved), stored_hash)
-        await save_links(transaction, after, links)
+        await linking.save_links(transaction, after, links)
 
 
 async def _update_indexes(
-    transaction: Transaction, found: Found, after: Row | None, counters: AccessCounters | None
+    transaction: Transaction, found: Found, after: Row | None, counters: tuple[str, int] | None
 ) -> None:
-    """Update all indexes after a memory's row was written, or before it is deleted."""
+    """Update all indexes and counters after a memory's row was written, or before its deletion."""
     before, shelved, state = found.row, found.shelved, found.recall_state
     # A damaged row does not show which words are indexed.
     if found.damage is None:
@@ -264,27 +240,19 @@ async def _update_indexes(
         await transaction.renew_words(after)
 
     # After damage, the indexed values of the memory are not known, so all of them are removed.
-    known = before
     if before is not None and (shelved is None or found.damage is not None):
-        known = state = None
         shelved = await unindex_memory(transaction, before.namespace, before.id, before.key)
         if shelved is not None:
             await remove_doc(transaction, before.namespace, shelved.doc)
+        before = state = None
 
     created_at = "" if after is None else after.created_at
-    shelved = shelved or Shelved(AccessCounters(created_at, 0), found.free_doc)
+    shelved = shelved or Shelved(created_at, 0, found.free_doc)
     if counters is not None:
-        shelved = shelved._replace(counters=counters)
+        shelved = Shelved(*counters, shelved.doc)
+    if before is not None or after is not None:
+        await change_terms(transaction, before, after, shelved.doc, state)
 
-    await _shelve(transaction, known, after, shelved)
-    if known is not None or after is not None:
-        await change_terms(transaction, known, after, shelved.doc, state)
-
-
-async def _shelve(
-    transaction: Transaction, before: Row | None, after: Row | None, shelved: Shelved
-) -> None:
-    """Update the memory index, the indexes of tags and paths, and the counters."""
     # An import can replace a memory by one with another id.
     if before is not None and (after is None or after.id != before.id):
         await unindex_memory(transaction, before.namespace, before.id)
@@ -292,35 +260,41 @@ async def _shelve(
     if after is None:
         return
 
-    await write_index_row(transaction, after, shelved)
+    await write_rows(transaction, before, after, shelved)
     amounts = _count_all(after)
     if before is not None:
         amounts.subtract(_count_all(before))
-
-    # Tags are rewritten only if they changed, because a memory may have many.
-    if before is None or (before.tags, before.archived) != (after.tags, after.archived):
-        if before is not None:
-            await transaction.fetch(_DELETE_TAGS, after.namespace, after.id)
-        await add_tags(transaction, after, shelved.counters.accessed_at)
-
-    await change_about(transaction, before, after)
     await _count(transaction, amounts)
 
 
-async def write_index_row(transaction: Transaction, row: Row, shelved: Shelved) -> None:
-    """Write a memory's row in the memory index, but leave the counters to the caller."""
+async def write_rows(
+    transaction: Transaction, before: Row | None, after: Row, shelved: Shelved
+) -> None:
+    """Write a memory's row in the memory index, and its rows in other indexes if they changed.
+
+    If ``before`` is None, these must have none of the memory.
+    """
     text = _write_upsert(transaction.shelf_columns)
-    values = (*build_index_row(row), *shelved.counters, shelved.doc)
-    await transaction.run(text, *values, row.namespace, row.key)
+    values = (*deriving.build_index_row(after), *shelved)
+    await transaction.run(text, *values, after.namespace, after.key)
+
+    former, present = (_derive(row, shelved.accessed_at) for row in (before, after))
+    for (add, delete), old, new in zip(_DERIVED, former, present, strict=True):
+        if old and old != new:
+            await transaction.run(delete, after.namespace, after.id)
+        if new and old != new:
+            await transaction.run_many(add, new)
 
 
-async def add_tags(transaction: Transaction, row: Row, accessed_at: str) -> None:
-    """Write a memory's tags into the tag index, which has none of the memory yet."""
-    rows: list[Columns] = []
-    for tag in list_tags(row):
-        rows.append((row.namespace, tag, row.archived, accessed_at, row.id))
-    if rows:
-        await transaction.run_many(_ADD_TAG, rows)
+def _derive(row: Row | None, accessed_at: str) -> tuple[list[Columns], list[Columns]]:
+    """Return a memory's rows in the indexes of tags and of paths."""
+    if row is None:
+        return [], []
+
+    tags: list[Columns] = []
+    for tag in deriving.list_tags(row):
+        tags.append((row.namespace, tag, row.archived, accessed_at, row.id))
+    return tags, list_about(row)
 
 
 async def unindex_memory(
@@ -339,14 +313,13 @@ async def unindex_memory(
     shelved: Shelved | None = None
     ids = {memory_id}
     for columns in found:
-        *values, accessed_at, access_count, doc = columns
-        index_row = IndexRow._make(values)
+        index_row = IndexRow._make(columns[: len(INDEX_COLUMNS)])
         ids.add(index_row.id)
-        amounts.subtract(count_indexed(namespace, index_row))
-        shelved = Shelved(AccessCounters(accessed_at, access_count), doc)
+        amounts.subtract(deriving.count_indexed(namespace, index_row))
+        shelved = Shelved._make(columns[len(INDEX_COLUMNS) :])
 
     for name in sorted(ids):
-        for tag, archived in await transaction.fetch(_DELETE_TAGS, namespace, name):
+        for tag, archived in await transaction.fetch(_TAKE_TAGS, namespace, name):
             amounts[Counted(namespace, "tag", archived, tag)] -= 1
         await transaction.run(DELETE_ABOUT, namespace, name)
 
@@ -355,8 +328,8 @@ async def unindex_memory(
 
 
 def _count_all(row: Row) -> Counter[Counted]:
-    amounts = count_indexed(row.namespace, build_index_row(row))
-    for tag in list_tags(row):
+    amounts = deriving.count_indexed(row.namespace, deriving.build_index_row(row))
+    for tag in deriving.list_tags(row):
         amounts[Counted(row.namespace, "tag", row.archived, tag)] += 1
 
     return amounts
@@ -375,7 +348,7 @@ async def _count(transaction: Transaction, amounts: Counter[Counted]) -> None:
 
 
 async def mend_memory(
-    transaction: Transaction, found: Found, now: str, caller: str, rules: StoreRules
+    transaction: Transaction, found: Found, now: str, caller: str, rules: past.StoreRules
 ) -> Found:
     """Mend a damaged memory, keeping its readable values, and find it again."""
     damaged = found.row
@@ -384,22 +357,26 @@ async def mend_memory(
 
     mended = await name_mended(transaction, damaged, mend_row(damaged, now))
     mended = mended._replace(version=found.next_version)
-    occasion = Occasion("mended", now, caller)
+    occasion = past.Occasion("mended", now, caller)
     await save_mended_entry(transaction, damaged, mended, occasion, rules.history)
     await write_memory(transaction, found, mended)
-    return await find_by_key(transaction, mended.namespace, mended.key, now)
+    return await find_by_key(transaction, mended.namespace, mended.key)
 
 
 async def save_mended_entry(
-    transaction: Transaction, damaged: Row, mended: Row, occasion: Occasion, limits: HistoryLimits
+    transaction: Transaction,
+    damaged: Row,
+    mended: Row,
+    occasion: past.Occasion,
+    limits: HistoryLimits,
 ) -> None:
     """Record in the history that a memory was mended, with the version of ``mended``."""
-    last = await find_last_version(transaction, mended.namespace, mended.id)
+    last = await past.find_last_version(transaction, mended.namespace, mended.id)
 
     # Damaged values must not be restored, so the entry contains none.
     former = mended._replace(version=last or max(int(damaged.version), 0))
-    entry = build_entry(occasion, former, mended, mended.version)
-    await save_entry(transaction, entry, limits)
+    version = mended.version
+    await past.save_entry(transaction, occasion, former, mended, version, NO_LINKS, limits)
 
 
 async def update_row(transaction: Transaction, before: Row, row: Row) -> None:

@@ -5,16 +5,13 @@ import logging
 import time
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from contextlib import suppress
-from dataclasses import astuple
 from functools import partial
-from typing import Any, Concatenate, ParamSpec, TypeVar
+from typing import Any, Concatenate, ParamSpec, TypeVar, cast
 
 from typing_extensions import override
 
-from abilities.declarations.memory import Direction
 from abilities.declarations.refusals import Refused
 from abilities.declarations.values import utc_now
-from abilities.helpers.search.recall import RecallRequest
 from abilities.helpers.search.terms import Language
 from abilities.helpers.store import (
     about,
@@ -31,7 +28,6 @@ from abilities.helpers.store.changes import (
     Change,
     Outcome,
     check_names,
-    check_values,
     list_outcomes,
 )
 from abilities.helpers.store.changing import BatchUndone, DueMemory
@@ -40,31 +36,21 @@ from abilities.helpers.store.engine import (
     READ_SECONDS,
     Engine,
     MemoriesDue,
+    Work,
     write_mark,
 )
 from abilities.helpers.store.history import (
-    ChangePage,
-    DamagedEntry,
     Entry,
-    MemoryChange,
-    MemoryHistory,
-    MemoryName,
 )
-from abilities.helpers.store.model import DamagedMemory, IncomingMemory, StoredMemory
+from abilities.helpers.store.model import IncomingMemory, StoredMemory
 from abilities.helpers.store.past import StoreRules
 from abilities.helpers.store.protocol import (
-    Backlinks,
     IntegrityFinding,
     Mark,
-    Recalled,
     ServableStore,
-    Stats,
-    WalkResult,
     WriteResult,
 )
-from abilities.helpers.store.query import MemoryLine, MemoryPage, Query
 from abilities.helpers.store.transaction import Transaction
-from abilities.helpers.walk import WalkLimits
 
 _log = logging.getLogger("abilities")
 
@@ -84,7 +70,45 @@ MOST_IDLE = 1_000
 """Namespaces that are known to have no memories about files."""
 
 
-class SqlStore(ServableStore):
+def _reading(
+    function: Callable[Concatenate[Transaction, Parameters], Coroutine[Any, Any, ResultT]],
+    whose: str | None = None,
+) -> Callable[Concatenate[Any, Parameters], Coroutine[Any, Any, ResultT]]:
+    """Return the method that calls a function with a snapshot.
+
+    It waits in the queue of ``whose``, by default that of the namespace, the first argument.
+    """
+
+    async def read(
+        self: "SqlStore", /, *args: Parameters.args, **kwargs: Parameters.kwargs
+    ) -> ResultT:
+        namespace = cast(str, args[0]) if whose is None else whose
+        return await self.read_snapshot(namespace, function, *args, **kwargs)
+
+    return read
+
+
+class _Reads:
+    """The methods that only read."""
+
+    list_memories = _reading(reads.list_memories)
+    read = _reading(reads.read)
+    read_linked = _reading(reads.read_linked)
+    read_backlinks = _reading(reads.read_backlinks)
+    read_stats = _reading(queries.read_stats)
+    query = _reading(queries.run_query)
+    walk = _reading(walking.walk)
+    recall = _reading(recalling.recall)
+    read_history = _reading(past.read_history)
+    read_version = _reading(past.read_version)
+    read_changes = _reading(past.read_changes)
+    read_latest_changes = _reading(past.read_latest_changes)
+    read_page = _reading(moving.read_page, OPERATOR)
+    read_entries = _reading(moving.read_entries, OPERATOR)
+    count_memories = _reading(moving.count_memories, OPERATOR)
+
+
+class SqlStore(_Reads, ServableStore):
     """A store over any engine. It is opened when first used."""
 
     def __init__(self, engine: Engine, rules: StoreRules) -> None:
@@ -111,7 +135,6 @@ class SqlStore(ServableStore):
 
     @override
     async def change(self, namespace: str, change: Change) -> WriteResult:
-        check_names(namespace)
         work = partial(changing.apply_change, namespace=namespace, change=change, rules=self._rules)
         return await self._change(namespace, [change], work)
 
@@ -119,7 +142,6 @@ class SqlStore(ServableStore):
     async def change_many(
         self, namespace: str, changes: Sequence[Change], *, atomic: bool
     ) -> list[WriteResult | Exception]:
-        check_names(namespace)
         if not changes:
             return []
 
@@ -136,24 +158,13 @@ class SqlStore(ServableStore):
             return undone.outcomes
 
     async def _change(
-        self,
-        namespace: str,
-        changes: Sequence[Change],
-        work: Callable[..., Coroutine[Any, Any, ResultT]],
+        self, namespace: str, changes: Sequence[Change], work: Work[ResultT]
     ) -> ResultT:
-        """Make changes, and archive expired memories first.
-
-        ``work`` must take the keyword argument ``ignore_due``.
-        """
-        write = partial(self._engine.write, namespace, size=len(changes))
+        check_names(namespace)
         is_purge = any(change.kind == "purge" for change in changes)
 
         async def make() -> ResultT:
-            try:
-                result = await write(work)
-            except MemoriesDue:
-                await self._expire(namespace, changes[0].now)
-                result = await write(partial(work, ignore_due=True))
+            result = await self._engine.write(namespace, work, size=len(changes))
             self._note_change()
             if is_purge:
                 await self._engine.clean()
@@ -180,7 +191,7 @@ class SqlStore(ServableStore):
             )
             after = await self._engine.write(namespace, work)
 
-    async def _read(
+    async def read_snapshot(
         self,
         whose: str,
         function: Callable[Concatenate[Transaction, Parameters], Coroutine[Any, Any, ResultT]],
@@ -192,6 +203,7 @@ class SqlStore(ServableStore):
         Expired memories of the namespace are archived first. If that fails, or takes more than half
         of the remaining time, the read continues without it.
         """
+        check_names(whose)
 
         def work(transaction: Transaction) -> Coroutine[Any, Any, ResultT]:
             return function(transaction, *args, **kwargs)
@@ -213,51 +225,11 @@ class SqlStore(ServableStore):
         return await self._engine.read(whose, work, end - time.monotonic())
 
     @override
-    async def list_memories(
-        self, namespace: str, prefix: str, after: str, limit: int, *, archived: bool
-    ) -> list[MemoryLine | DamagedMemory]:
-        check_names(namespace, prefix, after)
-        work = partial(reads.list_memories, archived=archived)
-        return await self._read(namespace, work, namespace, prefix, after, limit)
-
-    @override
-    async def read(
-        self, namespace: str, keys: Sequence[str], *, dated: bool = False
-    ) -> list[StoredMemory | Exception]:
-        check_names(namespace, *keys)
-        work = reads.read_dated if dated else reads.read
-        return await self._read(namespace, work, namespace, keys)
-
-    @override
-    async def read_linked(self, namespace: str, key: str, offset: int, limit: int) -> StoredMemory:
-        check_names(namespace, key)
-        return await self._read(namespace, reads.read_linked, namespace, key, offset, limit)
-
-    @override
-    async def read_backlinks(self, namespace: str, key: str, offset: int, limit: int) -> Backlinks:
-        check_names(namespace, key)
-        return await self._read(namespace, reads.read_backlinks, namespace, key, offset, limit)
-
-    @override
-    async def walk(
-        self, namespace: str, key: str, limits: WalkLimits, direction: Direction = "out"
-    ) -> WalkResult:
-        check_names(namespace, key)
-        return await self._read(namespace, walking.walk, namespace, key, limits, direction)
-
-    @override
     async def read_language(self) -> Language:
         if self._language is None:  # it never changes
-            self._language = await self._read(OPERATOR, recall_index.read_language)
+            self._language = await self.read_snapshot(OPERATOR, recall_index.read_language)
 
         return self._language
-
-    @override
-    async def recall(
-        self, namespace: str, request: RecallRequest, room: int, starts: Sequence[int]
-    ) -> Recalled:
-        check_names(namespace)
-        return await self._read(namespace, recalling.recall, namespace, request, room, starts)
 
     @override
     async def find_about(
@@ -290,29 +262,8 @@ class SqlStore(ServableStore):
         self._idle.clear()
 
     @override
-    async def query(self, namespace: str, query: Query) -> MemoryPage:
-        check_names(namespace)
-        check_values(astuple(query))
-        return await self._read(namespace, queries.run_query, namespace, query)
-
-    @override
-    async def read_stats(self, namespace: str) -> Stats:
-        check_names(namespace)
-        return await self._read(namespace, queries.read_stats, namespace)
-
-    @override
     async def ping(self) -> None:
         await self._engine.ping()
-
-    @override
-    async def read_page(
-        self, after: tuple[str, str], limit: int
-    ) -> list[StoredMemory | DamagedMemory]:
-        return await self._read(OPERATOR, moving.read_page, after, limit)
-
-    @override
-    async def count_memories(self) -> int:
-        return await self._read(OPERATOR, moving.count_memories)
 
     @override
     async def import_batch(
@@ -321,7 +272,7 @@ class SqlStore(ServableStore):
         rules = self._rules
         if dry_run:
             work = partial(moving.try_imports, memories=memories, rules=rules, replace=replace)
-            return await self._read(OPERATOR, work)
+            return await self.read_snapshot(OPERATOR, work)
 
         # One write per memory, because the cost of a savepoint grows with the writes in it.
         # The engine still runs waiting writes together in one transaction.
@@ -336,35 +287,9 @@ class SqlStore(ServableStore):
         return list_outcomes(settled)
 
     @override
-    async def read_history(
-        self, namespace: str, name: MemoryName, before: int | None, limit: int
-    ) -> MemoryHistory:
-        check_values(namespace, name, before)
-        return await self._read(namespace, past.read_history, namespace, name, before, limit)
-
-    @override
-    async def read_version(
-        self, namespace: str, name: MemoryName, moment: int | str
-    ) -> StoredMemory:
-        check_values(namespace, name, moment)
-        return await self._read(namespace, past.read_version, namespace, name, moment)
-
-    @override
-    async def read_changes(self, namespace: str, since: int, limit: int) -> ChangePage:
-        check_names(namespace)
-        return await self._read(namespace, past.read_changes, namespace, since, limit)
-
-    @override
-    async def read_latest_changes(
-        self, namespace: str, before: int | None, limit: int
-    ) -> list[MemoryChange]:
-        check_names(namespace)
-        return await self._read(namespace, past.read_latest_changes, namespace, before, limit)
-
-    @override
     async def compact(self, now: str) -> int:
         deleted = 0
-        for namespace in await self._read(OPERATOR, past.list_namespaces):
+        for namespace in await self.read_snapshot(OPERATOR, past.list_namespaces):
             work = partial(past.trim, namespace=namespace, limits=self._rules.history, now=now)
             number = past.MOST_TRIMMED
             while number == past.MOST_TRIMMED:
@@ -374,15 +299,13 @@ class SqlStore(ServableStore):
         return deleted
 
     @override
-    async def read_entries(
-        self, after: tuple[str, str, int], limit: int
-    ) -> list[Entry | DamagedEntry]:
-        return await self._read(OPERATOR, moving.read_entries, after, limit)
-
-    @override
     async def import_entries(self, entries: Sequence[Entry]) -> int:
+        by_memory: dict[tuple[str, str], list[Entry]] = {}
+        for entry in entries:
+            by_memory.setdefault((entry.namespace, entry.id), []).append(entry)
+
         stored = 0
-        for (namespace, _), group in past.group_entries(entries).items():
+        for (namespace, _), group in by_memory.items():
             work = partial(past.import_entries, entries=group, limits=self._rules.history)
             stored += await self._engine.write(namespace, work, is_patient=True)
 

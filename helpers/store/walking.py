@@ -11,9 +11,10 @@ from operator import itemgetter
 
 from abilities.declarations.memory import Direction
 from abilities.declarations.refusals import Refused
+from abilities.helpers.store.changes import check_names
 from abilities.helpers.store.model import build_walk_link
 from abilities.helpers.store.protocol import WalkResult
-from abilities.helpers.store.ranking import FIRST_PLACE, BestLinks, Place, Side, Wanted
+from abilities.helpers.store.ranking import BestLinks, Place, Side, Wanted, place_links
 from abilities.helpers.store.reads import read
 from abilities.helpers.store.transaction import Columns, Reached, Transaction
 from abilities.helpers.walk import LinkRequest, Walk, WalkLimits, WalkLink, WalkOutcome
@@ -40,6 +41,7 @@ async def walk(
     Links do not show whether their memories have a valid score, so invalid ones are found only when
     the memories of the walk are read. The walk is then repeated without these.
     """
+    check_names(key)
     links = _WalkLinks(transaction, namespace, direction)
     while True:
         outcome = await links.walk(key, limits)
@@ -87,11 +89,13 @@ class _KnownLinks:
         """Return links in order, but none after a place where unknown links may belong."""
         if len(self.pages) == 1:
             ((side, page),) = self.pages.items()
-            incoming = side == "source"
-            return [build_walk_link(row, self._invalid, incoming) for row in page[begin:end]]
+            return list(self._build(side, page[begin:end]))
 
         self._merged += islice(self._left, max(0, end - len(self._merged)))
         return self._merged[begin:end]
+
+    def _build(self, side: Side, page: Iterable[Columns]) -> Iterator[WalkLink]:
+        return (build_walk_link(row, self._invalid, side == "source") for row in page)
 
     def _merge(self) -> Iterator[WalkLink]:
         """Yield links in order until an unfinished side runs out of known links."""
@@ -100,7 +104,9 @@ class _KnownLinks:
             return
 
         # In the same place, outgoing links come first.
-        sides = [_place(page, side, self._invalid) for side, page in self.pages.items()]
+        sides = [
+            place_links(self._build(side, page), _find_place) for side, page in self.pages.items()
+        ]
         for _, link in heapq.merge(*sides, key=itemgetter(0)):
             yield link
             left[link.incoming] = left.get(link.incoming, 0) - 1
@@ -108,19 +114,11 @@ class _KnownLinks:
                 return
 
 
-def _place(
-    page: Iterable[Columns], side: Side, invalid: Container[str]
-) -> Iterator[tuple[Place, WalkLink]]:
-    """Yield the links of a side, given best first, with their places."""
-    place = FIRST_PLACE
-    for row in page:
-        link = build_walk_link(row, invalid, side == "source")
+def _find_place(link: WalkLink) -> Place | None:
+    if link.state == "invalid":
+        return None
 
-        # A damaged link stays after the one before it, because its own values are wrong.
-        if link.state != "invalid":
-            place = (-link.rank, -link.weight, link.key, link.type)
-
-        yield place, link
+    return -link.rank, -link.weight, link.key, link.type
 
 
 class _WalkLinks:

@@ -14,7 +14,7 @@ import pytest
 from abilities import registry
 from abilities.cli import backups
 from abilities.declarations.refusals import Refused
-from abilities.helpers.store import changing, saving
+from abilities.helpers.store import changing, linking, saving
 from abilities.helpers.store.changes import Change
 from abilities.helpers.store.model import Row, dump_sorted_json
 from abilities.helpers.store.protocol import WriteResult
@@ -152,7 +152,7 @@ async def recall_what_is_archived(
     await change_terms(transaction, before, after, *place)
 
 
-@instead_of(saving, "update_ranks")
+@instead_of(linking, "update_ranks")
 async def keep_old_ranks(*_: Any) -> None:
     """Leave the ranks of links as they are when the score of a memory changes."""
 

@@ -35,12 +35,12 @@ async def give_a_version_twice(
     return await restore_memory(transaction, namespace, memory_id, found, *rest)
 
 
-@instead_of(changing, "delete_history")
+@instead_of(past, "delete_history")
 async def keep_what_was_purged(*_: Any) -> None:
     """Delete a memory that is to be purged, and keep its history."""
 
 
-@instead_of(changing, "save_relinked")
+@instead_of(past, "save_relinked")
 async def forget_who_followed(*_: Any) -> None:
     """Write no entries for memories whose links followed a rename."""
 
@@ -57,7 +57,7 @@ def skip_changes(monkeypatch: pytest.MonkeyPatch) -> None:
     read_fewer(monkeypatch)
 
 
-@instead_of(changing, "restore_row")
+@instead_of(history, "restore_row")
 def restore_without_tags(restore_row: Any, *arguments: Any) -> Any:
     return restore_row(*arguments)._replace(tags="[]")
 
