@@ -356,7 +356,7 @@ def check_names(*names: object) -> None:
         if not isinstance(name, str):
             raise Refused("wrong_type")
 
-        check_values(name)
+    check_values(*names)
 
 
 def check_change(namespace: str, change: Change) -> None:

@@ -160,16 +160,12 @@ async def _find_changed(
             await past.check_unpurged(transaction, namespace, change.id)
 
         name = history.MemoryName(change.id, change.key)
-        named = await past.find_named(transaction, namespace, name)
-        if named.row is None:
-            return named.id, await find_by_id(transaction, namespace, named.id, change.now)
-
-        found = await find_by_key(transaction, namespace, named.row.key, change.now)
-        if change.kind == "purge" and change.key not in (None, named.row.key):
+        memory_id, row = await past.find_named(transaction, namespace, name)
+        if row is not None and change.kind == "purge" and change.key not in (None, row.key):
             if change.id:
                 raise Refused("key_taken")
             raise Refused("memory_not_found")  # a former key must not destroy the memory
-        return named.id, found
+        return memory_id, await find_by_id(transaction, namespace, memory_id, change.now)
 
     if change.id:
         found = await find_by_id(transaction, namespace, change.id, change.now)

@@ -53,6 +53,14 @@ class Entry(NamedTuple):
         """The bytes that count towards the limit of the namespace."""
         return ENTRY_BYTES + len(self.before.encode())
 
+    @property
+    def is_sound(self) -> bool:
+        """Whether the entry matches its hash."""
+        try:
+            return hash_values(self[:-1]) == self.hash
+        except TypeError:  # damaged text may not be valid Unicode
+            return False
+
 
 ENTRY_BYTES = 200
 """Bytes of an entry besides its ``before``, as measured approximately."""
@@ -115,19 +123,6 @@ def seal(entry: Entry) -> Entry:
     return entry._replace(hash=hash_values(entry[:-1]))
 
 
-def verify_entry(entry: Entry) -> Entry:
-    """Return the entry if it matches its hash. Raises Refused("checksum_mismatch") if not."""
-    try:
-        is_sound = hash_values(entry[:-1]) == entry.hash
-    except TypeError:  # damaged text may not be valid Unicode
-        is_sound = False
-
-    if not is_sound:
-        raise Refused("checksum_mismatch")
-
-    return entry
-
-
 def name_action(change: Change, before: Row | None, after: Row | None) -> Action:
     """Return the name of a change's effect on a memory."""
     if after is None:
@@ -182,7 +177,7 @@ def rewind(state: State, entries: Iterable[Entry], version: int) -> State:
         if entry.version <= version or is_same_version:
             break
 
-        state = undo(state, verify_entry(entry))
+        state = undo(state, entry)
 
     if state.row is None or state.row.version != version:
         raise Refused("version_not_found")
@@ -193,8 +188,10 @@ def rewind(state: State, entries: Iterable[Entry], version: int) -> State:
 def undo(state: State, entry: Entry) -> State:
     """Return the state before an entry's change.
 
-    Raises Refused("version_not_found") if the memory was damaged before.
+    Raises Refused: checksum_mismatch, version_not_found if the memory was damaged before.
     """
+    if not entry.is_sound:
+        raise Refused("checksum_mismatch")
     if entry.action == "mended":
         raise Refused("version_not_found")
 

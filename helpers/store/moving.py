@@ -7,7 +7,7 @@ from abilities.declarations.refusals import Refused
 from abilities.declarations.values import utc_now
 from abilities.helpers.store import model, past, reads, saving
 from abilities.helpers.store.changes import Outcome, check_incoming, merge_incoming
-from abilities.helpers.store.history import DamagedEntry, Entry, verify_entry
+from abilities.helpers.store.history import DamagedEntry, Entry
 from abilities.helpers.store.linking import select_sound
 from abilities.helpers.store.mending import mend_row
 from abilities.helpers.store.past import Occasion, StoreRules
@@ -89,11 +89,10 @@ async def read_entries(
     page: list[Entry | DamagedEntry] = []
     for raw_namespace, raw_id, *values in await transaction.fetch(_ENTRIES, *given):
         entry = Entry._make(values)
-        try:
-            page.append(verify_entry(entry))
-        except Refused:
-            damaged = DamagedEntry(to_name(raw_namespace), entry.version, to_name(raw_id))
-            page.append(damaged)
+        if entry.is_sound:
+            page.append(entry)
+        else:
+            page.append(DamagedEntry(to_name(raw_namespace), entry.version, to_name(raw_id)))
 
     return page
 

@@ -16,7 +16,6 @@ from abilities.helpers.store.history import (
     MemoryHistory,
     MemoryName,
     State,
-    verify_entry,
 )
 from abilities.helpers.store.model import NO_LINKS, LinkChange, Row, StoredMemory, find_damage
 from abilities.helpers.store.reads import read_links
@@ -66,7 +65,7 @@ _ROW_COLUMNS = ", ".join(Row._fields)
 _LAST_VERSION = 2**63 - 1
 
 _ROW_BY_ID = f"SELECT {_ROW_COLUMNS}, hash FROM memories WHERE namespace = ? AND id = ?"
-_ROW_BY_KEY = f"SELECT {_ROW_COLUMNS}, hash FROM memories WHERE namespace = ? AND key = ?"
+ROW_BY_KEY = f"SELECT {_ROW_COLUMNS}, hash FROM memories WHERE namespace = ? AND key = ?"
 _ENTRIES = f"""
 SELECT {ENTRY_COLUMNS} {_OF_MEMORY}
 AND version > ? AND version < ? ORDER BY version DESC LIMIT ?
@@ -342,7 +341,7 @@ async def find_named(
     if name.id:
         rows = await transaction.fetch(_ROW_BY_ID, namespace, name.id)
     else:
-        rows = await transaction.fetch(_ROW_BY_KEY, namespace, name.key)
+        rows = await transaction.fetch(ROW_BY_KEY, namespace, name.key)
         if not rows:  # the key of a deleted or renamed memory: take the last one that had it
             for (memory_id,) in await transaction.fetch(_FORMER_ID, namespace, name.key):
                 rows = await transaction.fetch(_ROW_BY_ID, namespace, memory_id)
@@ -411,7 +410,9 @@ async def read_earlier(
         changed = [entry for entry in entries if entry.action != "relinked"]
         if not changed:
             raise Refused("version_not_found")
-        version = verify_entry(changed[0]).previous
+        if not changed[0].is_sound:
+            raise Refused("checksum_mismatch")
+        version = changed[0].previous
 
     return history.rewind(state, entries, version)
 
@@ -441,11 +442,10 @@ async def read_history(
 
     entries: list[Entry] = []
     for entry in map(Entry._make, found[:limit]):
-        try:
-            entries.append(verify_entry(entry))
-        except Refused:
+        if not entry.is_sound:
             earliest = entry.previous if entry.action == "relinked" else entry.version
             return MemoryHistory(row, tuple(entries), False, earliest)
+        entries.append(entry)
 
     return MemoryHistory(row, tuple(entries), len(found) > limit, earliest)
 
@@ -461,7 +461,7 @@ async def read_version(
     if isinstance(moment, str):
         ((version,),) = await transaction.fetch(_VERSION_AT, namespace, named.id, moment)
         for entry in await _fetch_since(transaction, namespace, named.id, version):
-            state = history.undo(state, verify_entry(entry))
+            state = history.undo(state, entry)
     else:
         state = await read_earlier(transaction, namespace, named.id, state, moment)
 

@@ -116,14 +116,13 @@ class _Texts(NamedTuple):
     """The statements for the links of a key by the ranks of one side.
 
     ``page`` selects a page of all links of one key; ``best`` does so for several keys, and
-    ``ordinary`` without links that have stale ranks. ``named`` selects the links with one other
-    memory, ``among`` the links with several, and ``absent`` the ordinary links with absent ones.
+    ``ordinary`` without links that have stale ranks. ``among`` selects the links with some other
+    memories, and ``absent`` the ordinary links with absent ones.
     """
 
     page: str
     best: str
     ordinary: str
-    named: str
     among: str
     absent: str
 
@@ -136,17 +135,11 @@ def _write_texts(side: Side) -> _Texts:
     ordinary = (
         f"l.{side} NOT IN (SELECT key FROM stale_ranks WHERE namespace = ? AND side = '{side}')"
     )
-    # The limit has no effect, but keeps the planner of PostgreSQL at one lookup per key.
-    named = f"""
-    {select} INDEXED BY links_name WHERE l.namespace = ? AND l.{OWN[side]} = ?
-    AND l.{side} = asked.key LIMIT {2**63 - 1}
-    """
     best = f"{select} WHERE {own} {order}"
     return _Texts(
         best.replace("asked.key", "?"),
         best,
         f"{select} WHERE {own} AND {ordinary} {order}",
-        named,
         f"{select} INDEXED BY links_name WHERE {own} AND l.{side} = ANY (?)",
         f"{select} WHERE {own} AND l.{rank} < 0 AND {ordinary} LIMIT ?",
     )
@@ -272,19 +265,19 @@ class BestLinks:
         """Return pages of keys, merged from their links with stale ranks and the others."""
         side, _, limit, offset = wanted
         texts = _TEXTS[side]
-        named = await self._transaction.fetch_each(
-            *(ForEach(texts.named, list(scores), (self._namespace, key)) for key in keys)
-        )
+        among = (self._namespace, list(scores))
+        marked = _group(keys, await self._transaction.fetch_for(texts.among, keys, *among))
+
         # At most all the stale links precede the page, so its ordinary links start here or later.
-        most = max(map(len, named))
+        most = max(map(len, marked.values()))
         start = max(0, offset - most)
         values = (self._namespace, self._namespace, limit + most, start)
         ordinary = _group(keys, await self._transaction.fetch_for(texts.ordinary, keys, *values))
 
         find = partial(_find_place, side=side)
         pages: Pages = {}
-        for key, rows in zip(keys, named, strict=True):
-            corrected = _correct_ranks((row for _, *row in rows), scores, side)
+        for key, rows in marked.items():
+            corrected = _correct_ranks(rows, scores, side)
             others = map(LinkRecord._make, ordinary[key])
             placed = [*place_links(others, find), *place_links(corrected, find)]
             placed.sort(key=itemgetter(0))

@@ -14,7 +14,7 @@ from abilities.helpers.store.history import ENTRY_BYTES, Entry, HistoryLimits
 from abilities.helpers.store.linking import SCORES, UNMARK
 from abilities.helpers.store.mending import OriginalsFile, RepairReport, mend_namespace
 from abilities.helpers.store.model import IMPORTANCES, LinkRecord, Row
-from abilities.helpers.store.past import ENTRY_COLUMNS, Occasion, take_version
+from abilities.helpers.store.past import ENTRY_COLUMNS, ROW_BY_KEY, Occasion, take_version
 from abilities.helpers.store.recall_index import (
     find_wrong_namespaces,
     mend_language,
@@ -38,7 +38,6 @@ _TABLES = (
     "recall_terms",
     "recall_recent",
 )
-_ROW = f"SELECT {', '.join(Row._fields)} FROM memories WHERE namespace = ? AND key = ?"
 _HIGHEST = """
 SELECT coalesce(max(version), 0) FROM history WHERE namespace = ? AND version < 4611686018427387904
 """
@@ -177,7 +176,7 @@ class _Repair:
         for memory in await self._select_wrong():
             await self._mend_memory(memory)
         for (key,) in await transaction.fetch(_REPEATED, namespace):
-            ((*columns,),) = await transaction.fetch(_ROW, namespace, key)
+            ((*columns, _),) = await transaction.fetch(ROW_BY_KEY, namespace, key)
             row = Row._make(columns)
             await self._save(row, row)
 

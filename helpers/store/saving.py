@@ -35,7 +35,6 @@ _UPDATE = f"""
 UPDATE memories SET {", ".join(f"{name} = ?" for name in _COLUMNS)} WHERE namespace = ? AND key = ?
 """
 _DELETE = "DELETE FROM memories WHERE namespace = ? AND key = ?"
-_READ_BACK = f"SELECT {_NAMES} FROM memories WHERE namespace = ? AND key = ?"
 _IS_TAKEN = """
 SELECT 1 FROM memories WHERE namespace = ? AND key = ? AND (namespace, key) <> (?, ?)
 UNION ALL SELECT 1 FROM memories WHERE namespace = ? AND id = ? AND (namespace, key) <> (?, ?)
@@ -223,7 +222,9 @@ async def write_memory(
 
     # Only a memory that can be read may be acknowledged.
     if after is not None:
-        ((*saved, stored_hash),) = await transaction.fetch(_READ_BACK, after.namespace, after.key)
+        ((*saved, stored_hash),) = await transaction.fetch(
+            past.ROW_BY_KEY, after.namespace, after.key
+        )
         verify_saved(Row._make(saved), stored_hash)
         await linking.save_links(transaction, after, links)
 

@@ -180,16 +180,10 @@ class SqlStore(_Reads, ServableStore):
 
     async def _expire(self, namespace: str, now: str) -> None:
         """Archive the memories that expired by ``now``, a limited number per transaction."""
+        expire = partial(changing.expire_memories, namespace=namespace, now=now, rules=self._rules)
         after: DueMemory | None = changing.FIRST_DUE
         while after is not None:
-            work = partial(
-                changing.expire_memories,
-                namespace=namespace,
-                now=now,
-                after=after,
-                rules=self._rules,
-            )
-            after = await self._engine.write(namespace, work)
+            after = await self._engine.write(namespace, partial(expire, after=after))
 
     async def read_snapshot(
         self,

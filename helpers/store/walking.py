@@ -6,6 +6,7 @@
 import heapq
 from collections import defaultdict
 from collections.abc import Container, Iterable, Iterator, Sequence
+from functools import partial
 from itertools import islice
 from operator import itemgetter
 
@@ -89,13 +90,11 @@ class _KnownLinks:
         """Return links in order, but none after a place where unknown links may belong."""
         if len(self.pages) == 1:
             ((side, page),) = self.pages.items()
-            return list(self._build(side, page[begin:end]))
+            incoming = side == "source"
+            return [build_walk_link(row, self._invalid, incoming) for row in page[begin:end]]
 
         self._merged += islice(self._left, max(0, end - len(self._merged)))
         return self._merged[begin:end]
-
-    def _build(self, side: Side, page: Iterable[Columns]) -> Iterator[WalkLink]:
-        return (build_walk_link(row, self._invalid, side == "source") for row in page)
 
     def _merge(self) -> Iterator[WalkLink]:
         """Yield links in order until an unfinished side runs out of known links."""
@@ -104,9 +103,10 @@ class _KnownLinks:
             return
 
         # In the same place, outgoing links come first.
-        sides = [
-            place_links(self._build(side, page), _find_place) for side, page in self.pages.items()
-        ]
+        sides: list[Iterator[tuple[Place, WalkLink]]] = []
+        for side, page in self.pages.items():
+            build = partial(build_walk_link, invalid=self._invalid, incoming=side == "source")
+            sides.append(place_links(map(build, page), _find_place))
         for _, link in heapq.merge(*sides, key=itemgetter(0)):
             yield link
             left[link.incoming] = left.get(link.incoming, 0) - 1
