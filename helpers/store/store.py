@@ -82,14 +82,16 @@ def _reading(
     async def read(
         self: "SqlStore", /, *args: Parameters.args, **kwargs: Parameters.kwargs
     ) -> ResultT:
-        namespace = cast(str, args[0]) if whose is None else whose
+        namespace = whose
+        if namespace is None:
+            namespace = cast(str, args[0] if args else kwargs["namespace"])
         return await self.read_snapshot(namespace, function, *args, **kwargs)
 
     return read
 
 
 class _Reads:
-    """The methods that only read."""
+    """The methods that only read, as attributes, which a class of a protocol may only inherit."""
 
     list_memories = _reading(reads.list_memories)
     read = _reading(reads.read)
