@@ -17,7 +17,7 @@ from abilities.helpers.store.history import (
     MemoryName,
     State,
 )
-from abilities.helpers.store.model import NO_LINKS, LinkChange, Row, StoredMemory, find_damage
+from abilities.helpers.store.model import LinkChange, Row, StoredMemory, find_damage
 from abilities.helpers.store.reads import read_links
 from abilities.helpers.store.transaction import Columns, Transaction
 
@@ -149,7 +149,7 @@ def build_entry(
     before: Row | None,
     after: Row | None,
     version: int,
-    links: LinkChange = NO_LINKS,
+    links: LinkChange,
 ) -> Entry:
     """Return the entry of a change that gave a memory a version.
 
@@ -163,19 +163,8 @@ def build_entry(
     if before is not None:
         previous = before.version
 
-    return history.seal(
-        Entry(
-            namespace=row.namespace,
-            version=version,
-            id=row.id,
-            key=row.key,
-            previous=previous,
-            action=occasion.action,
-            made_at=occasion.made_at,
-            caller=occasion.caller,
-            before=described,
-        )
-    )
+    entry = Entry(row.namespace, version, row.id, row.key, previous, *occasion, described)
+    return history.seal(entry)
 
 
 async def take_version(transaction: Transaction, namespace: str, number: int = 1) -> int:

@@ -251,21 +251,21 @@ async def _update_indexes(
     shelved = shelved or Shelved(created_at, 0, found.free_doc)
     if counters is not None:
         shelved = Shelved(*counters, shelved.doc)
-    if before is not None or after is not None:
-        await change_terms(transaction, before, after, shelved.doc, state)
 
     # An import can replace a memory by one with another id.
+    former = before
     if before is not None and (after is None or after.id != before.id):
         await unindex_memory(transaction, before.namespace, before.id)
-        before = None
-    if after is None:
-        return
+        former = None
+    if after is not None:
+        await write_rows(transaction, former, after, shelved)
+        amounts = _count_all(after)
+        if former is not None:
+            amounts.subtract(_count_all(former))
+        await _count(transaction, amounts)
 
-    await write_rows(transaction, before, after, shelved)
-    amounts = _count_all(after)
-    if before is not None:
-        amounts.subtract(_count_all(before))
-    await _count(transaction, amounts)
+    if before is not None or after is not None:
+        await change_terms(transaction, before, after, shelved.doc, state)
 
 
 async def write_rows(
