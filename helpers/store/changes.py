@@ -352,11 +352,11 @@ def check_values(*values: object) -> None:
 
 def check_names(*names: object) -> None:
     """Check that namespaces and keys are texts. Raises Refused as `check_values` does."""
-    for name in names:
-        if not isinstance(name, str):
-            raise Refused("wrong_type")
+    texts = [name for name in names if isinstance(name, str)]
+    if len(texts) < len(names):
+        raise Refused("wrong_type")
 
-    check_values(*names)
+    check_values("".join(texts))
 
 
 def check_change(namespace: str, change: Change) -> None:
