@@ -130,7 +130,7 @@ def import_(
             ):
                 await import_memories(store, opened, options, add_note, bar.reach, counts)
 
-        return opened.namespace
+        return opened.namespace if opened.kind == "sessions" else None
 
     with explain_errors(), explain_stop(describe_stop):
         target = asyncio.run(import_file())

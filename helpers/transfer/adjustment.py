@@ -12,29 +12,13 @@ from typing import NamedTuple
 
 import orjson
 
-from abilities.declarations.limits import (
-    MAX_CATEGORY_CHARS,
-    MAX_LINK_TERM_CHARS,
-    MAX_LINK_TYPE_CHARS,
-    MAX_LONG_CONTENT_CHARS,
-    MAX_METADATA_BYTES,
-    MAX_METADATA_DEPTH,
-    MAX_SUMMARY_CHARS,
-    MAX_TAG_CHARS,
-    MAX_TAGS,
-)
-from abilities.declarations.memory import SCORES, measure_depth
+from abilities.declarations import limits
+from abilities.declarations.memory import measure_depth
 from abilities.declarations.values import JsonObject
-from abilities.helpers.store.model import (
-    IncomingMemory,
-    LinkRow,
-    Row,
-    StoredMemory,
-    dump_sorted_json,
-)
+from abilities.helpers.store.model import IncomingMemory, LinkRow, dump_sorted_json
 from abilities.helpers.store.names import HASH_MARK, hash_text, make_id, make_key, to_storable
-from abilities.helpers.transfer.export_lines import UnusableLine
-from abilities.helpers.transfer.sources import ForeignMemory, SourceItem
+from abilities.helpers.transfer.export_lines import UnusableLine, build_memory
+from abilities.helpers.transfer.sources import ForeignMemory
 
 
 def shorten(text: str, limit: int) -> str:
@@ -54,12 +38,10 @@ def clamp_weight(weight: float) -> float:
 
 
 _LINK_NOTES = {
-    "link_types": f"A link's type is over {MAX_LINK_TYPE_CHARS} characters; metadata.{{}} has it.",
-    "link_terms": f"A link's term is over {MAX_LINK_TERM_CHARS} characters; metadata.{{}} has it.",
-    "link_weights": "A link's weight is not from 0 to 1; metadata.{} has it.",
-    "links": "Links with the same target and type became one; metadata.{} has the others.",
+    "link_types": f"A link's type is over {limits.MAX_LINK_TYPE_CHARS} characters",
+    "link_terms": f"A link's term is over {limits.MAX_LINK_TERM_CHARS} characters",
+    "link_weights": "A link's weight is not from 0 to 1",
 }
-"""Notes on links, by the name of their originals in the metadata."""
 
 
 class AdjustedMemory(NamedTuple):
@@ -75,186 +57,140 @@ def adjust(foreign: ForeignMemory, namespace: str, now: str) -> AdjustedMemory:
     Originals go into the metadata, and metadata that is too large goes to the end of the content.
     Only the times of a memory that has none depend on ``now``.
     """
-    return Adjuster(foreign, namespace, now).adjust()
+    metadata = dict(foreign.metadata)
+    notes: list[str] = []
 
+    def keep(name: str, original: object, words: str) -> None:
+        notes.append(f"{words}; metadata.{add_metadata(metadata, name, original)} has it.")
 
-def adjust_item(
-    place: str, position: int, foreign: ForeignMemory, namespace: str, now: str
-) -> SourceItem:
-    """Return the item of a source for a foreign memory, see `SourceItem`."""
-    try:
-        memory, notes = adjust(foreign, namespace, now)
-    except UnusableLine as error:
-        return SourceItem(place, position, [], [], str(error))
-
-    return SourceItem(place, position, [memory], notes)
-
-
-class Adjuster:
-    """Adjusts one memory: collects originals in the metadata, and a note on each adjustment."""
-
-    def __init__(self, foreign: ForeignMemory, namespace: str, now: str) -> None:
-        self._foreign = foreign
-        self._namespace = namespace
-        self._now = now
-        self._metadata = dict(foreign.metadata)
-        self._notes: list[str] = []
-
-        # In an answer, this name in the metadata is our own score.
-        if "memory_score" in self._metadata:
-            value = self._metadata.pop("memory_score")
-            add_metadata(self._metadata, "original_memory_score", value)
-
-    def adjust(self) -> AdjustedMemory:
-        """Make every adjustment; the metadata comes last, when it has all originals."""
-        foreign = self._foreign
-
-        key = make_key(foreign.name)
-        if key != foreign.name:
-            original = add_metadata(self._metadata, "name", foreign.name)
-            self._notes.append(
-                f"Its name is not a valid key: the key is {key}; "
-                f"metadata.{original} and the content have the name."
-            )
-
-        content = self._adjust_content(key)
-        category = self._shorten_text("category", foreign.category, MAX_CATEGORY_CHARS)
-        summary = self._shorten_text("summary", foreign.summary, MAX_SUMMARY_CHARS)
-
-        unique_tags = dict.fromkeys(map(to_storable, foreign.tags))
-        wanted = [tag for tag in unique_tags if tag]
-        tags = [shorten(tag, MAX_TAG_CHARS) for tag in wanted[:MAX_TAGS]]
-        if tags != wanted:
-            original = add_metadata(self._metadata, "tags", wanted)
-            self._notes.append(f"Some tags are too many or too long; metadata.{original} has all.")
-
-        links = self._limit_links(key)
-
-        metadata = to_json(self._metadata)
-        if len(metadata.encode()) > MAX_METADATA_BYTES:
-            self._notes.append("Its metadata is too large; the end of its content has it.")
-            content = f"{content}\n\n{metadata}"
-            metadata = "{}"
-
-        if len(content) > MAX_LONG_CONTENT_CHARS:
-            raise UnusableLine(
-                f"Its content has {len(content):,} characters; "
-                f"a memory has {MAX_LONG_CONTENT_CHARS:,} at most."
-            )
-
-        memory = self._build_memory(key, content, category, summary, tags, metadata, links)
-        return AdjustedMemory(memory, self._notes)
-
-    def _adjust_content(self, key: str) -> str:
-        """Replace characters that no store accepts, and add a name that is not a valid key."""
-        foreign = self._foreign
-        name = to_storable(foreign.name)
-        content = to_storable(foreign.content)
-        if content != foreign.content:
-            self._notes.append("Characters that cannot be stored were replaced.")
-
-        if not content:
-            self._notes.append("It had no content; its name became the content.")
-            content = name or key
-
-        if key != foreign.name and name not in content:  # a search should still find the name
-            content = f"{name}\n{content}"
-
-        return content
-
-    def _shorten_text(self, name: str, text: str, limit: int) -> str:
-        """Shorten a field to a number of characters."""
+    def shorten_text(name: str, text: str, limit: int) -> str:
         text = to_storable(text)
-        if len(text) <= limit:
-            return text
-
-        original = add_metadata(self._metadata, name, text)
-        self._notes.append(f"Its {name} is over {limit} characters; metadata.{original} has it.")
+        if len(text) > limit:
+            keep(name, text, f"Its {name} is over {limit} characters")
         return shorten(text, limit)
 
-    def _limit_links(self, key: str) -> list[LinkRow]:
-        """Shorten types and terms, and correct weights.
+    # In an answer, this name in the metadata is our own score.
+    if "memory_score" in metadata:
+        add_metadata(metadata, "original_memory_score", metadata.pop("memory_score"))
 
-        If links have the same target and type, the last one counts.
-        """
-        rows: dict[tuple[str, str], LinkRow] = {}
-        originals: defaultdict[str, JsonObject] = defaultdict(dict)
-        replaced: list[JsonObject] = []
-
-        for link in self._foreign.links:
-            target = make_key(link.name)
-            link_type = to_storable(link.type) or "association"
-            short_type = shorten(link_type, MAX_LINK_TYPE_CHARS)
-            term = to_storable(link.term)
-            short_term = shorten(term, MAX_LINK_TERM_CHARS)
-            row = LinkRow(key, target, short_type, clamp_weight(link.weight), short_term)
-
-            if row.type != link_type:
-                originals["link_types"][row.type] = link_type
-            if row.term != term:
-                originals["link_terms"][row.term] = term
-            if row.weight != link.weight:
-                originals["link_weights"][link.name] = str(link.weight)
-
-            existing = rows.get((row.target, row.type), row)
-            if existing != row:
-                replaced.append(existing.to_data())
-            rows[row.target, row.type] = row
-
-        changed: JsonObject = dict(originals)
-        if replaced:
-            changed["links"] = replaced
-
-        for name, value in changed.items():
-            original = add_metadata(self._metadata, name, value)
-            self._notes.append(_LINK_NOTES[name].format(original))
-
-        return list(rows.values())
-
-    def _build_memory(
-        self,
-        key: str,
-        content: str,
-        category: str,
-        summary: str,
-        tags: list[str],
-        metadata: str,
-        links: list[LinkRow],
-    ) -> IncomingMemory:
-        foreign = self._foreign
-        score = SCORES[foreign.importance]
-        if foreign.score is not None:
-            score = foreign.score
-
-        created_at = foreign.created_at or self._now
-        row = Row(
-            namespace=self._namespace,
-            key=key,
-            id=make_id(self._namespace, key),
-            archived=int(foreign.archived),
-            score=score,
-            scored=int(foreign.score is not None),
-            type=foreign.type,
-            importance=foreign.importance,
-            category=category,
-            created_at=created_at,
-            updated_at=foreign.updated_at or created_at,
-            tags=dump_sorted_json(tags),
-            summary=summary,
-            metadata=metadata,
-            content=content,
+    key = make_key(foreign.name)
+    if key != foreign.name:
+        original = add_metadata(metadata, "name", foreign.name)
+        notes.append(
+            f"Its name is not a valid key: the key is {key}; "
+            f"metadata.{original} and the content have the name."
         )
-        stored = StoredMemory(
-            row,
-            tuple(links),
-            links_total=len(links),
-            accessed_at=foreign.accessed_at or created_at,
-            access_count=foreign.access_count,
+
+    content = _adjust_content(foreign, key, notes)
+    category = shorten_text("category", foreign.category, limits.MAX_CATEGORY_CHARS)
+    summary = shorten_text("summary", foreign.summary, limits.MAX_SUMMARY_CHARS)
+
+    wanted = [tag for tag in dict.fromkeys(map(to_storable, foreign.tags)) if tag]
+    tags = [shorten(tag, limits.MAX_TAG_CHARS) for tag in wanted[: limits.MAX_TAGS]]
+    if tags != wanted:
+        original = add_metadata(metadata, "tags", wanted)
+        notes.append(f"Some tags are too many or too long; metadata.{original} has all.")
+
+    links, originals = _limit_links(foreign, key)
+    for name, words in _LINK_NOTES.items():
+        if name in originals:
+            keep(name, originals[name], words)
+    if "links" in originals:
+        original = add_metadata(metadata, "links", originals["links"])
+        words = "Links with the same target and type became one"
+        notes.append(f"{words}; metadata.{original} has the others.")
+
+    metadata = to_plain_json(metadata)
+    text = dump_sorted_json(metadata)
+    if len(text.encode()) > limits.MAX_METADATA_BYTES:
+        notes.append("Its metadata is too large; the end of its content has it.")
+        content = f"{content}\n\n{text}"
+        metadata = {}
+
+    if len(content) > limits.MAX_LONG_CONTENT_CHARS:
+        raise UnusableLine(
+            f"Its content has {len(content):,} characters; "
+            f"a memory has {limits.MAX_LONG_CONTENT_CHARS:,} at most."
         )
-        # If it is imported again, times from `now` must not replace the stored ones.
-        return IncomingMemory(
-            stored, provisional=foreign.created_at is None, growing=foreign.growing
+
+    created_at = foreign.created_at or now
+    fields: JsonObject = {
+        "namespace": namespace,
+        "key": key,
+        "id": make_id(namespace, key),
+        "type": foreign.type,
+        "content": content,
+        "summary": summary,
+        "category": category,
+        "tags": tags,
+        "about": [],
+        "importance": foreign.importance,
+        "archived": foreign.archived,
+        "memory_score": foreign.score,
+        "metadata": metadata,
+        "created_at": created_at,
+        "updated_at": foreign.updated_at or created_at,
+        "accessed_at": foreign.accessed_at or created_at,
+        "access_count": foreign.access_count,
+    }
+    # If it is imported again, times from `now` must not replace the stored ones.
+    is_provisional = foreign.created_at is None
+    memory = IncomingMemory(build_memory(fields, links), is_provisional, foreign.growing)
+    return AdjustedMemory(memory, notes)
+
+
+def _adjust_content(foreign: ForeignMemory, key: str, notes: list[str]) -> str:
+    """Replace characters that no store accepts, and add a name that is not a valid key."""
+    name = to_storable(foreign.name)
+    content = to_storable(foreign.content)
+    if content != foreign.content:
+        notes.append("Characters that cannot be stored were replaced.")
+
+    if not content:
+        notes.append("It had no content; its name became the content.")
+        content = name or key
+
+    if key != foreign.name and name not in content:  # a search should still find the name
+        content = f"{name}\n{content}"
+
+    return content
+
+
+def _limit_links(foreign: ForeignMemory, key: str) -> tuple[list[LinkRow], JsonObject]:
+    """Return links with short types and terms and correct weights, and the originals by name.
+
+    If links have the same target and type, the last one counts.
+    """
+    rows: dict[tuple[str, str], LinkRow] = {}
+    originals: defaultdict[str, JsonObject] = defaultdict(dict)
+    replaced: list[JsonObject] = []
+
+    for link in foreign.links:
+        link_type = to_storable(link.type) or "association"
+        term = to_storable(link.term)
+        row = LinkRow(
+            key,
+            make_key(link.name),
+            shorten(link_type, limits.MAX_LINK_TYPE_CHARS),
+            clamp_weight(link.weight),
+            shorten(term, limits.MAX_LINK_TERM_CHARS),
         )
+
+        if row.type != link_type:
+            originals["link_types"][row.type] = link_type
+        if row.term != term:
+            originals["link_terms"][row.term] = term
+        if row.weight != link.weight:
+            originals["link_weights"][link.name] = str(link.weight)
+
+        existing = rows.get((row.target, row.type), row)
+        if existing != row:
+            replaced.append(existing.to_data())
+        rows[row.target, row.type] = row
+
+    if replaced:
+        return list(rows.values()), {**originals, "links": replaced}
+    return list(rows.values()), dict(originals)
 
 
 def add_metadata(metadata: JsonObject, name: str, value: object) -> str:
@@ -273,17 +209,15 @@ def add_metadata(metadata: JsonObject, name: str, value: object) -> str:
     return name
 
 
-def to_json(metadata: JsonObject) -> str:
-    """Return metadata as JSON.
+def to_plain_json(metadata: JsonObject) -> JsonObject:
+    """Return metadata that our JSON can represent.
 
-    If our JSON cannot represent it (lone surrogates, integers of more than 64 bits, too many
-    levels), all of it becomes an escaped text within a JSON object.
+    If it has lone surrogates, integers of more than 64 bits or too many levels, all of it becomes
+    an escaped text.
     """
-    text: str | None = None
     with suppress(TypeError):
-        text = dump_sorted_json(metadata)
+        orjson.dumps(metadata)
+        if measure_depth(metadata) <= limits.MAX_METADATA_DEPTH:
+            return metadata
 
-    if text is None or measure_depth(metadata) > MAX_METADATA_DEPTH:
-        return orjson.dumps({"metadata": json.dumps(metadata, sort_keys=True)}).decode()
-
-    return text
+    return {"metadata": json.dumps(metadata, sort_keys=True)}

@@ -5,29 +5,30 @@ An interrupted export to a file can be continued.
 
 import asyncio
 import os
+import sqlite3
 import sys
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
+from contextlib import closing
+from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
 import aiofiles
 
+from abilities.declarations.refusals import Refused
 from abilities.declarations.values import escape_unseen, parse_json
 from abilities.helpers.durable import AtomicFile
-from abilities.helpers.store.history import DamagedEntry, Entry
+from abilities.helpers.store.history import DamagedEntry, Entry, MemoryName
 from abilities.helpers.store.model import DamagedMemory, StoredMemory
 from abilities.helpers.store.protocol import ServableStore
 from abilities.helpers.transfer.export_lines import (
     HEADING,
-    ExportedPasts,
     format_entry,
     format_line,
     is_history,
-    match_past,
     parse_entry,
     parse_heading,
-    read_end,
 )
 from abilities.helpers.transfer.patience import Patience
 from abilities.helpers.transfer.sources import get_text, read_lines
@@ -39,6 +40,86 @@ Progress = Callable[[int], None]
 """Called with the number of memories written since the last call."""
 
 _Write = Callable[[bytes], Awaitable[object]]
+
+_ENDS = """
+CREATE TABLE ends (
+    namespace TEXT, id TEXT, version INTEGER, is_due INTEGER, PRIMARY KEY (namespace, id)
+) WITHOUT ROWID
+"""
+_SETTLE = """
+UPDATE ends SET is_due = 0 WHERE namespace = ? AND id = ? RETURNING namespace, id, version
+"""
+
+
+class End(NamedTuple):
+    """The version at which the exported history of a memory ends."""
+
+    namespace: str
+    id: str
+    version: int
+
+
+class ExportedPasts:
+    """The ends of all exported histories, in a temporary file because there may be millions."""
+
+    def __init__(self) -> None:
+        self._ends = sqlite3.connect("", isolation_level=None)
+        self._ends.execute(_ENDS)
+        self._ends.execute("BEGIN")
+
+    def close(self) -> None:
+        """Delete the file."""
+        self._ends.close()
+
+    def add(self, entries: Iterable[Entry]) -> None:
+        """Note exported entries; the entries of each memory must come by rising version."""
+        for entry in entries:
+            version = entry.previous if entry.action == "relinked" else entry.version
+            self._ends.execute(
+                "INSERT OR REPLACE INTO ends VALUES (?, ?, ?, ?)",
+                (entry.namespace, entry.id, version, entry.action != "deleted"),
+            )
+
+    def settle(self, namespace: str, memory_id: str) -> End | None:
+        """Note that a memory was exported; return the end of its history if it has one."""
+        found = self._ends.execute(_SETTLE, (namespace, memory_id)).fetchall()
+        return End(*found[0]) if found else None
+
+    def list_due(self) -> Iterator[End]:
+        """Yield the ends of memories that existed at that version and are not exported yet."""
+        due = self._ends.execute(
+            "SELECT namespace, id, version FROM ends WHERE is_due ORDER BY namespace, id"
+        )
+        for end in due:
+            yield End(*end)
+
+
+async def match_past(
+    store: ServableStore, memory: StoredMemory, pasts: ExportedPasts
+) -> StoredMemory:
+    """Return a memory in the version at which its exported history ends."""
+    end = pasts.settle(memory.row.namespace, memory.row.id)
+    if end is None or end.version == memory.row.version:
+        return memory
+
+    earlier = await read_end(store, end)
+    if earlier is None:
+        return memory
+
+    return earlier._replace(accessed_at=memory.accessed_at, access_count=memory.access_count)
+
+
+async def read_end(store: ServableStore, end: End) -> StoredMemory | None:
+    """Return a memory in the version at which its exported history ends; None if that is lost."""
+    try:
+        memory = await store.read_version(end.namespace, MemoryName(id=end.id), end.version)
+    except Refused as refused:
+        if refused.reason not in ("id_not_found", "version_not_found", "checksum_mismatch"):
+            raise
+        return None
+
+    # The last access to a deleted memory is no longer known.
+    return memory._replace(accessed_at=memory.row.updated_at)
 
 
 class ExportPlace(NamedTuple):
@@ -116,7 +197,7 @@ async def export(
     its present version, or in the version at which its written history ends. It waits for a store
     that does not answer, see `Patience`. Raises Refused, OSError.
     """
-    with ExportedPasts() as pasts:
+    with closing(ExportedPasts()) as pasts:
         if path is None:
             await _print(HEADING)
             result = await _Export(store, options, progress, pasts, _print).run(ExportPlace())
@@ -147,79 +228,77 @@ async def _print(lines: bytes) -> None:
     await aiofiles.stdout_bytes.write(lines)
 
 
+@dataclass
 class _Export:
     """One export, which begins at a place or at the start of its namespace."""
 
-    def __init__(
-        self,
-        store: ServableStore,
-        options: ExportOptions,
-        progress: Progress,
-        pasts: ExportedPasts,
-        write: _Write,
-    ) -> None:
-        self._store = store
-        self._namespace = options.namespace
-        self._history = options.history
-        self._progress = progress
-        self._pasts = pasts
-        self._write = write
-        self._patience = Patience()
-        self._memories = 0
-        self._entries = 0
-        self._damaged: list[DamagedMemory | DamagedEntry] = []
+    store: ServableStore
+    options: ExportOptions
+    progress: Progress
+    pasts: ExportedPasts
+    write: _Write
+    patience: Patience = field(default_factory=Patience)
+    memories: int = 0
+    entries: int = 0
+    damaged: list[DamagedMemory | DamagedEntry] = field(
+        default_factory=list[DamagedMemory | DamagedEntry]
+    )
 
     async def run(self, place: ExportPlace) -> ExportResult:
         """Write everything after a place."""
-        if self._history and place.memory is None:
-            await self._write_history(place.entry or (self._namespace or "", "", 0))
+        namespace = self.options.namespace or ""
+        if self.options.history and place.memory is None:
+            await self._write_history(place.entry or (namespace, "", 0))
 
-        await self._write_memories(place.memory or (self._namespace or "", ""))
+        await self._write_memories(place.memory or (namespace, ""))
 
         # These memories were deleted or renamed since their history was written.
-        for end in self._pasts.list_due():
-            memory = await self._patience.call(partial(read_end, self._store, end))
+        for end in self.pasts.list_due():
+            memory = await self.patience.call(partial(read_end, self.store, end))
             if memory is not None:
                 await self._write_lines([memory])
 
-        return ExportResult(self._memories, self._entries, self._damaged)
+        return ExportResult(self.memories, self.entries, self.damaged)
 
     async def _write_history(self, after: tuple[str, str, int]) -> None:
-        while page := await self._patience.call(partial(self._store.read_entries, after, PAGE)):
+        while page := await self.patience.call(partial(self.store.read_entries, after, PAGE)):
             last = page[-1]
             after = (last.namespace, last.id, last.version)
-            entries = [entry for entry in page if self._namespace in (None, entry.namespace)]
+            entries = [entry for entry in page if self._is_asked(entry.namespace)]
 
             sound = [entry for entry in entries if isinstance(entry, Entry)]
-            self._damaged += [entry for entry in entries if isinstance(entry, DamagedEntry)]
-            await self._write(b"".join(map(format_entry, sound)))
-            self._pasts.add(sound)
-            self._entries += len(sound)
+            self.damaged += [entry for entry in entries if isinstance(entry, DamagedEntry)]
+            await self.write(b"".join(map(format_entry, sound)))
+            self.pasts.add(sound)
+            self.entries += len(sound)
 
             if len(entries) < len(page):
                 break  # namespaces are in order, so none of its entries follow
 
     async def _write_memories(self, after: tuple[str, str]) -> None:
-        while page := await self._patience.call(partial(self._store.read_page, after, PAGE)):
+        while page := await self.patience.call(partial(self.store.read_page, after, PAGE)):
             after = _get_place(page[-1])
-            memories = [item for item in page if self._namespace in (None, _get_place(item)[0])]
+            memories = [item for item in page if self._is_asked(_get_place(item)[0])]
 
             sound: list[StoredMemory] = []
             for item in memories:
                 if isinstance(item, DamagedMemory):
-                    self._damaged.append(item)
+                    self.damaged.append(item)
                 else:
-                    matching = partial(match_past, self._store, item, self._pasts)
-                    sound.append(await self._patience.call(matching))
+                    matching = partial(match_past, self.store, item, self.pasts)
+                    sound.append(await self.patience.call(matching))
             await self._write_lines(sound)
 
             if len(memories) < len(page):
                 break  # namespaces are in order, so none of its memories follow
 
+    def _is_asked(self, namespace: str) -> bool:
+        return self.options.namespace in (None, namespace)
+
     async def _write_lines(self, memories: Sequence[StoredMemory]) -> None:
-        await self._write(b"".join(map(format_line, memories)))
-        self._memories += len(memories)
-        self._progress(len(memories))
+        await self.write(b"".join(map(format_line, memories)))
+        self.memories += len(memories)
+        self.progress(len(memories))
 
 
 def _get_place(item: StoredMemory | DamagedMemory) -> tuple[str, str]:

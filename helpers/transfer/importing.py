@@ -11,7 +11,7 @@ import tempfile
 import zlib
 from codecs import BOM_UTF8
 from collections import Counter
-from collections.abc import AsyncGenerator, AsyncIterator, Callable
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Sequence
 from contextlib import ExitStack, aclosing, asynccontextmanager
 from functools import partial
 from pathlib import Path
@@ -27,6 +27,7 @@ from abilities.helpers.store.changes import is_passing
 from abilities.helpers.store.history import Entry
 from abilities.helpers.store.model import IncomingMemory
 from abilities.helpers.store.protocol import ServableStore
+from abilities.helpers.transfer.adjustment import adjust
 from abilities.helpers.transfer.dialogs import recognize
 from abilities.helpers.transfer.export_lines import (
     VERSION,
@@ -41,6 +42,7 @@ from abilities.helpers.transfer.sessions import FolderReader, SessionFile, list_
 from abilities.helpers.transfer.sources import (
     CHUNK,
     Destination,
+    ForeignMemory,
     Source,
     SourceItem,
     read_elements,
@@ -87,21 +89,13 @@ _HINTS = {
 class OpenedSource(NamedTuple):
     """The source of an import: its kind, its items, and its length in bytes or memories.
 
-    ``read`` begins after the sessions in a store; other sources ignore it. ``namespace`` is that of
-    sessions.
+    ``namespace`` is for memories of other systems.
     """
 
     kind: str
-    read: Callable[[ServableStore], Source]
+    source: Source | FolderReader
     length: int
-    namespace: str | None = None
-
-
-def _for_any_store(source: Source) -> Callable[[ServableStore], Source]:
-    def read(_: ServableStore) -> Source:
-        return source
-
-    return read
+    namespace: str
 
 
 @asynccontextmanager
@@ -134,10 +128,8 @@ async def open_source(
 
         if beginning.startswith(_SQLITE_MAGIC):
             database = closing.enter_context(KvMemoryFile.open(path))
-            source = database.read_memories(namespace, utc_now())
-            yield OpenedSource(
-                "a kv-memory database", _for_any_store(source), database.count_memories()
-            )
+            source, number = database.read_memories(), database.count_memories()
+            yield OpenedSource("a kv-memory database", source, number, namespace)
         elif beginning.startswith(_ZIP_MAGIC):
             unpacked = _make_folder(closing)
             await asyncio.to_thread(_unpack, path, unpacked)
@@ -183,8 +175,8 @@ def _open_sessions(
             words = f"{namespace}{SUFFIX} is no namespace: {error}; choose one: --namespace NAME"
             raise UnusableLine(words) from None
 
-    reader = FolderReader(folder, files, namespace, utc_now())
-    return OpenedSource("sessions", reader.read, sum(file.size for file in files), namespace)
+    reader = FolderReader(folder, files, namespace)
+    return OpenedSource("sessions", reader, sum(file.size for file in files), namespace)
 
 
 def _unpack(path: Path, folder: Path) -> None:
@@ -239,7 +231,7 @@ async def _recognize_array(path: Path, destination: Destination) -> OpenedSource
 
 async def _recognize_lines(path: Path, destination: Destination) -> OpenedSource:
     """Return the source for a file of lines. Raises UnusableLine if no line is recognizable."""
-    size = os.stat(path).st_size
+    namespace, size = destination.namespace, os.stat(path).st_size
     tried = 0
 
     async for line in read_lines(path):
@@ -248,12 +240,12 @@ async def _recognize_lines(path: Path, destination: Destination) -> OpenedSource
 
         if _is_export(text) or {"key", "content"} <= _parse_fields(text).keys():
             source = read_export(path, destination, utc_now())
-            return OpenedSource("an export", _for_any_store(source), size)
+            return OpenedSource("an export", source, size, namespace)
 
         if _parse_fields(text).get("type") in ("entity", "relation"):
-            graph = read_knowledge_graph(path, destination.namespace, utc_now())
             # Twice the size, because the file is read twice.
-            return OpenedSource("an MCP memory server's file", _for_any_store(graph), 2 * size)
+            kind, graph = "an MCP memory server's file", read_knowledge_graph(path)
+            return OpenedSource(kind, graph, 2 * size, namespace)
 
         if recognize(_parse_fields(text)) is not None:
             return _open_file(path, destination, is_array=False)
@@ -328,6 +320,9 @@ class ImportOptions(NamedTuple):
     dry_run: bool = False
 
 
+_Placed = tuple[str, IncomingMemory]
+"""The place of a memory in its source, and the memory."""
+
 Report = Callable[[ImportNote], None]
 """Called with each remark."""
 
@@ -352,42 +347,64 @@ async def import_memories(
     Refused if the store accepts nothing.
     """
     patience = Patience()
+    now = utc_now()
 
-    async for batch in _read_batches(opened.read(store)):
+    source = opened.source
+    if isinstance(source, FolderReader):
+        source = source.read(store)
+
+    async for batch in _read_batches(source):
         past: list[Entry] = []
+        memories: list[_Placed] = []
         for item in batch:
             past += item.past
-
-            words = " ".join(item.notes)
-            if item.unusable is not None:
+            try:
+                memory, notes = _adjust(item, opened.namespace, now)
+            except UnusableLine as error:
                 counts["refused"] += 1
-                report(ImportNote(item.place, None, item.unusable))
-            elif item.rows is not None:
+                report(ImportNote(item.place, None, str(error)))
+                continue
+
+            words = " ".join(notes)
+            if item.rows is not None:
                 report(ImportNote(item.place, None, words, item.rows))
-            elif words:
-                counts["adjusted"] += 1
-                report(ImportNote(item.place, item.memories[0].stored.row.key, words))
+            if memory is not None:
+                memories.append((item.place, memory))
+                if words:
+                    counts["adjusted"] += 1
+                    report(ImportNote(item.place, memory.stored.row.key, words))
 
         if past and not options.dry_run:
             counts[HISTORY] += await patience.call(partial(store.import_entries, past))
 
-        await _import_batch(store, batch, options, counts, report, patience)
+        await _import_batch(store, memories, options, counts, report, patience)
         progress(batch[-1].position)
 
     progress(opened.length)
 
 
+def _adjust(
+    item: SourceItem, namespace: str, now: str
+) -> tuple[IncomingMemory | None, Sequence[str]]:
+    """Return the memory of an item within our limits, and the notes. Raises UnusableLine."""
+    if item.unusable is not None:
+        raise UnusableLine(item.unusable)
+    if not isinstance(item.memory, ForeignMemory):
+        return item.memory, item.notes
+
+    memory, notes = adjust(item.memory, namespace, now)
+    return memory, [*item.notes, *notes]
+
+
 async def _read_batches(source: Source) -> AsyncIterator[list[SourceItem]]:
-    """Yield lists of items with `BATCH` memories, entries or items at least, then the rest."""
+    """Yield lists of items with `BATCH` entries or items at least, then the rest."""
     batch: list[SourceItem] = []
     parts = 0
 
     async for item in source:
         batch.append(item)
-        parts += len(item.memories) + len(item.past)
-
-        # An item may be many memories, or none if it is unusable, so both are counted.
-        if max(parts, len(batch)) >= BATCH:
+        parts += max(len(item.past), 1)
+        if parts >= BATCH:
             yield batch
             batch = []
             parts = 0
@@ -398,15 +415,13 @@ async def _read_batches(source: Source) -> AsyncIterator[list[SourceItem]]:
 
 async def _import_batch(
     store: ServableStore,
-    batch: list[SourceItem],
+    waiting: list[_Placed],
     options: ImportOptions,
     counts: Counter[str],
     report: Report,
     patience: Patience,
 ) -> None:
-    """Import the memories of a batch, and repeat those that the store could not take in time."""
-    waiting = [(item.place, memory) for item in batch for memory in item.memories]
-
+    """Import memories with their places, and repeat those not taken by the store in time."""
     while waiting:
         memories = [memory for _, memory in waiting]
         work = partial(
@@ -414,7 +429,7 @@ async def _import_batch(
         )
         outcomes = await patience.call(work)
 
-        unanswered: list[tuple[str, IncomingMemory]] = []
+        unanswered: list[_Placed] = []
         for (place, memory), outcome in zip(waiting, outcomes, strict=True):
             key = memory.stored.row.key
             if is_passing(outcome):

@@ -10,24 +10,23 @@ with terms. Later versions do not change that column in an existing database.
 import json
 import math
 import sqlite3
-from collections.abc import Collection, Generator, Iterable
-from contextlib import ExitStack, closing, contextmanager, suppress
+from collections.abc import Generator
+from contextlib import contextmanager, suppress
 from datetime import UTC, datetime, timedelta
 from functools import partial
 from pathlib import Path
-from typing import NamedTuple, cast
+from typing import cast
 
-from abilities.declarations.values import JsonObject, as_object
-from abilities.helpers.transfer.adjustment import add_metadata, adjust_item
+from abilities.declarations.values import JsonObject, as_object, format_utc
+from abilities.helpers.transfer.adjustment import add_metadata
 from abilities.helpers.transfer.export_lines import UnusableLine
 from abilities.helpers.transfer.sources import (
-    LINKS,
-    MEMORIES,
-    ROWS,
     ForeignLink,
     ForeignMemory,
-    RemarkCounter,
+    Remarks,
     Source,
+    SourceItem,
+    list_remarks,
 )
 
 _DERIVED_FIELDS = (
@@ -46,7 +45,6 @@ _DEFAULT_SCORE = 0.5
 _DEFAULT_WEIGHT = 0.5
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-_EPOCH_TIME = "1970-01-01T00:00:00.000Z"
 """The creation time of a memory without any time, the same in each import."""
 
 _MAX_INTEGER_DIGITS = 18
@@ -55,13 +53,8 @@ _MAX_INTEGER_DIGITS = 18
 _MEMORY_COLUMNS = {"key", "summary", "text", "meta", "created_at"}
 _READ_COLUMNS = {*_MEMORY_COLUMNS, "score", "links"}
 _LINK_COLUMNS = {
-    "from_key",
-    "to_key",
-    "link_type",
-    "weight",
-    "created_at",
-    "access_count",
-    "last_accessed_at",
+    *("from_key", "to_key", "link_type", "weight"),
+    *("created_at", "access_count", "last_accessed_at"),
 }
 _KEPT_LINK_COLUMNS = {"id", "from_key", "to_key", "link_type", "term", "weight"}
 """The columns of a link that are imported, and its id, which nothing refers to."""
@@ -89,29 +82,20 @@ AND name NOT LIKE 'sqlite\\_%' ESCAPE '\\' AND name NOT LIKE 'memories\\_fts%' E
 """
 
 
-class Times(NamedTuple):
-    """The times of a memory, as RFC 3339 UTC in milliseconds."""
+class _Memory:
+    """The values of one memory, of which each is taken once.
 
-    created_at: str
-    updated_at: str
-    accessed_at: str
-
-
-class MetaReader:
-    """Reads the values of one memory.
-
-    Each ``take_…`` method removes fields from ``meta``; `take_other_fields` is the last one.
     ``metadata`` collects unusable values, and values that have no other place.
     """
 
-    def __init__(self, meta: object, remarks: RemarkCounter) -> None:
+    def __init__(self, meta: object, remarks: Remarks) -> None:
         self.metadata: JsonObject = {}
         self._remarks = remarks
 
         text = to_text(meta)
         fields = as_object(_parse_json(text))
         if fields is None:
-            self._keep("meta", text, "meta is not a JSON object; it became metadata.")
+            self.keep("meta", text, "meta is not a JSON object; it became metadata.")
         self._meta = fields or {}
 
     def take_score(self, column_score: object) -> float:
@@ -126,7 +110,7 @@ class MetaReader:
 
         if score is None:
             words = "Without a score, kv-memory ranks a memory by 50; that became its score."
-            self._remarks.add(MEMORIES, words)
+            self._remarks["memory", words] += 1
             return _DEFAULT_SCORE
 
         number = _to_number(score)
@@ -137,67 +121,58 @@ class MetaReader:
 
         return min(max(0, number), 100) / 100
 
-    def take_times(self, column_time: object) -> Times:
+    def take_times(self, column_time: object) -> JsonObject:
         """Return the times, which kv-memory has in milliseconds since 1970.
 
         When kv-memory changes a score, it renews the column ``created_at``, but not the field in
         ``meta``. So the earlier time is the creation, and the later one the last change.
         """
-        made = (
-            self._take_time("created_at", column_time),
-            self._take_time("created_at", self._meta.pop("created_at", None)),
+        values = (
+            ("created_at", column_time),
+            ("created_at", self._meta.pop("created_at", None)),
+            ("last_accessed_at", self._meta.pop("last_accessed_at", None)),
         )
-        accessed_at = self._take_time("last_accessed_at", self._meta.pop("last_accessed_at", None))
-
-        known = [time for time in made if time is not None]
-        if not known:
-            known.append(accessed_at or _EPOCH_TIME)
-
-        created_at, updated_at = min(known), max(known)
-        return Times(created_at, updated_at, accessed_at or created_at)
+        *made, accessed_at = [self._parse_time(name, value) for name, value in values]
+        known = [time for time in made if time] or [accessed_at or format_utc(_EPOCH)]
+        created_at = min(known)
+        return {
+            "created_at": created_at,
+            "updated_at": max(known),
+            "accessed_at": accessed_at or created_at,
+        }
 
     def take_access_count(self) -> int:
-        """Return how often the memory was read."""
         value = self._meta.pop("access_count", None)
-        if value is None:
-            return 0
-
         number = _to_number(value)
-        if number is None or number != int(number) or not 0 <= number <= 2**53:
-            self._keep_unusable("access_count", value)
-            return 0
+        if number is not None and number == int(number) and 0 <= number <= 2**53:
+            return int(number)
 
-        return int(number)
+        if value is not None:
+            self._keep_unusable("access_count", value)
+        return 0
 
     def take_archived(self) -> bool:
         """Return whether the status says that the memory is archived or deleted."""
         status = self._meta.pop("status", None)
-
         if status not in (None, "active", "archived"):
             words = "A status other than active and archived became metadata."
-            self._keep("status", status, words)
+            self.keep("status", status, words)
 
         return status in ("archived", "deleted")
 
-    def take_other_fields(self, key: str) -> None:
+    def take_others(self, key: str) -> None:
         """Count derived fields, and put all others into the metadata."""
         if self._meta.get("id") == key:
             del self._meta["id"]
 
         for name in _DERIVED_FIELDS:
             if self._meta.pop(name, None) is not None:
-                self._remarks.add(MEMORIES, f"meta.{name} is not kept.")
+                self._remarks["memory", f"meta.{name} is not kept."] += 1
 
         for name, value in self._meta.items():
             add_metadata(self.metadata, name, value)
-
         if self._meta:
-            self._remarks.add(MEMORIES, "Further fields of meta became metadata.")
-
-    def add_column(self, name: str, value: object) -> None:
-        """Put the value of a column that is not kv-memory's into the metadata."""
-        if value is not None:
-            self._keep(name, value, f"The column {name} became metadata.")
+            self._remarks["memory", "Further fields of meta became metadata."] += 1
 
     def parse_links(self, value: object) -> list[ForeignLink]:
         """Return the links of a JSON column; links without a key go into the metadata."""
@@ -208,59 +183,31 @@ class MetaReader:
 
         links: list[ForeignLink] = []
         others: list[object] = []
-
         for item in cast(list[object], items):
             fields = as_object(item) or {}
             key = fields.get("key")
             if isinstance(key, str) and key:
-                link_type = to_text(fields.get("type"))
-                weight = self.convert_weight(fields.get("weight"), key)
-                links.append(ForeignLink(key, link_type, weight, to_text(fields.get("term"))))
+                values = (fields.get(name) for name in ("type", "weight", "term"))
+                links.append(self.build_link(key, *values))
             else:
                 others.append(item)
 
         if others:
-            self._keep("links", others, "Links that lead to no key became metadata.")
+            self.keep("links", others, "Links that lead to no key became metadata.")
 
         return links
 
-    def merge_links(
-        self, links: list[ForeignLink], older_links: list[ForeignLink]
-    ) -> list[ForeignLink]:
-        """Return links with the terms of older links; other older links go into the metadata.
-
-        Until version 1.2, kv-memory had the terms in its JSON links, and did not move them later.
-        """
-        older = {(link.name, link.type): link for link in older_links}
-        merged: list[ForeignLink] = []
-
-        for link in links:
-            same = older.pop((link.name, link.type), link)
-            merged.append(link._replace(term=link.term or same.term))
-
-        if older:
-            others: list[JsonObject] = []
-            for link in older.values():
-                others.append(
-                    {"key": link.name, "type": link.type, "term": link.term, "weight": link.weight}
-                )
-            self._keep("links", others, "Links in the column links alone became metadata.")
-
-        return merged
-
-    def convert_weight(self, value: object, target: str) -> float:
-        """Return a weight, which kv-memory also has from 0 to 1; the default if it is no number."""
-        if value is None:
-            return _DEFAULT_WEIGHT
-
-        number = _to_number(value)
+    def build_link(self, key: object, type_: object, weight: object, term: object) -> ForeignLink:
+        """Return a link; its weight, which is also from 0 to 1, may be missing or no number."""
+        target = to_text(key)
+        number = _DEFAULT_WEIGHT if weight is None else _to_number(weight)
         if number is None:
-            self._keep_unusable("link_weights", {target: _to_json_value(value)})
-            return _DEFAULT_WEIGHT
+            self._keep_unusable("link_weights", {target: _to_json_value(weight)})
+            number = _DEFAULT_WEIGHT
 
-        return number
+        return ForeignLink(target, to_text(type_), number, to_text(term))
 
-    def _take_time(self, name: str, value: object) -> str | None:
+    def _parse_time(self, name: str, value: object) -> str | None:
         """Return milliseconds since 1970 as RFC 3339 UTC; None if there are none."""
         if value is None:
             return None
@@ -268,19 +215,18 @@ class MetaReader:
         number = _to_number(value)
         if number is not None:
             with suppress(OverflowError):
-                time = _EPOCH + timedelta(milliseconds=int(number))
-                return time.isoformat(timespec="milliseconds").replace("+00:00", "Z")
+                return format_utc(_EPOCH + timedelta(milliseconds=int(number)))
 
         self._keep_unusable(name, value)
         return None
 
     def _keep_unusable(self, name: str, value: object) -> None:
-        self._keep(name, value, f"{name} cannot be used as it is; it became metadata.")
+        self.keep(name, value, f"{name} cannot be used as it is; it became metadata.")
 
-    def _keep(self, name: str, value: object, words: str) -> None:
+    def keep(self, name: str, value: object, words: str) -> None:
         """Put a value into the metadata, and count it."""
         add_metadata(self.metadata, name, _to_json_value(value))
-        self._remarks.add(MEMORIES, words)
+        self._remarks["memory", words] += 1
 
 
 def to_text(value: object) -> str:
@@ -297,10 +243,7 @@ def _parse_json(text: str) -> object:
     """Return the value of a JSON text, or None; numbers that our JSON cannot carry become text."""
 
     def parse_integer(digits: str) -> int | str:
-        if len(digits) > _MAX_INTEGER_DIGITS:
-            return digits
-
-        return int(digits)
+        return int(digits) if len(digits) <= _MAX_INTEGER_DIGITS else digits
 
     try:
         return json.loads(text, parse_constant=str, parse_int=parse_integer)
@@ -329,85 +272,72 @@ def _to_number(value: object) -> int | float | None:
 class KvMemoryFile:
     """A kv-memory database, open for reading."""
 
-    def __init__(
-        self, connection: sqlite3.Connection, columns: Collection[str], link_columns: Iterable[str]
-    ) -> None:
+    def __init__(self, connection: sqlite3.Connection) -> None:
         self._connection = connection
-        self._remarks = RemarkCounter()
-
-        self._has_score = "score" in columns
-        self._has_terms = "term" in link_columns
-        self._has_json_links = "links" in columns
-        self._other_link_columns = sorted(set(link_columns) - _KEPT_LINK_COLUMNS)
-
-        self._other_columns = [name for name in columns if name not in _READ_COLUMNS]
+        self._columns, self._link_columns = _recognize(connection)
+        self._remarks = Remarks()
 
     @classmethod
     @contextmanager
     def open(cls, path: Path) -> Generator["KvMemoryFile"]:
         """Open a database for the block. Raises UnusableLine if it is not kv-memory's."""
-        with ExitStack() as opened:
+        with _explain_errors():
+            connection = sqlite3.connect(_build_uri(path), uri=True, isolation_level=None)
+        try:
             with _explain_errors():
-                connection = sqlite3.connect(_build_uri(path), uri=True, isolation_level=None)
-                opened.enter_context(closing(connection))
-
                 connection.execute("BEGIN")  # one snapshot, even if the database is in use
-                database = cls(connection, *_recognize(connection))
+                database = cls(connection)
 
-            connection.row_factory = sqlite3.Row
             # A text that is not UTF-8 must not end the import; the adjustment reports it.
             connection.text_factory = partial(str, encoding="utf-8", errors="surrogateescape")
+            connection.row_factory = sqlite3.Row
             yield database
+        finally:
+            connection.close()
 
     def count_memories(self) -> int:
         """Return the number of memories. Raises UnusableLine if the database is damaged."""
         with _explain_errors():
             return self._count("SELECT count(*) FROM memories")
 
-    async def read_memories(self, namespace: str, now: str) -> Source:
+    async def read_memories(self) -> Source:
         """Yield each memory with its links, then the remarks on everything that is not kept.
 
         Raises UnusableLine if the database is damaged.
         """
         number = 0
-
         with _explain_errors():
-            for row in self._connection.execute("SELECT rowid, * FROM memories"):
+            for row in self._connection.execute("SELECT rowid AS rowid, * FROM memories"):
                 number += 1
-                foreign = self._convert_row(row)
-                yield adjust_item(f"memory {number}", number, foreign, namespace, now)
+                yield SourceItem(f"memory {number}", number, self._convert_row(dict(row)))
 
-            for name in self._other_link_columns:
+            for name in sorted({*self._link_columns} - _KEPT_LINK_COLUMNS):
                 count = self._count(f"SELECT count({_quote(name)}) FROM memory_links")  # noqa: S608 - quoted
-                self._remarks.add(LINKS, f"{name} is not kept.", count)
+                self._remarks["link", f"{name} is not kept."] += count
 
             words = "Links from a memory that does not exist are not imported."
-            self._remarks.add(LINKS, words, self._count(_ORPHANED_LINKS))
+            self._remarks["link", words] += self._count(_ORPHANED_LINKS)
 
             for (name,) in self._connection.execute(_OTHER_TABLES).fetchall():
                 count = self._count(f"SELECT count(*) FROM {_quote(name)}")  # noqa: S608 - quoted
-                self._remarks.add(ROWS, f"The table {name} is not imported.", count)
+                self._remarks["row", f"The table {name} is not imported."] += count
 
-        for item in self._remarks.list_items(number):
+        for item in list_remarks(self._remarks, number):
             yield item
 
-    def _convert_row(self, row: sqlite3.Row) -> ForeignMemory:
+    def _convert_row(self, row: JsonObject) -> ForeignMemory:
         key = to_text(row["key"])
-        reader = MetaReader(row["meta"], self._remarks)
+        memory = _Memory(row["meta"], self._remarks)
+        score = memory.take_score(row.get("score"))
+        times = memory.take_times(row["created_at"])
+        access_count = memory.take_access_count()
+        archived = memory.take_archived()
+        memory.take_others(key)
+        links = self._read_links(row, memory)
 
-        column_score: object = None
-        if self._has_score:
-            column_score = row["score"]
-
-        score = reader.take_score(column_score)
-        times = reader.take_times(row["created_at"])
-        access_count = reader.take_access_count()
-        archived = reader.take_archived()
-        reader.take_other_fields(key)
-        links = self._read_links(row, reader)
-
-        for name in self._other_columns:
-            reader.add_column(name, row[name])
+        for name in self._columns:
+            if name not in _READ_COLUMNS and row[name] is not None:
+                memory.keep(name, row[name], f"The column {name} became metadata.")
 
         return ForeignMemory(
             key,
@@ -415,31 +345,36 @@ class KvMemoryFile:
             score=score,
             summary=to_text(row["summary"]),
             links=links,
-            metadata=reader.metadata,
+            metadata=memory.metadata,
             archived=archived,
-            created_at=times.created_at,
-            updated_at=times.updated_at,
-            accessed_at=times.accessed_at,
             access_count=access_count,
+            **times,
         )
 
-    def _read_links(self, row: sqlite3.Row, reader: MetaReader) -> list[ForeignLink]:
-        json_links: list[ForeignLink] | None = None
-        if self._has_json_links:
-            json_links = reader.parse_links(row["links"])
-            if not self._has_terms:
-                return json_links
+    def _read_links(self, row: JsonObject, memory: _Memory) -> list[ForeignLink]:
+        json_links: list[ForeignLink] = []
+        if "links" in row:
+            json_links = memory.parse_links(row["links"])
+        if "term" not in self._link_columns:
+            return json_links
 
+        # Until version 1.2, the terms were in the JSON links, and were not moved later.
+        older = {(link.name, link.type): link for link in json_links}
         links: list[ForeignLink] = []
-        for link in self._connection.execute(_LINKS, (row["rowid"],)):
-            target = to_text(link["to_key"])
-            weight = reader.convert_weight(link["weight"], target)
-            link_type = to_text(link["link_type"])
-            links.append(ForeignLink(target, link_type, weight, to_text(link["term"])))
+        for columns in self._connection.execute(_LINKS, (row["rowid"],)):
+            values = (columns[name] for name in ("to_key", "link_type", "weight", "term"))
+            link = memory.build_link(*values)
+            same = older.pop((link.name, link.type), link)
+            links.append(link._replace(term=link.term or same.term))
 
-        if json_links is None:
-            return links
-        return reader.merge_links(links, json_links)
+        others: list[JsonObject] = [
+            {"key": link.name, "type": link.type, "term": link.term, "weight": link.weight}
+            for link in older.values()
+        ]
+        if others:
+            memory.keep("links", others, "Links in the column links alone became metadata.")
+
+        return links
 
     def _count(self, statement: str) -> int:
         (count,) = self._connection.execute(statement).fetchone()

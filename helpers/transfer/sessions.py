@@ -28,17 +28,16 @@ from abilities.helpers.store.model import StoredMemory
 from abilities.helpers.store.names import hash_text, to_storable
 from abilities.helpers.store.protocol import MemoryStore
 from abilities.helpers.text.codec import UTF_8
-from abilities.helpers.transfer.adjustment import adjust_item
 from abilities.helpers.transfer.dialogs import Format, Message, Parser, recognize
 from abilities.helpers.transfer.export_lines import UnusableLine
 from abilities.helpers.transfer.patience import Patience
 from abilities.helpers.transfer.sources import (
     ForeignLink,
     ForeignMemory,
-    Kind,
-    RemarkCounter,
+    Remarks,
     Source,
     SourceItem,
+    list_remarks,
     parse_object,
     read_elements,
     read_lines,
@@ -68,9 +67,6 @@ _KEYS = 1_000
 _SESSION_NAME = re.compile(r"(?!agent-).*\.jsonl", re.DOTALL)
 _EXPORT_NAME = re.compile(r"conversations(?:-\d{1,4})?\.json")
 _UUID = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}", re.IGNORECASE)
-
-_SESSIONS = Kind("session", "sessions")
-_FILES = Kind("file", "files")
 
 _NO_MESSAGE = Message(is_users=False, text="", time=None)
 
@@ -168,10 +164,8 @@ def _open_beneath(root: int, file: SessionFile) -> int:
 class TurnWriter:
     """Makes a memory of each turn of a session, in order; ``turns`` is the number of the last."""
 
-    def __init__(self, origin: Origin, namespace: str, now: str, turns: int = 0) -> None:
+    def __init__(self, origin: Origin, turns: int = 0) -> None:
         self._origin = origin
-        self._namespace = namespace
-        self._now = now
         self.turns = turns
         self._place = ""
         self._metadata: JsonObject = {}
@@ -223,25 +217,21 @@ class TurnWriter:
             updated_at=ended_at,
             growing=True,
         )
-        item = adjust_item(self._place, position, foreign, self._namespace, self._now)
-        yield item._replace(notes=[*dict.fromkeys(notes), *item.notes])
+        yield SourceItem(self._place, position, foreign, [*dict.fromkeys(notes)])
 
     def _name(self, turn: int) -> str:
         return f"{self._origin.prefix}{turn:04}"
 
 
 class FolderReader:
-    """Reads the sessions in files of a folder into a namespace, beginning with the new turns."""
+    """Reads the sessions in files of a folder, beginning with the turns new to a namespace."""
 
-    def __init__(
-        self, folder: Path, files: Sequence[SessionFile], namespace: str, now: str
-    ) -> None:
+    def __init__(self, folder: Path, files: Sequence[SessionFile], namespace: str) -> None:
         self._folder = folder
         self._files = files
         self._namespace = namespace
-        self._now = now
         self._sessions = frozenset(Path(file.name).stem for file in files)
-        self._remarks = RemarkCounter()
+        self._remarks = Remarks()
         self._patience = Patience()
 
     async def read(self, store: MemoryStore) -> Source:
@@ -263,27 +253,27 @@ class FolderReader:
                         position = done + min(item.position, file.size)  # it may have grown
                         yield item._replace(place=place, position=position)
                 except UnusableLine as error:
-                    yield SourceItem(file.name, done, [], [], str(error))
+                    yield SourceItem(file.name, done, unusable=str(error))
                 except OSError as error:
                     words = f"The file cannot be read: {os.strerror(error.errno or 0)}."
-                    yield SourceItem(file.name, done, [], [], words)
+                    yield SourceItem(file.name, done, unusable=words)
 
                 done += file.size
-                yield SourceItem(file.name, done, [], [])
+                yield SourceItem(file.name, done)
         finally:
             os.close(root)
 
-        for item in self._remarks.list_items(done):
+        for item in list_remarks(self._remarks, done):
             yield item
 
     async def _read_session(self, root: int, file: SessionFile, store: MemoryStore) -> Source:
         open_again = partial(_open_beneath, root, file)
         head = await _read_head(open_again(), file)
         if head is None:
-            self._remarks.add(_FILES, "Nothing in them is a session.")
+            self._remarks["file", "Nothing in them is a session."] += 1
             return
         if head.is_subagents:
-            self._remarks.add(_SESSIONS, "Sessions of subagents are not imported.")
+            self._remarks["session", "Sessions of subagents are not imported."] += 1
             return
 
         last = await self._patience.call(partial(_find_last, store, self._namespace, head.origin))
@@ -292,11 +282,10 @@ class FolderReader:
             begin = await _find_begin(open_again, last, head.parse, file.size)
 
         own = {head.origin.uuid, Path(file.name).stem}
-        writer = TurnWriter(head.origin, self._namespace, self._now, begin.turns)
+        writer = TurnWriter(head.origin, begin.turns)
         end = begin.offset
-        async with aclosing(
-            read_lines(open_again(), start=begin.offset, max_line=_MAX_LINE)
-        ) as lines:
+        reading = read_lines(open_again(), start=begin.offset, max_line=_MAX_LINE)
+        async with aclosing(reading) as lines:
             async for line in lines:
                 number = begin.lines + line.number
                 place, end = f"line {number}", line.end
@@ -304,7 +293,7 @@ class FolderReader:
                     record = parse_object(line)
                     message = None if self._is_copy(record, own) else head.parse(record)
                 except UnusableLine as error:
-                    yield SourceItem(place, end, [], [], str(error))
+                    yield SourceItem(place, end, unusable=str(error))
                     continue
 
                 if message is not None:
@@ -328,10 +317,10 @@ class FolderReader:
                 try:
                     origin, messages = _parse_conversation(parse_object(element))
                 except UnusableLine as error:
-                    yield SourceItem(place, element.end, [], [], str(error))
+                    yield SourceItem(place, element.end, unusable=str(error))
                     continue
 
-                writer = TurnWriter(origin, self._namespace, self._now)
+                writer = TurnWriter(origin)
                 for message in messages:
                     for item in writer.add(message, element.end, place, {}):
                         yield item

@@ -19,9 +19,10 @@ from abilities.declarations.memory import Importance, Type
 from abilities.declarations.values import JsonObject, as_object
 from abilities.helpers.store.history import Entry, seal
 from abilities.helpers.store.model import IncomingMemory
+from abilities.helpers.store.names import make_id
+from abilities.helpers.store.past import find_owner
 from abilities.helpers.transfer.export_lines import (
     UnusableLine,
-    complete_fields,
     is_history,
     keep_sound,
     parse_entry,
@@ -38,66 +39,6 @@ MAX_LINE = 64 << 20
 
 _TOKEN = re.compile(rb'"(?:[^"\\]++|\\.)*+"|["\[\]{}]', re.DOTALL)
 """A string of JSON, the quote of a string whose end is not read yet, or a bracket."""
-
-_NO_ID = "No id; it was made of the namespace and the key."
-
-
-class SourceItem(NamedTuple):
-    """One line or row of a source, with its memories or the reason why it is unusable.
-
-    ``place`` names it for people, for example ``line 12``. ``position`` is how far the source was
-    read, in bytes or memories. ``notes`` are sentences about adjustments; ``unusable`` is the
-    reason as a sentence. ``past`` is the history of one memory, by rising version; such an item has
-    no memories. If ``rows`` is set, the item is only a remark on that number of rows, in its notes.
-    """
-
-    place: str
-    position: int
-    memories: list[IncomingMemory]
-    notes: list[str]
-    unusable: str | None = None
-    rows: int | None = None
-    past: tuple[Entry, ...] = ()
-
-
-Source = AsyncIterator[SourceItem]
-
-
-class Kind(NamedTuple):
-    """The kind of rows that a remark counts, in the singular and in the plural."""
-
-    one: str
-    many: str
-
-
-MEMORIES = Kind("memory", "memories")
-LINKS = Kind("link", "links")
-RELATIONS = Kind("relation", "relations")
-ROWS = Kind("row", "rows")
-
-
-class RemarkCounter:
-    """Counts rows by kind and sentence, so that a report has one remark for all of them."""
-
-    def __init__(self) -> None:
-        self._counts: Counter[tuple[Kind, str]] = Counter()
-
-    def add(self, kind: Kind, words: str, count: int = 1) -> None:
-        """Count rows to which a sentence applies."""
-        if count:
-            self._counts[kind, words] += count
-
-    def list_items(self, position: int) -> Iterator[SourceItem]:
-        """Yield an item per sentence, for the end of a source, in the order of first use.
-
-        The place of an item says how many rows it is about, for example ``160 links``.
-        """
-        for (kind, words), count in self._counts.items():
-            noun = kind.many
-            if count == 1:
-                noun = kind.one
-
-            yield SourceItem(f"{count:,} {noun}", position, [], [words], rows=count)
 
 
 class ForeignLink(NamedTuple):
@@ -135,6 +76,46 @@ class ForeignMemory:
     growing: bool = False
 
 
+class SourceItem(NamedTuple):
+    """One line or row of a source, with its memory or the reason why it is unusable.
+
+    ``place`` names it for people, for example ``line 12``. ``position`` is how far the source was
+    read, in bytes or memories. ``notes`` are sentences about adjustments; ``unusable`` is the
+    reason as a sentence. ``past`` is the history of one memory, by rising version; such an item has
+    no memory. If ``rows`` is set, the item is only a remark on that number of rows, in its notes.
+    """
+
+    place: str
+    position: int
+    memory: IncomingMemory | ForeignMemory | None = None
+    notes: Sequence[str] = ()
+    unusable: str | None = None
+    rows: int | None = None
+    past: Sequence[Entry] = ()
+
+
+Source = AsyncIterator[SourceItem]
+
+Remarks = Counter[tuple[str, str]]
+"""Numbers of rows by their kind, such as "link", and by a sentence on them.
+
+So a report has one remark for all rows to which a sentence applies.
+"""
+
+
+def list_remarks(remarks: Remarks, position: int) -> Iterator[SourceItem]:
+    """Yield an item per sentence, for the end of a source, in the order of first use.
+
+    The place of an item says how many rows it is about, for example ``160 links``.
+    """
+    for (kind, words), count in remarks.items():
+        noun = kind
+        if count != 1:
+            noun = "memories" if kind == "memory" else f"{kind}s"
+        if count:
+            yield SourceItem(f"{count:,} {noun}", position, notes=[words], rows=count)
+
+
 class Line(NamedTuple):
     """A line of a file, without its newline.
 
@@ -166,20 +147,24 @@ async def read_lines(
     end = start
     rest = b""
     is_skipping = False
+    is_whole = True
 
     async with aiofiles.open(file, "rb") as opened:
         await opened.seek(start)
-        while chunk := await opened.read(CHUNK):
+        while is_whole:
+            chunk = await opened.read(CHUNK)
+            is_whole = bool(chunk)
             *texts, rest = (rest + chunk).split(b"\n")
 
-            for text in texts:
+            for text in texts if is_whole else [rest]:
                 number += 1
-                end += len(text) + 1
+                end += len(text) + is_whole
+                line = text.removeprefix(BOM_UTF8) if number == 1 else text
 
                 if is_skipping or len(text) > longest:
-                    yield Line(number, None, end)
-                elif text.strip():
-                    yield Line(number, _strip_mark(number, text), end)
+                    yield Line(number, None, end, is_whole)
+                elif line.strip():
+                    yield Line(number, line, end, is_whole)
 
                 is_skipping = False
 
@@ -188,13 +173,6 @@ async def read_lines(
                 end += len(rest)
                 rest = b""
                 is_skipping = True
-
-    number += 1
-    end += len(rest)
-    if is_skipping:
-        yield Line(number, None, end, is_whole=False)
-    elif rest.strip():
-        yield Line(number, _strip_mark(number, rest), end, is_whole=False)
 
 
 async def read_elements(file: int) -> AsyncGenerator[Line]:
@@ -252,14 +230,6 @@ async def read_elements(file: int) -> AsyncGenerator[Line]:
         yield Line(number + 1, None if is_skipping else rest, read, is_whole=False)
 
 
-def _strip_mark(number: int, text: bytes) -> bytes:
-    """Return a line without the byte order mark that some editors write at the start of a file."""
-    if number == 1:
-        return text.removeprefix(BOM_UTF8)
-
-    return text
-
-
 def get_text(line: Line) -> bytes:
     """Return the text of a line. Raises UnusableLine if it is too long."""
     if line.text is None:
@@ -288,38 +258,39 @@ async def read_export(path: Path, destination: Destination, now: str) -> Source:
     """Read an export, or lines that people wrote, whose memories have no ids yet."""
     past: list[Entry] = []
     past_end = end = 0
-    remarks = RemarkCounter()
+    remarks = Remarks()
+
+    def end_past() -> Iterator[SourceItem]:
+        """Yield all entries of a memory's history as one item."""
+        if past:
+            yield SourceItem(f"history of {past[0].id}", past_end, past=keep_sound(past))
+            past.clear()
 
     async for line in read_lines(path):
-        place = f"line {line.number}"
-        end = line.end
+        place, end = f"line {line.number}", line.end
         try:
             text = get_text(line)
             if line.number == 1 and parse_heading(text):
                 continue
             read = _read_line(text, destination, now)
         except UnusableLine as error:
-            yield SourceItem(place, line.end, [], [], str(error))
+            yield SourceItem(place, end, unusable=str(error))
             continue
 
-        # All entries of a memory's history become one item.
-        is_same = isinstance(read, Entry) and past and _get_owner(read) == _get_owner(past[-1])
-        if past and not is_same:
-            yield _make_past(past, past_end)
-            past = []
-
         if isinstance(read, Entry):
+            if past and find_owner(read) != find_owner(past[0]):
+                for item in end_past():
+                    yield item
             past.append(read)
-            past_end = line.end
+            past_end = end
         else:
+            for item in end_past():
+                yield item
             if read.provisional:
-                remarks.add(MEMORIES, _NO_ID)
-            yield SourceItem(place, line.end, [read], [])
+                remarks["memory", "No id; it was made of the namespace and the key."] += 1
+            yield SourceItem(place, end, read)
 
-    if past:
-        yield _make_past(past, past_end)
-
-    for item in remarks.list_items(end):
+    for item in (*end_past(), *list_remarks(remarks, end)):
         yield item
 
 
@@ -328,30 +299,20 @@ def _read_line(text: bytes, destination: Destination, now: str) -> IncomingMemor
     namespace = destination.namespace
     if is_history(text):
         entry = parse_entry(text)
-        if destination.takes_all:
-            entry = seal(entry._replace(namespace=namespace))
-        return entry
+        return seal(entry._replace(namespace=namespace)) if destination.takes_all else entry
 
     value = parse_line_json(text)
     fields = as_object(value)
     has_no_id = fields is not None and "id" not in fields
+    if fields is not None and destination.takes_all:
+        fields["namespace"] = namespace
     if fields is not None and has_no_id:
-        if destination.takes_all:
-            fields["namespace"] = namespace
-        value = complete_fields(fields, namespace, now)
+        value = {"namespace": namespace, "type": "core", "importance": "medium", **fields}
 
-    stored = parse_fields(value)
-    if destination.takes_all:
-        stored = stored._replace(row=stored.row._replace(namespace=namespace))
+        # It follows from the namespace and the key, so that the same line gives the same memory.
+        value["id"] = make_id(str(value["namespace"]), str(value.get("key")))
+        value.setdefault("created_at", now)
+        for name in ("updated_at", "accessed_at"):
+            value.setdefault(name, value["created_at"])
 
-    return IncomingMemory(stored, provisional=has_no_id)
-
-
-def _get_owner(entry: Entry) -> tuple[str, str]:
-    return entry.namespace, entry.id
-
-
-def _make_past(entries: Sequence[Entry], position: int) -> SourceItem:
-    """Return an item for the history of one memory."""
-    first = entries[0]
-    return SourceItem(f"history of {first.id}", position, [], [], past=tuple(keep_sound(entries)))
+    return IncomingMemory(parse_fields(value), provisional=has_no_id)

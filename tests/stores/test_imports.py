@@ -796,7 +796,7 @@ def test_the_copy_of_a_stream_is_private_and_deleted(
 
     file_place.run("import", "-", stdin=write_lines(entity("Ada", "x")))
 
-    assert modes == [0o700, 0o700]
+    assert modes == [0o700]
     assert list(temporary.iterdir()) == []
 
 

@@ -22,8 +22,8 @@ from hypothesis import given, settings, strategies
 from abilities.declarations.values import JsonObject, utc_now
 from abilities.helpers.store.model import IncomingMemory
 from abilities.helpers.store.names import make_key, to_storable
-from abilities.helpers.transfer.adjustment import adjust, adjust_item
-from abilities.helpers.transfer.export_lines import format_line, parse_fields
+from abilities.helpers.transfer.adjustment import adjust
+from abilities.helpers.transfer.export_lines import UnusableLine, format_line, parse_fields
 from abilities.helpers.transfer.importing import ImportOptions, import_memories, open_source
 from abilities.helpers.transfer.sources import ForeignLink, ForeignMemory
 from benchmarks.generate import generate
@@ -203,8 +203,8 @@ def test_a_foreign_content_may_be_long_and_has_a_bound() -> None:
     incoming, notes = adjust(ForeignMemory("a", "x" * 200_000), "default", NOW)
     assert incoming.stored.row.content == "x" * 200_000 and not notes
 
-    item = adjust_item("line 1", 1, ForeignMemory("a", "x" * 200_001), "default", NOW)
-    assert item.memories == [] and "200,001 characters" in (item.unusable or "")
+    with pytest.raises(UnusableLine, match="200,001 characters"):
+        adjust(ForeignMemory("a", "x" * 200_001), "default", NOW)
 
 
 def test_metadata_that_fits_nowhere_else_is_kept_elsewhere() -> None:
