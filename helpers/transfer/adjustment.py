@@ -131,6 +131,7 @@ def adjust(foreign: ForeignMemory, namespace: str, now: str) -> AdjustedMemory:
         "created_at": created_at,
         "updated_at": foreign.updated_at or created_at,
         "accessed_at": foreign.accessed_at or created_at,
+        "expires_at": "",
         "access_count": foreign.access_count,
     }
     # If it is imported again, times from `now` must not replace the stored ones.

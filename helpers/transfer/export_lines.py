@@ -119,18 +119,15 @@ class HistoryLine(Model):
     history: ExportedEntry
 
 
-_DEFAULTS = {
-    name: field.default
-    for name, field in ExportedMemory.model_fields.items()
-    if not field.is_required()
-}
-_NO_DEFAULT = object()
+_DEFAULTS = {name: field.default for name, field in ExportedMemory.model_fields.items()}
+"""By field; pydantic has a default of its own for required ones."""
 
 HEADING = orjson.dumps({"format": "agent-abilities", "version": VERSION}) + b"\n"
 
 _START = b'{"history"'
 _JSON_COLUMNS = ("tags", "metadata", "about")
 _ALL_COLUMNS = frozenset(Row._fields) - {"namespace", "version"}
+_COLUMNS = [name for name in Row._fields if name in _DEFAULTS]
 
 _RULES = {
     "missing": "is missing",
@@ -177,11 +174,7 @@ def format_line(stored: StoredMemory) -> bytes:
         # The order of a store depends on other memories, but a line must not.
         "links": [link.to_data() for link in sorted(stored.links)],
     }
-    fields = {
-        name: values[name]
-        for name in ExportedMemory.model_fields
-        if values[name] != _DEFAULTS.get(name, _NO_DEFAULT)
-    }
+    fields = {name: values[name] for name, default in _DEFAULTS.items() if values[name] != default}
     return orjson.dumps(fields) + b"\n"
 
 
@@ -205,16 +198,18 @@ def parse_fields(value: object) -> StoredMemory:
             memory.key, link.key, link.type, link.link_weight, link.term
         )
 
-    lists = {name: list(dict.fromkeys(getattr(memory, name))) for name in ("tags", "about")}
-    fields = {**dict(memory), **lists, "metadata": metadata, "memory_score": score}
+    fields: JsonObject = {**vars(memory), "metadata": metadata, "memory_score": score}
+    fields["tags"] = list(dict.fromkeys(memory.tags))
+    fields["about"] = list(dict.fromkeys(memory.about))
     return build_memory(fields, list(links.values()))
 
 
 def build_memory(fields: JsonObject, links: list[LinkRow]) -> StoredMemory:
     """Return a memory of the values that a line has for all fields but the links."""
     score = fields["memory_score"]
-    columns = {name: fields[name] for name in Row._fields if name in fields}
-    columns |= {name: dump_sorted_json(fields[name]) for name in _JSON_COLUMNS}
+    columns: JsonObject = {name: fields[name] for name in _COLUMNS}
+    for name in _JSON_COLUMNS:
+        columns[name] = dump_sorted_json(fields[name])
     columns["archived"] = int(fields["archived"])
     columns["scored"] = int(score is not None)
     columns["score"] = declared.SCORES[fields["importance"]] if score is None else score
