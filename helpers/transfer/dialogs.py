@@ -41,7 +41,6 @@ class Message(NamedTuple):
 
 
 Parser = Callable[[JsonObject], Message | None]
-"""Returns the message of a line, or None."""
 
 
 class Format(NamedTuple):
@@ -120,11 +119,7 @@ def parse_claude_code(record: JsonObject) -> Message | None:
     if message.get("model") == "<synthetic>":
         return None
 
-    texts = _list_texts(message.get("content"))
-    if not is_users:
-        return _make_message(is_users=False, text=texts[-1] if texts else "", record=record)
-
-    return _make_message(is_users=True, text=strip_wrappers("\n\n".join(texts)), record=record)
+    return _read_blocks(message.get("content"), record, is_users=is_users)
 
 
 def parse_codex(record: JsonObject) -> Message | None:
@@ -136,13 +131,8 @@ def parse_codex(record: JsonObject) -> Message | None:
     """
     if record.get("type") == "message":
         role = record.get("role")
-        texts = _list_texts(record.get("content"))
-        if role == "user":
-            return _make_message(
-                is_users=True, text=strip_wrappers("\n\n".join(texts)), record=record
-            )
-        if role == "assistant" and texts:
-            return _make_message(is_users=False, text=texts[-1], record=record)
+        if role in ("user", "assistant"):
+            return _read_blocks(record.get("content"), record, is_users=role == "user")
         return None
 
     if record.get("type") != "event_msg":
@@ -159,7 +149,7 @@ def parse_codex(record: JsonObject) -> Message | None:
     if not isinstance(text, str):
         raise UnusableLine("The field message is not a text.")
 
-    return _make_message(is_users=is_users, text=strip_wrappers(text), record=record)
+    return _make_message(strip_wrappers(text), record, is_users=is_users)
 
 
 def parse_chatgpt(conversation: JsonObject) -> Iterator[Message]:
@@ -214,7 +204,16 @@ def parse_claude(conversation: JsonObject) -> Iterator[Message]:
             yield Message(is_users, text.strip(), parse_time(message.get("created_at")))
 
 
-def _make_message(*, is_users: bool, text: str, record: JsonObject) -> Message | None:
+def _read_blocks(content: object, record: JsonObject, *, is_users: bool) -> Message | None:
+    """Return the message of a content: all that the user wrote, or the end of an answer."""
+    texts = _list_texts(content)
+    if is_users:
+        return _make_message(strip_wrappers("\n\n".join(texts)), record, is_users=True)
+
+    return _make_message("".join(texts[-1:]), record, is_users=False)
+
+
+def _make_message(text: str, record: JsonObject, *, is_users: bool) -> Message | None:
     if not text.strip():
         return None
 

@@ -22,19 +22,11 @@ from abilities.helpers.durable import AtomicFile
 from abilities.helpers.store.history import DamagedEntry, Entry, MemoryName
 from abilities.helpers.store.model import DamagedMemory, StoredMemory
 from abilities.helpers.store.protocol import ServableStore
-from abilities.helpers.transfer.export_lines import (
-    HEADING,
-    format_entry,
-    format_line,
-    is_history,
-    parse_entry,
-    parse_heading,
-)
+from abilities.helpers.transfer import export_lines
 from abilities.helpers.transfer.patience import Patience
 from abilities.helpers.transfer.sources import get_text, read_lines
 
 PAGE = 500
-"""Memories or entries that are read and written together."""
 
 Progress = Callable[[int], None]
 """Called with the number of memories written since the last call."""
@@ -147,11 +139,11 @@ async def resume_export(part: Path, pasts: ExportedPasts) -> ExportPlace | None:
             text = get_text(line)
             end = line.end
             place = place or ExportPlace()
-            if line.number == 1 and parse_heading(text):
+            if line.number == 1 and export_lines.parse_heading(text):
                 continue
 
-            if is_history(text):
-                entry = parse_entry(text)
+            if export_lines.is_history(text):
+                entry = export_lines.parse_entry(text)
                 pasts.add([entry])
                 place = ExportPlace(entry=(entry.namespace, entry.id, entry.version))
             else:
@@ -199,7 +191,7 @@ async def export(
     """
     with closing(ExportedPasts()) as pasts:
         if path is None:
-            await _print(HEADING)
+            await _print(export_lines.HEADING)
             result = await _Export(store, options, progress, pasts, _print).run(ExportPlace())
             sys.stdout.buffer.flush()  # the last lines are still in Python's own buffer
             return result
@@ -216,7 +208,7 @@ async def export(
                 await asyncio.to_thread(file.write, lines)
 
             if place is None:
-                await write(HEADING)
+                await write(export_lines.HEADING)
             return await _Export(store, options, progress, pasts, write).run(place or ExportPlace())
 
 
@@ -268,7 +260,7 @@ class _Export:
 
             sound = [entry for entry in entries if isinstance(entry, Entry)]
             self.damaged += [entry for entry in entries if isinstance(entry, DamagedEntry)]
-            await self.write(b"".join(map(format_entry, sound)))
+            await self.write(b"".join(map(export_lines.format_entry, sound)))
             self.pasts.add(sound)
             self.entries += len(sound)
 
@@ -296,7 +288,7 @@ class _Export:
         return self.options.namespace in (None, namespace)
 
     async def _write_lines(self, memories: Sequence[StoredMemory]) -> None:
-        await self.write(b"".join(map(format_line, memories)))
+        await self.write(b"".join(map(export_lines.format_line, memories)))
         self.memories += len(memories)
         self.progress(len(memories))
 

@@ -7,15 +7,16 @@ import asyncio
 import os
 import re
 import shutil
+import sys
 import tempfile
 import zlib
 from codecs import BOM_UTF8
 from collections import Counter
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Sequence
-from contextlib import ExitStack, aclosing, asynccontextmanager
+from contextlib import ExitStack, aclosing, asynccontextmanager, nullcontext
 from functools import partial
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 from zipfile import BadZipFile, ZipFile
 
 import aiofiles
@@ -27,6 +28,7 @@ from abilities.helpers.store.changes import is_passing
 from abilities.helpers.store.history import Entry
 from abilities.helpers.store.model import IncomingMemory
 from abilities.helpers.store.protocol import ServableStore
+from abilities.helpers.transfer import sources
 from abilities.helpers.transfer.adjustment import adjust
 from abilities.helpers.transfer.dialogs import recognize
 from abilities.helpers.transfer.export_lines import (
@@ -39,16 +41,6 @@ from abilities.helpers.transfer.kv_memory import KvMemoryFile
 from abilities.helpers.transfer.mcp_memory import read_knowledge_graph
 from abilities.helpers.transfer.patience import Patience
 from abilities.helpers.transfer.sessions import FolderReader, SessionFile, list_sessions
-from abilities.helpers.transfer.sources import (
-    CHUNK,
-    Destination,
-    ForeignMemory,
-    Source,
-    SourceItem,
-    read_elements,
-    read_export,
-    read_lines,
-)
 
 _SQLITE_MAGIC = b"SQLite format 3\0"
 
@@ -65,7 +57,6 @@ SUFFIX = ".sessions"
 """Appended to a namespace, names the one for its sessions, so that no turn hides a memory."""
 
 _BEGINNING = 64
-"""Bytes at the beginning of a file that show its format."""
 
 _MAX_LINE = 1024 * 1024
 
@@ -83,7 +74,6 @@ _HINTS = {
     "--replace puts this one in its place.",
     "purged": "It was purged from this store for good, and no import brings it back.",
 }
-"""Why a memory is refused, for the person who imports it, by the reason."""
 
 
 class OpenedSource(NamedTuple):
@@ -93,7 +83,7 @@ class OpenedSource(NamedTuple):
     """
 
     kind: str
-    source: Source | FolderReader
+    source: sources.Source | FolderReader
     length: int
     namespace: str
 
@@ -109,15 +99,16 @@ async def open_source(
     private temporary file, and so are conversations in an archive; these are deleted at the end of
     the block. Raises UnusableLine, OSError.
     """
-    destination = Destination(namespace, all_into_it)
+    destination = sources.Destination(namespace, all_into_it)
     with ExitStack() as closing:
         if path is not None and path.is_dir():  # noqa: ASYNC240 - a single look-up
-            yield await _open_folder(path, destination)
+            files = await asyncio.to_thread(list_sessions, path)
+            yield _open_sessions(path, files, destination)
             return
 
         if path is None or not path.is_file():  # noqa: ASYNC240 - a single look-up
             copy = _make_folder(closing) / "stream"
-            await _copy_stream(path, copy)
+            await asyncio.to_thread(_copy_stream, path, copy)
             path = copy
 
         async with aiofiles.open(path, "rb") as file:
@@ -133,7 +124,7 @@ async def open_source(
         elif beginning.startswith(_ZIP_MAGIC):
             unpacked = _make_folder(closing)
             await asyncio.to_thread(_unpack, path, unpacked)
-            yield await _open_folder(unpacked, destination)
+            yield _open_sessions(unpacked, list_sessions(unpacked), destination)
         elif beginning.removeprefix(BOM_UTF8).lstrip().startswith(b"["):
             yield await _recognize_array(path, destination)
         else:
@@ -145,28 +136,25 @@ def _make_folder(closing: ExitStack) -> Path:
     return Path(closing.enter_context(tempfile.TemporaryDirectory(prefix="abilities-import-")))
 
 
-async def _open_folder(folder: Path, destination: Destination) -> OpenedSource:
-    files = await asyncio.to_thread(list_sessions, folder)
-    if not files:
-        raise UnusableLine(
-            "The folder has no sessions (*.jsonl) and no conversations.json. Those of Claude Code "
-            "are in ~/.claude/projects, those of Codex in ~/.codex/sessions."
-        )
-
-    return _open_sessions(folder, files, destination)
-
-
-def _open_file(path: Path, destination: Destination, *, is_array: bool) -> OpenedSource:
-    """Return the source for a single file of sessions."""
+def _open_file(path: Path, destination: sources.Destination, *, is_array: bool) -> OpenedSource:
     path = path.resolve()  # a link that the caller names may be followed
     file = SessionFile((path.name,), path.stat().st_size, is_array)
     return _open_sessions(path.parent, [file], destination)
 
 
 def _open_sessions(
-    folder: Path, files: list[SessionFile], destination: Destination
+    folder: Path, files: list[SessionFile], destination: sources.Destination
 ) -> OpenedSource:
-    """Return the source for files of sessions. Raises UnusableLine for a name that is too long."""
+    """Return the source for files of sessions.
+
+    Raises UnusableLine if there are none, or for a namespace that is too long.
+    """
+    if not files:
+        raise UnusableLine(
+            "The folder has no sessions (*.jsonl) and no conversations.json. Those of Claude Code "
+            "are in ~/.claude/projects, those of Codex in ~/.codex/sessions."
+        )
+
     namespace = destination.namespace
     if not destination.takes_all:
         try:
@@ -191,33 +179,27 @@ def _unpack(path: Path, folder: Path) -> None:
 
             for name, info in found.items():
                 with archive.open(info) as member, (folder / name).open("wb") as copy:
-                    shutil.copyfileobj(member, copy, CHUNK)
+                    shutil.copyfileobj(member, copy, sources.CHUNK)
     except (BadZipFile, EOFError, NotImplementedError, RuntimeError, zlib.error):
         raise UnusableLine("The archive is damaged, or has a password.") from None
 
 
-async def _copy_stream(path: Path | None, copy: Path) -> None:
+def _copy_stream(path: Path | None, copy: Path) -> None:
     """Copy standard input (None) or a pipe to a file. Raises UnusableLine for a database."""
-    stream: Any = aiofiles.stdin_bytes if path is None else await aiofiles.open(path, "rb")
+    opened = nullcontext(sys.stdin.buffer) if path is None else path.open("rb")
+    with opened as stream, copy.open("wb") as file:
+        beginning = stream.read(len(_SQLITE_MAGIC))
+        if beginning == _SQLITE_MAGIC:
+            raise UnusableLine("A database cannot be read from a stream; name its file.")
 
-    try:
-        async with aiofiles.open(copy, "wb") as file:
-            chunk = await stream.read(CHUNK)
-            if chunk.startswith(_SQLITE_MAGIC):
-                raise UnusableLine("A database cannot be read from a stream; name its file.")
-
-            while chunk:
-                await file.write(chunk)
-                chunk = await stream.read(CHUNK)
-    finally:
-        if path is not None:
-            await stream.close()
+        file.write(beginning)
+        shutil.copyfileobj(stream, file, sources.CHUNK)
 
 
-async def _recognize_array(path: Path, destination: Destination) -> OpenedSource:
+async def _recognize_array(path: Path, destination: sources.Destination) -> OpenedSource:
     """Return the source for a JSON array of conversations. Raises UnusableLine for another one."""
     descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
-    async with aclosing(read_elements(descriptor)) as elements:
+    async with aclosing(sources.read_elements(descriptor)) as elements:
         async for element in elements:
             if recognize(_parse_fields(element.text or b"")) is not None:
                 return _open_file(path, destination, is_array=True)
@@ -229,25 +211,26 @@ async def _recognize_array(path: Path, destination: Destination) -> OpenedSource
     )
 
 
-async def _recognize_lines(path: Path, destination: Destination) -> OpenedSource:
+async def _recognize_lines(path: Path, destination: sources.Destination) -> OpenedSource:
     """Return the source for a file of lines. Raises UnusableLine if no line is recognizable."""
     namespace, size = destination.namespace, os.stat(path).st_size
     tried = 0
 
-    async for line in read_lines(path):
+    async for line in sources.read_lines(path):
         tried += 1
         text = line.text or b""
+        fields = _parse_fields(text)
 
-        if _is_export(text) or {"key", "content"} <= _parse_fields(text).keys():
-            source = read_export(path, destination, utc_now())
+        if _is_export(text) or {"key", "content"} <= fields.keys():
+            source = sources.read_export(path, destination, utc_now())
             return OpenedSource("an export", source, size, namespace)
 
-        if _parse_fields(text).get("type") in ("entity", "relation"):
+        if fields.get("type") in ("entity", "relation"):
             # Twice the size, because the file is read twice.
             kind, graph = "an MCP memory server's file", read_knowledge_graph(path)
             return OpenedSource(kind, graph, 2 * size, namespace)
 
-        if recognize(_parse_fields(text)) is not None:
+        if recognize(fields) is not None:
             return _open_file(path, destination, is_array=False)
 
         if tried == _TRIED_LINES:
@@ -321,10 +304,8 @@ class ImportOptions(NamedTuple):
 
 
 _Placed = tuple[str, IncomingMemory]
-"""The place of a memory in its source, and the memory."""
 
 Report = Callable[[ImportNote], None]
-"""Called with each remark."""
 
 Progress = Callable[[int], None]
 """Called with the position in the source up to which it is imported, in bytes or memories."""
@@ -384,21 +365,21 @@ async def import_memories(
 
 
 def _adjust(
-    item: SourceItem, namespace: str, now: str
+    item: sources.SourceItem, namespace: str, now: str
 ) -> tuple[IncomingMemory | None, Sequence[str]]:
     """Return the memory of an item within our limits, and the notes. Raises UnusableLine."""
     if item.unusable is not None:
         raise UnusableLine(item.unusable)
-    if not isinstance(item.memory, ForeignMemory):
+    if not isinstance(item.memory, sources.ForeignMemory):
         return item.memory, item.notes
 
     memory, notes = adjust(item.memory, namespace, now)
     return memory, [*item.notes, *notes]
 
 
-async def _read_batches(source: Source) -> AsyncIterator[list[SourceItem]]:
+async def _read_batches(source: sources.Source) -> AsyncIterator[list[sources.SourceItem]]:
     """Yield lists of items with `BATCH` entries or items at least, then the rest."""
-    batch: list[SourceItem] = []
+    batch: list[sources.SourceItem] = []
     parts = 0
 
     async for item in source:

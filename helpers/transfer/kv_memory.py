@@ -383,7 +383,6 @@ class KvMemoryFile:
 
 @contextmanager
 def _explain_errors() -> Generator[None]:
-    """Translate errors of the database into UnusableLine."""
     try:
         yield
     except sqlite3.Error:

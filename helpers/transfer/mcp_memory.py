@@ -7,19 +7,8 @@ from pathlib import Path
 from typing import cast
 
 from abilities.declarations.values import JsonObject
+from abilities.helpers.transfer import sources
 from abilities.helpers.transfer.export_lines import UnusableLine
-from abilities.helpers.transfer.sources import (
-    ForeignLink,
-    ForeignMemory,
-    Line,
-    Remarks,
-    Source,
-    SourceItem,
-    get_text,
-    list_remarks,
-    parse_object,
-    read_lines,
-)
 
 LINK_WEIGHT = 0.5
 """The weight of every link, because relations have no weights."""
@@ -37,22 +26,22 @@ CREATE TABLE entities (name TEXT PRIMARY KEY, hash BLOB) WITHOUT ROWID;
 _GHOSTS = "SELECT DISTINCT source FROM relations WHERE source NOT IN (SELECT name FROM entities)"
 
 
-async def read_knowledge_graph(path: Path) -> Source:
+async def read_knowledge_graph(path: Path) -> sources.Source:
     """Read the MCP memory server's entities, each with its relations as links.
 
     The file is read twice, first for relations, because they may come before or after their entity.
     Positions count the bytes of both passes. A name that has relations but no entity also becomes a
     memory, at the end.
     """
-    remarks = Remarks()
+    remarks = sources.Remarks()
     end = 0
 
     with closing(sqlite3.connect("", isolation_level=None)) as scratch:
         scratch.executescript(_SCRATCH_SCHEMA)
-        async for line in read_lines(path):
+        async for line in sources.read_lines(path):
             end = line.end
             with suppress(UnusableLine):  # the second pass reports it
-                fields = parse_object(line)
+                fields = sources.parse_object(line)
                 relation = _parse_relation(fields)
                 if relation is not None:
                     scratch.execute("INSERT INTO relations VALUES (?, ?, ?)", relation)
@@ -60,37 +49,37 @@ async def read_knowledge_graph(path: Path) -> Source:
                         words = "Fields other than from, to and relationType are not kept."
                         remarks["relation", words] += 1
 
-            yield SourceItem(f"line {line.number}", end)
+            yield sources.SourceItem(f"line {line.number}", end)
 
         scratch.execute("CREATE INDEX by_source ON relations (source)")
         read = end
 
-        async for line in read_lines(path):
+        async for line in sources.read_lines(path):
             place, end = f"line {line.number}", read + line.end
             try:
-                yield SourceItem(place, end, _read_entity(scratch, line))
+                yield sources.SourceItem(place, end, _read_entity(scratch, line))
             except UnusableLine as error:
-                yield SourceItem(place, end, unusable=str(error))
+                yield sources.SourceItem(place, end, unusable=str(error))
 
         for (name,) in scratch.execute(_GHOSTS):
-            foreign = ForeignMemory(name, name, links=_find_links(scratch, name))
+            foreign = sources.ForeignMemory(name, name, links=_find_links(scratch, name))
             note = "It has relations but is no entity; its name became the content."
-            yield SourceItem(f"entity {name!r}", end, foreign, [note])
+            yield sources.SourceItem(f"entity {name!r}", end, foreign, [note])
 
-    for item in list_remarks(remarks, end):
+    for item in sources.list_remarks(remarks, end):
         yield item
 
 
-def _read_entity(scratch: sqlite3.Connection, line: Line) -> ForeignMemory | None:
+def _read_entity(scratch: sqlite3.Connection, line: sources.Line) -> sources.ForeignMemory | None:
     """Return the entity on a line; None for a relation or a repeated line. Raises UnusableLine."""
-    fields = parse_object(line)
+    fields = sources.parse_object(line)
     if _parse_relation(fields) is not None:
         return None
     if fields.get("type") != "entity":
         raise UnusableLine("The line is neither an entity nor a relation.")
 
     name = _get_text(fields, "name")
-    foreign = ForeignMemory(
+    foreign = sources.ForeignMemory(
         name,
         "\n".join(_get_observations(fields)),
         category=str(fields.get("entityType") or ""),
@@ -98,7 +87,7 @@ def _read_entity(scratch: sqlite3.Connection, line: Line) -> ForeignMemory | Non
         metadata={field: fields[field] for field in fields if field not in _ENTITY_FIELDS},
     )
 
-    digest = blake2b(get_text(line), digest_size=16).digest()
+    digest = blake2b(sources.get_text(line), digest_size=16).digest()
     earlier = scratch.execute("SELECT hash FROM entities WHERE name = ?", (name,)).fetchone()
     if earlier is None:
         scratch.execute("INSERT INTO entities VALUES (?, ?)", (name, digest))
@@ -109,9 +98,9 @@ def _read_entity(scratch: sqlite3.Connection, line: Line) -> ForeignMemory | Non
     return None
 
 
-def _find_links(scratch: sqlite3.Connection, name: str) -> list[ForeignLink]:
+def _find_links(scratch: sqlite3.Connection, name: str) -> list[sources.ForeignLink]:
     rows = scratch.execute("SELECT target, type FROM relations WHERE source = ?", (name,))
-    return [ForeignLink(target, link_type, LINK_WEIGHT) for target, link_type in rows]
+    return [sources.ForeignLink(target, link_type, LINK_WEIGHT) for target, link_type in rows]
 
 
 def _get_observations(fields: JsonObject) -> list[str]:

@@ -18,7 +18,6 @@ A closed lid, a stopped process or the choice of a new leader takes less than a 
 """
 
 PAUSE_SECONDS = 0.2
-"""The pause between two attempts."""
 
 _log = logging.getLogger("abilities.store")
 

@@ -28,26 +28,15 @@ from abilities.helpers.store.model import StoredMemory
 from abilities.helpers.store.names import hash_text, to_storable
 from abilities.helpers.store.protocol import MemoryStore
 from abilities.helpers.text.codec import UTF_8
+from abilities.helpers.transfer import sources
 from abilities.helpers.transfer.dialogs import Format, Message, Parser, recognize
 from abilities.helpers.transfer.export_lines import UnusableLine
 from abilities.helpers.transfer.patience import Patience
-from abilities.helpers.transfer.sources import (
-    ForeignLink,
-    ForeignMemory,
-    Remarks,
-    Source,
-    SourceItem,
-    list_remarks,
-    parse_object,
-    read_elements,
-    read_lines,
-)
 
 MAX_TEXT_CHARS = 20_000
 """Characters of what the user wrote, and of the answer; the rest is mostly pasted logs and code."""
 
 CUT = " [cut]"
-"""Ends a text that was cut."""
 
 LINK_TYPE = "follows"
 LINK_WEIGHT = 0.5
@@ -95,14 +84,6 @@ class Origin(NamedTuple):
     category: str
     prefix: str
     uuid: str
-
-
-class _Head(NamedTuple):
-    """The beginning of a file of a session."""
-
-    parse: Parser
-    origin: Origin
-    is_subagents: bool
 
 
 class _Point(NamedTuple):
@@ -174,7 +155,7 @@ class TurnWriter:
 
     def add(
         self, message: Message, position: int, place: str, metadata: JsonObject
-    ) -> Iterator[SourceItem]:
+    ) -> Iterator[sources.SourceItem]:
         """Add the next message; one of the user ends the turn before it, and yields its memory."""
         if not message.is_users:
             self._answer = message
@@ -186,7 +167,7 @@ class TurnWriter:
         self._place = place
         self._metadata = metadata
 
-    def finish(self, position: int) -> Iterator[SourceItem]:
+    def finish(self, position: int) -> Iterator[sources.SourceItem]:
         """Yield the memory of the last turn, if there is one."""
         question, answer = self._question, self._answer
         if question is None:
@@ -200,13 +181,13 @@ class TurnWriter:
             content += f"\n\nAssistant: {_prepare(closing, notes)}"
             ended_at = max(question.time or "", answer.time or "") or None
 
-        links: list[ForeignLink] = []
+        links: list[sources.ForeignLink] = []
         if self.turns > 1:
-            links.append(ForeignLink(self._name(self.turns - 1), LINK_TYPE, LINK_WEIGHT))
+            links.append(sources.ForeignLink(self._name(self.turns - 1), LINK_TYPE, LINK_WEIGHT))
         if self._origin.uuid:
             self._metadata["session"] = self._origin.uuid
 
-        foreign = ForeignMemory(
+        foreign = sources.ForeignMemory(
             self._name(self.turns),
             content,
             importance="low",
@@ -217,7 +198,7 @@ class TurnWriter:
             updated_at=ended_at,
             growing=True,
         )
-        yield SourceItem(self._place, position, foreign, [*dict.fromkeys(notes)])
+        yield sources.SourceItem(self._place, position, foreign, [*dict.fromkeys(notes)])
 
     def _name(self, turn: int) -> str:
         return f"{self._origin.prefix}{turn:04}"
@@ -231,10 +212,10 @@ class FolderReader:
         self._files = files
         self._namespace = namespace
         self._sessions = frozenset(Path(file.name).stem for file in files)
-        self._remarks = Remarks()
+        self._remarks = sources.Remarks()
         self._patience = Patience()
 
-    async def read(self, store: MemoryStore) -> Source:
+    async def read(self, store: MemoryStore) -> sources.Source:
         """Yield the turns, and each file that cannot be read; of sessions, those not in the store.
 
         Positions are bytes of all files together.
@@ -253,47 +234,51 @@ class FolderReader:
                         position = done + min(item.position, file.size)  # it may have grown
                         yield item._replace(place=place, position=position)
                 except UnusableLine as error:
-                    yield SourceItem(file.name, done, unusable=str(error))
+                    yield sources.SourceItem(file.name, done, unusable=str(error))
                 except OSError as error:
                     words = f"The file cannot be read: {os.strerror(error.errno or 0)}."
-                    yield SourceItem(file.name, done, unusable=words)
+                    yield sources.SourceItem(file.name, done, unusable=words)
 
                 done += file.size
-                yield SourceItem(file.name, done)
+                yield sources.SourceItem(file.name, done)
         finally:
             os.close(root)
 
-        for item in list_remarks(self._remarks, done):
+        for item in sources.list_remarks(self._remarks, done):
             yield item
 
-    async def _read_session(self, root: int, file: SessionFile, store: MemoryStore) -> Source:
+    async def _read_session(
+        self, root: int, file: SessionFile, store: MemoryStore
+    ) -> sources.Source:
         open_again = partial(_open_beneath, root, file)
         head = await _read_head(open_again(), file)
         if head is None:
             self._remarks["file", "Nothing in them is a session."] += 1
             return
-        if head.is_subagents:
+
+        parse, origin, is_subagents = head
+        if is_subagents:
             self._remarks["session", "Sessions of subagents are not imported."] += 1
             return
 
-        last = await self._patience.call(partial(_find_last, store, self._namespace, head.origin))
+        last = await self._patience.call(partial(_find_last, store, self._namespace, origin))
         begin = _Point()
         if last is not None:
-            begin = await _find_begin(open_again, last, head.parse, file.size)
+            begin = await _find_begin(open_again, last, parse, file.size)
 
-        own = {head.origin.uuid, Path(file.name).stem}
-        writer = TurnWriter(head.origin, begin.turns)
+        own = {origin.uuid, Path(file.name).stem}
+        writer = TurnWriter(origin, begin.turns)
         end = begin.offset
-        reading = read_lines(open_again(), start=begin.offset, max_line=_MAX_LINE)
+        reading = sources.read_lines(open_again(), start=begin.offset, max_line=_MAX_LINE)
         async with aclosing(reading) as lines:
             async for line in lines:
                 number = begin.lines + line.number
                 place, end = f"line {number}", line.end
                 try:
-                    record = parse_object(line)
-                    message = None if self._is_copy(record, own) else head.parse(record)
+                    record = sources.parse_object(line)
+                    message = None if self._is_copy(record, own) else parse(record)
                 except UnusableLine as error:
-                    yield SourceItem(place, end, unusable=str(error))
+                    yield sources.SourceItem(place, end, unusable=str(error))
                     continue
 
                 if message is not None:
@@ -310,14 +295,14 @@ class FolderReader:
         session = source.get("sessionId")
         return isinstance(session, str) and session not in own and session in self._sessions
 
-    async def _read_array(self, root: int, file: SessionFile) -> Source:
-        async with aclosing(read_elements(_open_beneath(root, file))) as elements:
+    async def _read_array(self, root: int, file: SessionFile) -> sources.Source:
+        async with aclosing(sources.read_elements(_open_beneath(root, file))) as elements:
             async for element in elements:
                 place = f"conversation {element.number}"
                 try:
-                    origin, messages = _parse_conversation(parse_object(element))
+                    origin, messages = _parse_conversation(sources.parse_object(element))
                 except UnusableLine as error:
-                    yield SourceItem(place, element.end, unusable=str(error))
+                    yield sources.SourceItem(place, element.end, unusable=str(error))
                     continue
 
                 writer = TurnWriter(origin)
@@ -362,15 +347,18 @@ def _make_origin(category: str, uuid: object, folder: object, name: str) -> Orig
     return Origin(category, prefix, session)
 
 
-async def _read_head(descriptor: int, file: SessionFile) -> _Head | None:
-    """Return the head of a file; None if no session is recognized in its first lines."""
+async def _read_head(descriptor: int, file: SessionFile) -> tuple[Parser, Origin, bool] | None:
+    """Return the parser and the origin of a file, and whether it is a subagent's.
+
+    None if no session is recognized in its first lines.
+    """
     shape: Format | None = None
     folder = session = source = None
 
-    async with aclosing(read_lines(descriptor, max_line=_MAX_LINE)) as lines:
+    async with aclosing(sources.read_lines(descriptor, max_line=_MAX_LINE)) as lines:
         async for line in lines:
             with suppress(UnusableLine):
-                record = parse_object(line)
+                record = sources.parse_object(line)
                 payload = as_object(record.get("payload")) or {}
                 shape = shape or recognize(record)
                 folder = folder or record.get("cwd") or payload.get("cwd")
@@ -387,7 +375,7 @@ async def _read_head(descriptor: int, file: SessionFile) -> _Head | None:
     if found:
         session = found[-1]
     origin = _make_origin(shape.category, session, folder, file.name)
-    return _Head(shape.parse_line, origin, is_subagents="subagent" in (source or {}))
+    return shape.parse_line, origin, "subagent" in (source or {})
 
 
 async def _find_last(store: MemoryStore, namespace: str, origin: Origin) -> StoredMemory | None:
@@ -424,10 +412,12 @@ async def _find_begin(
     if not isinstance(number, int) or not isinstance(offset, int) or not 0 <= offset < size:
         return _Point()
 
-    async with aclosing(read_lines(open_again(), start=offset, max_line=_MAX_LINE)) as lines:
+    async with aclosing(
+        sources.read_lines(open_again(), start=offset, max_line=_MAX_LINE)
+    ) as lines:
         async for line in lines:
             with suppress(UnusableLine):
-                message = parse(parse_object(line)) or _NO_MESSAGE
+                message = parse(sources.parse_object(line)) or _NO_MESSAGE
                 if message.is_users and message.time == last.row.created_at:
                     turn = int(last.row.key.rpartition("/")[2])
                     return _Point(turn - 1, number - 1, offset)

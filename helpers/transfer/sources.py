@@ -21,18 +21,9 @@ from abilities.helpers.store.history import Entry, seal
 from abilities.helpers.store.model import IncomingMemory
 from abilities.helpers.store.names import make_id
 from abilities.helpers.store.past import find_owner
-from abilities.helpers.transfer.export_lines import (
-    UnusableLine,
-    is_history,
-    keep_sound,
-    parse_entry,
-    parse_fields,
-    parse_heading,
-    parse_line_json,
-)
+from abilities.helpers.transfer import export_lines
 
 CHUNK = 1 << 20
-"""Bytes that are read from a file at once."""
 
 MAX_LINE = 64 << 20
 """The longest line that is read, in bytes; longer lines are skipped and reported."""
@@ -233,16 +224,16 @@ async def read_elements(file: int) -> AsyncGenerator[Line]:
 def get_text(line: Line) -> bytes:
     """Return the text of a line. Raises UnusableLine if it is too long."""
     if line.text is None:
-        raise UnusableLine(f"The line is too long; the limit is {MAX_LINE >> 20} MiB.")
+        raise export_lines.UnusableLine(f"The line is too long; the limit is {MAX_LINE >> 20} MiB.")
 
     return line.text
 
 
 def parse_object(line: Line) -> JsonObject:
     """Return the JSON object on a line. Raises UnusableLine."""
-    fields = as_object(parse_line_json(get_text(line)))
+    fields = as_object(export_lines.parse_line_json(get_text(line)))
     if fields is None:
-        raise UnusableLine("The line is not a JSON object.")
+        raise export_lines.UnusableLine("The line is not a JSON object.")
 
     return fields
 
@@ -263,17 +254,19 @@ async def read_export(path: Path, destination: Destination, now: str) -> Source:
     def end_past() -> Iterator[SourceItem]:
         """Yield all entries of a memory's history as one item."""
         if past:
-            yield SourceItem(f"history of {past[0].id}", past_end, past=keep_sound(past))
+            yield SourceItem(
+                f"history of {past[0].id}", past_end, past=export_lines.keep_sound(past)
+            )
             past.clear()
 
     async for line in read_lines(path):
         place, end = f"line {line.number}", line.end
         try:
             text = get_text(line)
-            if line.number == 1 and parse_heading(text):
+            if line.number == 1 and export_lines.parse_heading(text):
                 continue
             read = _read_line(text, destination, now)
-        except UnusableLine as error:
+        except export_lines.UnusableLine as error:
             yield SourceItem(place, end, unusable=str(error))
             continue
 
@@ -297,11 +290,11 @@ async def read_export(path: Path, destination: Destination, now: str) -> Source:
 def _read_line(text: bytes, destination: Destination, now: str) -> IncomingMemory | Entry:
     """Return the memory or entry on a line, in its destination. Raises UnusableLine."""
     namespace = destination.namespace
-    if is_history(text):
-        entry = parse_entry(text)
+    if export_lines.is_history(text):
+        entry = export_lines.parse_entry(text)
         return seal(entry._replace(namespace=namespace)) if destination.takes_all else entry
 
-    value = parse_line_json(text)
+    value = export_lines.parse_line_json(text)
     fields = as_object(value)
     has_no_id = fields is not None and "id" not in fields
     if fields is not None and destination.takes_all:
@@ -315,4 +308,4 @@ def _read_line(text: bytes, destination: Destination, now: str) -> IncomingMemor
         for name in ("updated_at", "accessed_at"):
             value.setdefault(name, value["created_at"])
 
-    return IncomingMemory(parse_fields(value), provisional=has_no_id)
+    return IncomingMemory(export_lines.parse_fields(value), provisional=has_no_id)

@@ -86,7 +86,7 @@ def list_processes(url: str, statement: str = BACKENDS) -> list[int]:
 
 def count_free(store: PostgresStore) -> tuple[int, int]:
     """Return how many connections the pool has, and how many of them are lent."""
-    stats = store.engine.server._leader._pool.get_stats()
+    stats = store.engine.server.leader._pool.get_stats()
     return stats["pool_size"], stats["pool_size"] - stats["pool_available"]
 
 

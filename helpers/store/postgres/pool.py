@@ -231,7 +231,5 @@ class Pool:
 
 
 async def _configure(connection: Connection) -> None:
-    for statement in _SESSION_SETTINGS.split(";"):
-        await connection.execute(statement.encode())
-
+    await connection.execute(_SESSION_SETTINGS.encode())
     await connection.set_isolation_level(psycopg.IsolationLevel.READ_COMMITTED)

@@ -11,14 +11,12 @@ from abilities.helpers.store import migration
 from abilities.helpers.store.postgres.transaction import Connection, PostgresTransaction, lock
 
 LOCK_ATTEMPTS = 5
-"""How often a migration tries to begin while older processes have transactions."""
 LOCK_SECONDS = 3
 """How long each attempt waits for older transactions, and newer transactions for the attempt."""
 
 _log = logging.getLogger("abilities")
 
 _UNPUBLISHED = frozenset({"schema_version", "version"})
-"""The version tables of stores from before the first published version."""
 
 # to_regclass is no use here: it may answer from a cache that is older than the lock.
 _LIST_TABLES = b"SELECT tablename FROM pg_catalog.pg_tables WHERE schemaname = 'abilities'"

@@ -4,7 +4,7 @@ import asyncio
 import logging
 import time
 from collections.abc import AsyncGenerator, Callable, Coroutine, Sequence
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from contextlib import asynccontextmanager
 from typing import Any, TypeVar
 
 import psycopg
@@ -31,11 +31,9 @@ ResultT = TypeVar("ResultT")
 MAX_ATTEMPTS = 4
 """How often a change is tried if PostgreSQL aborts it because of another transaction."""
 SEEK_SECONDS = 0.1
-"""The pause between two attempts to find a leader."""
 READS = 6
 """The most reads at the same time; the other connections are for changes."""
 OWN_READS = 4
-"""The most reads of one namespace at the same time."""
 MAX_BATCH = 64
 """The most changes per transaction, so that other processes get a turn within a second."""
 BATCH_SECONDS = 0.5
@@ -50,7 +48,6 @@ _BEGIN_READ = b"SELECT abilities.begin_read(%s, %s, %s)"
 _BEGIN_WRITE = b"""
 SELECT pg_advisory_xact_lock(hashtextextended(%s, 0)), abilities.expect_version(%s)
 """
-"""Waits for the lock of a name, then checks the version."""
 
 _log = logging.getLogger("abilities")
 
@@ -59,7 +56,7 @@ class Server:
     """A database on one or several hosts. It must be used on one event loop only."""
 
     def __init__(self, conninfo: str, language: Language) -> None:
-        self._leader = Pool(conninfo, language)
+        self.leader = Pool(conninfo, language)
         self._any_host: Pool | None = None
         self._seeking: asyncio.Task[None] | None = None
         self._slots = TurnSlots(READS, OWN_READS)
@@ -71,18 +68,14 @@ class Server:
     @property
     def waiting(self) -> int:
         """The number of calls that wait for a connection."""
-        return self._leader.waiting + len(self._slots)
-
-    async def prepare(self) -> None:
-        """Connect to the leader and migrate the schema, however long it takes."""
-        await self._leader.prepare()
+        return self.leader.waiting + len(self._slots)
 
     async def close(self) -> None:
         """Close every connection."""
         if self._seeking is not None:
             self._seeking.cancel()
 
-        await self._leader.close()
+        await self.leader.close()
         if self._any_host is not None:
             await self._any_host.close()
 
@@ -97,7 +90,7 @@ class Server:
             # While the leader is being sought, a read does not wait for it again.
             if self._any_host is None or self._seeking is None:
                 try:
-                    return await _run_in_snapshot(self._leader, namespace, work, now)
+                    return await _run_in_snapshot(self.leader, namespace, work, now)
                 except Refused as error:
                     if error.reason != "unavailable":
                         raise
@@ -111,7 +104,7 @@ class Server:
     async def probe(self) -> None:
         """Check that a host accepts one more connection. Raises Refused."""
         try:
-            await self._leader.probe()
+            await self.leader.probe()
         except Refused as error:
             if error.reason != "unavailable" or self._any_host is None:
                 raise
@@ -124,7 +117,7 @@ class Server:
         The pool must be prepared. The connection is a separate one, so any event loop may be used.
         Unlike in `read`, there is no pipeline, so that the work can fetch rows in portions.
         """
-        async with self._leader.own_connection() as connection, connection.transaction():
+        async with self.leader.own_connection() as connection, connection.transaction():
             await connection.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ ONLY")
             await connection.execute("SET LOCAL statement_timeout = 0")
             await connection.execute("SET LOCAL idle_in_transaction_session_timeout = 0")
@@ -140,7 +133,7 @@ class Server:
         another one; therefore both are locked. Raises Refused.
         """
         async with (
-            self._leader.own_connection() as connection,
+            self.leader.own_connection() as connection,
             connection.transaction(force_rollback=dry_run),
         ):
             for setting in ("statement", "lock", "idle_in_transaction_session"):
@@ -150,13 +143,6 @@ class Server:
                 await lock(connection, f"abilities:{mend_namespace(namespace)}")
             yield PostgresTransaction(connection)
 
-    def own_connection(self) -> AbstractAsyncContextManager[Connection]:
-        """Make a connection for statements that cannot run in a transaction, such as VACUUM.
-
-        The pool must be prepared. Raises Refused.
-        """
-        return self._leader.own_connection()
-
     async def write(self, namespace: str, work: Work[ResultT]) -> ResultT:
         """Do work in the only transaction that changes the namespace. Raises Refused.
 
@@ -165,7 +151,7 @@ class Server:
         """
         for attempt in range(1, MAX_ATTEMPTS + 1):
             try:
-                async with self._leader.connection() as connection:
+                async with self.leader.connection() as connection:
                     return await _run_and_commit(connection, namespace, work)
             except Refused as error:
                 if error.reason == "unavailable":
@@ -181,7 +167,7 @@ class Server:
         async def seek_leader() -> None:
             while True:
                 try:
-                    async with self._leader.connection() as connection:
+                    async with self.leader.connection() as connection:
                         await connection.execute("SELECT 1")
                     break
                 except Refused as error:
@@ -307,7 +293,6 @@ class WriteQueue:
         self._start_task(self._run_jobs(namespace))
 
     async def _run_jobs(self, namespace: str) -> None:
-        """Run a namespace's jobs until there are none left."""
         jobs = self._jobs[namespace]
         while jobs:
             batch: list[WriteCall[Any]] = []

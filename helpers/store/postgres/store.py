@@ -5,7 +5,7 @@ Its engine runs all transactions on its own event loop.
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from contextlib import closing, suppress
 from functools import partial
 from pathlib import Path
@@ -33,7 +33,6 @@ from abilities.helpers.threads.loops import LoopThread
 ResultT = TypeVar("ResultT")
 
 ACCESS_SECONDS = 1.0
-"""How long accesses are collected before they are written together."""
 
 TURN_SECONDS = 9.0
 """How long a change waits until it begins; a change that has begun is finished."""
@@ -78,9 +77,7 @@ class PostgresEngine(Engine):
         self.server = Server(build_conninfo(url), language)
         self._queue = WriteQueue(self.server, self.loop.start_task)
         self._accesses = AccessBuffer()
-        # Both are used on the loop only.
-        self._has_flush = False  # whether a task is going to write the accesses
-        self._has_cleaning = False  # whether a task is going to clean the tables
+        self._beginning: set[object] = set()  # tasks that are to begin; used on the loop only
 
     @property
     @override
@@ -89,7 +86,7 @@ class PostgresEngine(Engine):
 
     @override
     async def prepare(self) -> None:
-        await self.loop.run(self.server.prepare)
+        await self.loop.run(self.server.leader.prepare)
 
     @override
     async def ping(self) -> None:
@@ -149,40 +146,26 @@ class PostgresEngine(Engine):
         finally:
             await loop.stop()
 
-    async def repair(
-        self,
-        originals_path: Path,
-        progress: Callable[[int], None],
-        limits: HistoryLimits,
-        *,
-        dry_run: bool,
-    ) -> RepairReport:
-        """Mend the store if it is damaged. Raises FileExistsError, OSError, Refused."""
-        findings = await self.check(progress, full=True)
-        report = RepairReport([finding for finding in findings if finding.state == "damaged"])
-        if report.damage:
-            begin = partial(self.server.long_write, dry_run=dry_run)
-            with closing(OriginalsFile(None if dry_run else originals_path)) as originals:
-                mend = partial(repair_rows, begin, originals, report, progress, limits)
-                await self.loop.run(mend)
-
-        return report
-
     @override
     def count_access(self, namespace: str, key: str, now: str) -> None:
-        def start_flush() -> None:
-            if not self._has_flush:
-                self._has_flush = True
-                self.loop.start_task(self._flush_later())
-
         self._accesses.add(namespace, key, now)
-        self.loop.call_soon(start_flush)
+        self._start_once(self._flush_later)
+
+    def _start_once(self, work: Callable[[], Coroutine[object, object, None]]) -> None:
+        """Start a task on the loop, unless the same one is still to begin."""
+
+        def start() -> None:
+            if work not in self._beginning:
+                self._beginning.add(work)
+                self.loop.start_task(work())
+
+        self.loop.call_soon(start)
 
     async def _flush_later(self) -> None:
         await asyncio.sleep(ACCESS_SECONDS)
 
         # An access from now on may be too late for this task, so it may start the next one.
-        self._has_flush = False
+        self._beginning.discard(self._flush_later)
         await self._flush_accesses()
 
     @override
@@ -201,19 +184,13 @@ class PostgresEngine(Engine):
     @override
     async def clean(self) -> None:
         """Start the cleaning that `Engine.clean` describes; it takes long, so it is not awaited."""
-
-        def start_cleaning() -> None:
-            if not self._has_cleaning:
-                self._has_cleaning = True
-                self.loop.start_task(self._clean())
-
-        self.loop.call_soon(start_cleaning)
+        self._start_once(self._clean)
 
     async def _clean(self) -> None:
         # A purge from now on may be too late for this task, so it may start the next one.
-        self._has_cleaning = False
+        self._beginning.discard(self._clean)
         try:
-            async with self.server.own_connection() as connection:
+            async with self.server.leader.own_connection() as connection:
                 await connection.execute("SET statement_timeout = 0")
                 await connection.execute(_CLEAN.encode())
         except Refused as refused:
@@ -261,5 +238,14 @@ class PostgresStore(SqlStore):
         ``originals`` is a new file for the original content of damaged rows, by default in the
         current folder. A dry run changes nothing. Raises FileExistsError, OSError, Refused.
         """
-        path = originals or name_originals(Path("memories"))
-        return await self.engine.repair(path, progress, self._rules.history, dry_run=dry_run)
+        findings = await self.engine.check(progress, full=True)
+        report = RepairReport([finding for finding in findings if finding.state == "damaged"])
+        if report.damage:
+            path = None if dry_run else originals or name_originals(Path("memories"))
+            begin = partial(self.engine.server.long_write, dry_run=dry_run)
+            with closing(OriginalsFile(path)) as aside:
+                limits = self._rules.history
+                mend = partial(repair_rows, begin, aside, report, progress, limits)
+                await self.engine.loop.run(mend)
+
+        return report

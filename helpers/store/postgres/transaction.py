@@ -142,13 +142,11 @@ _ERRORS_OF_ONE_CHANGE = (
 _FOR_EACH = """
 SELECT asked.key, found.* FROM TEXTS(?) AS asked (key) CROSS JOIN LATERAL ({}) AS found
 """
-"""Does a statement for each of some keys."""
 
 _FOR_REACHED = """
 SELECT asked.key, found.* FROM unnest(reached(?, ?, ?, ?, ?, ?)) AS asked (key)
 LEFT JOIN LATERAL ({}) AS found ON true
 """
-"""Does a statement for each key that a walk is expected to reach."""
 
 
 @lru_cache(maxsize=1_024)

@@ -10,7 +10,6 @@ import sqlite3
 from collections.abc import Callable, Generator
 from contextlib import AbstractContextManager, closing, contextmanager, nullcontext
 from datetime import UTC, datetime
-from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
@@ -24,15 +23,21 @@ from abilities.helpers.store.sqlite.copying import (
     reserve_new_file,
     set_journal_mode,
 )
-from abilities.helpers.store.sqlite.errors import is_disk_full, translate_sqlite_error
-from abilities.helpers.store.sqlite.file import StoreFile, connect_to_file
-from abilities.helpers.store.sqlite.schema import is_older, is_store, read_version
+from abilities.helpers.store.sqlite.errors import is_disk_full, translate_error
+from abilities.helpers.store.sqlite.file import StoreFile, connect_to_file, read_damaged_texts
+from abilities.helpers.store.sqlite.log import StoreConnection
+from abilities.helpers.store.sqlite.schema import (
+    HEADER_BYTES,
+    is_older,
+    is_store_header,
+    read_version,
+)
 from abilities.helpers.store.sqlite.search import compare_index
 from abilities.helpers.store.sqlite.transaction import run
 
 
 def check_store(
-    connection: sqlite3.Connection, progress: Callable[[int], None]
+    connection: StoreConnection, progress: Callable[[int], None]
 ) -> list[IntegrityFinding]:
     """Check a snapshot and return the findings in a fixed order.
 
@@ -42,6 +47,7 @@ def check_store(
     """
     read_damaged_texts(connection)
     connection.execute("PRAGMA temp_store = FILE")  # the search for repeated versions sorts all
+    connection.execute("PRAGMA query_only = OFF")  # a temporary table counts as a change
     connection.execute("BEGIN")
     try:
         version = read_version(connection)
@@ -71,11 +77,6 @@ def check_store(
         return findings
     finally:
         connection.rollback()
-
-
-def read_damaged_texts(connection: sqlite3.Connection) -> None:
-    """Let a connection read texts that are not UTF-8, with lone surrogates for the wrong bytes."""
-    connection.text_factory = partial(str, encoding="utf-8", errors="surrogateescape")
 
 
 def find_damage(
@@ -167,14 +168,16 @@ def restore(copy: Path, store: Path, progress: Progress, *, replace: bool) -> Re
     if store.exists() and not replace:
         raise FileExistsError(store)
 
-    with closing(connect_to_file(copy, "ro")) as source, translate_copy_errors():
-        if not is_store(source):
+    with translate_copy_errors(), copy.open("rb") as file:
+        if not is_store_header(file.read(HEADER_BYTES)):
             raise NotAStore(copy)
 
+    with closing(connect_to_file(copy, "ro")) as source, translate_copy_errors():
         read_version(source)
         with _copy_and_check(source, store, "WAL", progress) as (new_store, damage):
             aside = name_replaced_store(store) if store.exists() else None
-            StoreFile(store).install(new_store, aside=aside)
+            with closing(StoreFile(store)) as target, target.lock():
+                target.put_in_place(new_store, aside=aside)
             return RestoredStore(aside, damage)
 
 
@@ -216,7 +219,7 @@ def translate_copy_errors() -> Generator[None]:
     try:
         yield
     except sqlite3.Error as error:
-        raise translate_sqlite_error(error) from error
+        raise translate_error(error) from error
     except OSError as error:
         if is_disk_full(error):
             raise Refused("storage_full") from error

@@ -16,7 +16,6 @@ _UNFINISHED = re.compile(r".+-new-[0-9]+-[0-9a-f]{8}")
 """The names of files from `reserve_new_file`."""
 
 _PAGES = 2_000
-"""Pages copied between two reports of progress."""
 
 Progress = Callable[[float], None]
 """Called with the share that is copied, from 0 to 1. After 1, the copy is still being checked."""

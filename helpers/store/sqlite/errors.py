@@ -16,6 +16,8 @@ from abilities.declarations.refusals import Reason, Refused
 
 Result = TypeVar("Result")
 
+STORE_ERRORS = (sqlite3.Error, UnicodeDecodeError, OSError)
+
 _log = logging.getLogger("abilities")
 
 _REASONS: dict[str, Reason] = {
@@ -35,14 +37,18 @@ For example, SQLITE_BUSY also covers the extended error SQLITE_BUSY_SNAPSHOT.
 """
 
 
-def translate_sqlite_error(error: sqlite3.Error | UnicodeDecodeError) -> Refused:
-    """Return the Refused that a caller gets for an SQLite error.
+def translate_error(error: Exception) -> Refused:
+    """Return the Refused that a caller gets for an error of SQLite or of the file system.
 
     An unforeseen error becomes storage_error and is logged, because callers do not see its cause.
     A UnicodeDecodeError means that Python could not decode a message that quotes a damaged schema.
     """
     if isinstance(error, UnicodeDecodeError):
         return Refused("corrupted")
+    if isinstance(error, OSError):
+        if error.errno in (errno.EACCES, errno.EPERM, errno.EROFS):
+            return Refused("read_only")
+        return Refused("storage_full" if is_disk_full(error) else "unavailable")
 
     name = getattr(error, "sqlite_errorname", None) or ""
     for prefix, reason in _REASONS.items():
@@ -58,16 +64,6 @@ def translate_sqlite_error(error: sqlite3.Error | UnicodeDecodeError) -> Refused
         "Unforeseen error of SQLite, %s: %s", name or "without a code", error, exc_info=error
     )
     return Refused("storage_error")
-
-
-def translate_os_error(error: OSError) -> Refused:
-    """Return the Refused that a caller gets for an error of the file system."""
-    if error.errno in (errno.EACCES, errno.EPERM, errno.EROFS):
-        return Refused("read_only")
-    if is_disk_full(error):
-        return Refused("storage_full")
-
-    return Refused("unavailable")
 
 
 def translate_opening(refused: Refused, path: Path) -> Refused:
@@ -127,6 +123,6 @@ def attempt(work: Callable[[], Result]) -> Result | Exception:
     try:
         return work()
     except (sqlite3.Error, UnicodeDecodeError) as error:
-        return translate_sqlite_error(error)
+        return translate_error(error)
     except Exception as error:
         return error

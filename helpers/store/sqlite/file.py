@@ -14,28 +14,17 @@ from pathlib import Path
 from abilities.declarations.refusals import Refused
 from abilities.helpers.durable import sync_folder
 from abilities.helpers.store.protocol import IntegrityFinding
-from abilities.helpers.store.sqlite import schema
+from abilities.helpers.store.sqlite import log, schema
 from abilities.helpers.store.sqlite.copying import OWNER_ONLY, reserve_new_file
 from abilities.helpers.store.sqlite.errors import (
+    STORE_ERRORS,
+    translate_error,
     translate_opening,
-    translate_os_error,
-    translate_sqlite_error,
-)
-from abilities.helpers.store.sqlite.log import (
-    KEPT_BYTES,
-    StoreConnection,
-    check_log,
-    check_unopened_log,
-    measure_log,
-    save_log,
-    shrink_log,
 )
 
 BUSY_SECONDS = 5.0
-"""The longest wait for a lock that another process holds."""
 
 MIGRATION_SECONDS = 3_600.0
-"""The longest wait while another process migrates the store."""
 
 _STEPS = 10_000
 """Steps of SQLite's virtual machine between two checks whether a migration should stop."""
@@ -50,7 +39,7 @@ _PRAGMAS = (
 _WRITER_PRAGMAS = (
     *_PRAGMAS,
     "wal_autocheckpoint = 1000",
-    f"journal_size_limit = {KEPT_BYTES}",
+    f"journal_size_limit = {log.KEPT_BYTES}",
     "journal_mode = WAL",  # a backup that was put here by hand has another mode
     "query_only = OFF",
     "secure_delete = ON",  # a purge leaves nothing in free pages
@@ -62,20 +51,25 @@ _READER_PRAGMAS = (
 )
 
 
-def connect_to_file(path: Path, mode: str) -> StoreConnection:
+def connect_to_file(path: Path, mode: str) -> log.StoreConnection:
     """Connect to an existing database; ``mode`` is SQLite's "ro" or "rw".
 
     The caller begins and ends transactions explicitly. The connection may be used on another
     thread. Raises Refused("storage_moved") if the log of a database in use was removed.
     """
-    check_unopened_log(path)
+    log.check_unopened_log(path)
     return sqlite3.connect(
         f"{path.absolute().as_uri()}?mode={mode}",
         uri=True,
         isolation_level=None,
         check_same_thread=False,
-        factory=StoreConnection,
+        factory=log.StoreConnection,
     )
+
+
+def read_damaged_texts(connection: sqlite3.Connection) -> None:
+    """Let a connection read texts that are not UTF-8, with lone surrogates for the wrong bytes."""
+    connection.text_factory = partial(str, encoding="utf-8", errors="surrogateescape")
 
 
 def has_traces(path: Path) -> bool:
@@ -109,7 +103,7 @@ class StoreFile:
         self._is_closing = False
         self._opening = threading.Lock()
 
-    def open(self, *, writing: bool) -> StoreConnection:
+    def open(self, *, writing: bool) -> log.StoreConnection:
         """Return a new connection; create the store if none existed before. Raises Refused."""
         # Several threads may be the first to open the file, but it must be created only once.
         with self._opening:
@@ -136,10 +130,8 @@ class StoreFile:
                     raise
 
                 return connection
-            except (sqlite3.Error, UnicodeDecodeError) as error:
-                raise translate_opening(translate_sqlite_error(error), self.path) from error
-            except OSError as error:
-                raise translate_opening(translate_os_error(error), self.path) from error
+            except STORE_ERRORS as error:
+                raise translate_opening(translate_error(error), self.path) from error
 
     def close(self) -> None:
         """Close the lock file. Connections are closed by their users."""
@@ -180,24 +172,24 @@ class StoreFile:
         finally:
             fcntl.flock(self._lock_descriptor, fcntl.LOCK_UN)
 
-    def check_in_place(self, connection: StoreConnection) -> None:
+    def check_in_place(self, connection: log.StoreConnection) -> None:
         """Raise Refused("storage_moved") if the path no longer leads to the opened file and log."""
         self._check_database_in_place()
-        check_log(connection, self.path)
+        log.check_log(connection, self.path)
 
-    def save_log(self, connection: StoreConnection) -> None:
+    def save_log(self, connection: log.StoreConnection) -> None:
         """Save the content of a log that was removed; the caller holds the lock.
 
         Raises Refused("storage_moved") if the database itself is not in place.
         """
         self._check_database_in_place()
-        save_log(connection, self.path)
+        log.save_log(connection, self.path)
 
-    def shrink_log(self, connection: StoreConnection) -> None:
+    def shrink_log(self, connection: log.StoreConnection) -> None:
         """Truncate the log if it is large and has no readers at the moment."""
-        if measure_log(self.path) > KEPT_BYTES:
+        if log.measure_log(self.path) > log.KEPT_BYTES:
             with self.lock():
-                shrink_log(connection)
+                log.shrink_log(connection)
 
     def _check_database_in_place(self) -> None:
         try:
@@ -210,7 +202,7 @@ class StoreFile:
 
     def check_side_files(self) -> list[IntegrityFinding]:
         """Report the write-ahead log, and copies of the store beside it."""
-        log_words = f"The write-ahead log holds {measure_log(self.path):,} bytes."
+        log_words = f"The write-ahead log holds {log.measure_log(self.path):,} bytes."
         findings = [IntegrityFinding("log", "sound", 0, log_words)]
 
         earlier = sorted(self.path.parent.glob(f"{self.path.name}.before-*"))
@@ -232,22 +224,11 @@ class StoreFile:
 
         return findings
 
-    def install(self, new_path: Path, *, aside: Path | None) -> None:
+    def put_in_place(self, new_path: Path, *, aside: Path | None) -> None:
         """Link a finished database into place, after moving the existing one to ``aside``.
 
-        Raises Refused("busy") if a process has the existing one open.
-        """
-        self._open_lock_file()
-        try:
-            with self.lock():
-                self.put_in_place(new_path, aside=aside)
-        finally:
-            self.close()
-
-    def put_in_place(self, new_path: Path, *, aside: Path | None) -> None:
-        """Do the same as `install`; the caller holds the lock.
-
-        After an interruption at any point, either the old or the new store is whole and in place.
+        The caller holds the lock. After an interruption at any point, either the old or the new
+        store is whole and in place. Raises Refused("busy") if a process has the existing one open.
         """
         if aside is None:
             os.link(new_path, self.path)  # unlike a rename, a link never replaces a file
@@ -270,7 +251,7 @@ class StoreFile:
                 connection.execute("PRAGMA journal_mode = DELETE")
                 connection.execute("PRAGMA journal_mode = WAL")
             except sqlite3.Error as error:
-                raise translate_sqlite_error(error) from error
+                raise translate_error(error) from error
 
     def _open_lock_file(self) -> None:
         self.path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
@@ -301,7 +282,7 @@ class StoreFile:
             raise Refused("schema_too_old")
 
         with self.lock(MIGRATION_SECONDS), closing(self._connect(writing=True)) as connection:
-            connection.text_factory = partial(str, encoding="utf-8", errors="surrogateescape")
+            read_damaged_texts(connection)
             connection.execute("PRAGMA temp_store = FILE")  # an index is sorted on disk
             connection.set_progress_handler(lambda: self._is_closing, _STEPS)
             self.check_in_place(connection)
@@ -327,7 +308,7 @@ class StoreFile:
             os.pwrite(self._lock_descriptor, store_id.encode(), 0)
             os.fsync(self._lock_descriptor)
 
-    def _connect(self, writing: bool) -> StoreConnection:
+    def _connect(self, writing: bool) -> log.StoreConnection:
         """Return a connection to the existing database, after it was recognized as a store."""
         status = os.stat(self.path)
         if status.st_size == 0:  # SQLite would take it for a new database
@@ -343,7 +324,7 @@ class StoreFile:
             for pragma in pragmas:
                 connection.execute(f"PRAGMA {pragma}")
             schema.read_version(connection)  # opens the log if there was none
-            check_log(connection, self.path)
+            log.check_log(connection, self.path)
         except BaseException:
             connection.close()
             raise

@@ -9,7 +9,6 @@ import os
 import sqlite3
 import time
 from pathlib import Path
-from typing import NamedTuple
 
 from abilities.declarations.refusals import Refused
 
@@ -19,30 +18,25 @@ IN_USE_SECONDS = 5.0
 KEPT_BYTES = 8 * 1024 * 1024
 """A larger log is truncated. Without long reads or large writes, it stays at about half of this."""
 
-FileIdentity = tuple[int, int]
-"""Device and inode of a file."""
+_FileIdentity = tuple[int, int]
 
-
-class LogFiles(NamedTuple):
-    """The log of a database, and the index of the log that all its processes share."""
-
-    wal: FileIdentity | None
-    shm: FileIdentity | None
+_LogFiles = tuple[_FileIdentity | None, _FileIdentity | None]
+"""The log of a database, and the index of the log that all its processes share."""
 
 
 class StoreConnection(sqlite3.Connection):
     """A connection that remembers which log it uses."""
 
-    log_files: LogFiles | None = None
+    log_files: _LogFiles | None = None
     """The log in use; None while there is none."""
 
     postponed_texts: list[tuple[int, str]] | None = None
     """Rowids and texts to add to the search index later; None if texts are added at once."""
 
 
-def find_log_files(path: Path) -> LogFiles:
+def find_log_files(path: Path) -> _LogFiles:
     """Return the files that now have the names of a database's log and index."""
-    return LogFiles(_identify(f"{path}-wal"), _identify(f"{path}-shm"))
+    return _identify(f"{path}-wal"), _identify(f"{path}-shm")
 
 
 def check_log(connection: StoreConnection, path: Path) -> None:
@@ -109,12 +103,11 @@ def save_log(connection: StoreConnection, path: Path) -> None:
     The caller holds the lock. If other files have taken the place of the log, nothing is done:
     another program may have begun its own log and changed the database.
     """
-    files = connection.log_files
-    found = find_log_files(path)
-    if files is None:
+    if connection.log_files is None:
         return
 
-    if found.wal in (None, files.wal) and found.shm in (None, files.shm):
+    pairs = zip(find_log_files(path), connection.log_files, strict=True)
+    if all(found in (None, opened) for found, opened in pairs):
         connection.execute("PRAGMA wal_checkpoint(PASSIVE)")
 
 
@@ -144,7 +137,7 @@ def measure_log(path: Path) -> int:
         return 0
 
 
-def _identify(path: str) -> FileIdentity | None:
+def _identify(path: str) -> _FileIdentity | None:
     try:
         status = os.stat(path)
     except FileNotFoundError:

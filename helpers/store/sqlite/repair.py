@@ -16,32 +16,16 @@ from typing import Any, NamedTuple
 from abilities.declarations.refusals import Refused
 from abilities.declarations.values import JsonObject, utc_now
 from abilities.helpers.search.terms import Language
+from abilities.helpers.store import mending
 from abilities.helpers.store.deriving import INDEX_COLUMNS
 from abilities.helpers.store.history import Entry, HistoryLimits
-from abilities.helpers.store.mending import (
-    OriginalsFile,
-    RepairReport,
-    mend_row,
-    name_originals,
-    propose_names,
-    restore_row,
-)
 from abilities.helpers.store.model import LinkRecord, Row
 from abilities.helpers.store.query import fold_searchable
 from abilities.helpers.store.recall_index import read_language
 from abilities.helpers.store.repairing import Begin, repair_rows
-from abilities.helpers.store.sqlite import schema
-from abilities.helpers.store.sqlite.backup import (
-    UnsoundCopy,
-    can_be_mended,
-    check_search_index,
-    find_damage,
-    name_replaced_store,
-    read_damaged_texts,
-    translate_copy_errors,
-)
+from abilities.helpers.store.sqlite import backup, schema
 from abilities.helpers.store.sqlite.copying import reserve_new_file, set_journal_mode, sync_file
-from abilities.helpers.store.sqlite.file import StoreFile, connect_to_file
+from abilities.helpers.store.sqlite.file import StoreFile, connect_to_file, read_damaged_texts
 from abilities.helpers.store.sqlite.log import StoreConnection
 from abilities.helpers.store.sqlite.search import add_text, clear_index, compare_index
 from abilities.helpers.store.sqlite.transaction import RawTransaction, bind_raw, complete, run
@@ -118,8 +102,8 @@ _TABLES = (
 def salvage(
     damaged: sqlite3.Connection,
     new: sqlite3.Connection,
-    originals: OriginalsFile,
-    report: RepairReport,
+    originals: mending.OriginalsFile,
+    report: mending.RepairReport,
 ) -> None:
     """Copy all readable rows of tables that are not derived, and count the lost ones in the report.
 
@@ -139,8 +123,8 @@ def salvage(
 def _copy_memories(
     damaged: sqlite3.Connection,
     new: sqlite3.Connection,
-    originals: OriginalsFile,
-    report: RepairReport,
+    originals: mending.OriginalsFile,
+    report: mending.RepairReport,
 ) -> None:
     # The rowids of all memories that another table knows of.
     known: set[int] = set()
@@ -168,13 +152,13 @@ def _copy_memories(
             indexed: JsonObject = dict(
                 zip(("namespace", "key"), names.get(rowid, ()), strict=False)
             )
-            row = restore_row(row, stored_hash, indexed) or row
+            row = mending.restore_row(row, stored_hash, indexed) or row
             if _insert(new, "memories", _MEMORY, (rowid, *row, stored_hash)):
                 continue
 
             # The table does not accept its values, or another row has its names.
             originals.add("memories", dict(zip(_MEMORY, found, strict=True)))
-            for proposed in propose_names(mend_row(row, now)._replace(version=0)):
+            for proposed in mending.propose_names(mending.mend_row(row, now)._replace(version=0)):
                 if _insert(new, "memories", _MEMORY, (rowid, *proposed, 0)):
                     break
 
@@ -239,7 +223,7 @@ def _insert(
 
 def repair(
     store: Path, originals: Path | None, progress: Callable[[int], None], *, dry_run: bool
-) -> RepairReport:
+) -> mending.RepairReport:
     """Mend a store; a sound store is left alone.
 
     The store may be in use, unless its pages are damaged: then a new file is written, and the old
@@ -262,13 +246,13 @@ def repair(
             if error.reason != "corrupted" or not is_older:
                 raise
 
-        with translate_copy_errors():
-            report = RepairReport(find_damage(store, progress, file.lock))
+        with backup.translate_copy_errors():
+            report = mending.RepairReport(backup.find_damage(store, progress, file.lock))
             path: Path | None = None
             if not dry_run:
-                path = originals or name_originals(store)
+                path = originals or mending.name_originals(store)
 
-            with closing(OriginalsFile(path)) as aside:
+            with closing(mending.OriginalsFile(path)) as aside:
                 mend_rows = partial(
                     repair_rows,
                     originals=aside,
@@ -278,7 +262,7 @@ def repair(
                 )
                 if not report.damage:
                     return report
-                if can_be_mended(report.damage):
+                if backup.can_be_mended(report.damage):
                     with closing(file.open(writing=True)) as connection:
                         read_damaged_texts(connection)
                         complete(_mend_store(connection, file, mend_rows, dry_run=dry_run))
@@ -294,7 +278,7 @@ def repair(
 
                             # The originals must be on disk before their rows are replaced.
                             report.originals = aside.save()
-                            report.previous = name_replaced_store(file.path)
+                            report.previous = backup.name_replaced_store(file.path)
                             file.put_in_place(new_path, aside=report.previous)
 
             return report
@@ -330,7 +314,7 @@ async def _mend_store(
 
     async with begin(""):
         is_unfindable = connection.execute(_UNFINDABLE).fetchone() is not None
-        is_damaged = check_search_index(connection).state == "damaged"
+        is_damaged = backup.check_search_index(connection).state == "damaged"
         if is_unfindable or is_damaged or compare_index(connection):
             clear_index(connection)
             for memory, *columns in connection.execute(_ROWS):
@@ -339,7 +323,10 @@ async def _mend_store(
 
 @contextmanager
 def _write_anew(
-    file: StoreFile, mend_rows: _MendRows, aside: OriginalsFile, report: RepairReport
+    file: StoreFile,
+    mend_rows: _MendRows,
+    aside: mending.OriginalsFile,
+    report: mending.RepairReport,
 ) -> Generator[Path]:
     """Yield a temporary new file with all that can be read of a file with damaged pages.
 
@@ -362,9 +349,9 @@ def _write_anew(
                 complete(_mend_store(new, None, mend_rows, dry_run=False))
 
         set_journal_mode(new_path, "DELETE")
-        damage = find_damage(new_path)
+        damage = backup.find_damage(new_path)
         if damage:
-            raise UnsoundCopy(damage)
+            raise backup.UnsoundCopy(damage)
         yield new_path
 
 

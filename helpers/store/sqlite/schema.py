@@ -22,34 +22,24 @@ from abilities.helpers.store.sqlite.copying import (
     set_journal_mode,
     sync_file,
 )
+from abilities.helpers.store.sqlite.log import StoreConnection
 from abilities.helpers.store.sqlite.transaction import RawTransaction, complete
 
 APPLICATION_ID = 0x61676D32
 """'agm2' in ASCII; in the file's header, it distinguishes a store from other SQLite databases."""
 
 _UNPUBLISHED_IDS = (0x61676D65, 0x61676D31)
-"""The ids of stores from before the first published version."""
 
 _LOG_SECONDS = 3.0
-"""Seconds between two log lines on the progress of a copy."""
 
 _log = logging.getLogger("abilities.store")
 
 
-def is_store(connection: sqlite3.Connection) -> bool:
-    """Return whether a file is a database of this package, sound or not."""
-    try:
-        (application_id,) = connection.execute("PRAGMA application_id").fetchone()
-    except sqlite3.DatabaseError as error:
-        if error.sqlite_errorcode == sqlite3.SQLITE_NOTADB:
-            return False
-        raise
-
-    return application_id in (APPLICATION_ID, *_UNPUBLISHED_IDS)
+HEADER_BYTES = 100
 
 
 def is_store_header(header: bytes) -> bool:
-    """Return whether a file with this header of 100 bytes is a store.
+    """Return whether a file with this header is a database of this package, sound or not.
 
     See https://www.sqlite.org/fileformat2.html#the_database_header.
     """
@@ -96,8 +86,7 @@ def create(path: Path, language: str) -> None:
     script = files("abilities.helpers.store.sqlite").joinpath("schema.sql")
     statements = script.read_text(encoding="utf-8")
 
-    connection = sqlite3.connect(path, isolation_level=None)
-    try:
+    with closing(sqlite3.connect(path, isolation_level=None)) as connection:
         connection.execute("PRAGMA journal_mode = WAL")
         connection.execute("PRAGMA synchronous = FULL")
         connection.execute(f"PRAGMA application_id = {APPLICATION_ID}")
@@ -106,11 +95,9 @@ def create(path: Path, language: str) -> None:
         )
         connection.execute("INSERT INTO recall_language VALUES (?)", (language,))
         connection.execute("COMMIT")
-    finally:
-        connection.close()
 
 
-def migrate(connection: sqlite3.Connection, path: Path) -> None:
+def migrate(connection: StoreConnection, path: Path) -> None:
     """Copy a store of an older version, then migrate it; the caller keeps other processes out.
 
     If the copy cannot be made, nothing is changed. The copy is kept beside the store, and never

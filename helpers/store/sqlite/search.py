@@ -38,9 +38,6 @@ _TABLES = ("search", "search_short")
 _HAS_TERMS = f"(SELECT has_terms(?, {BYTES_OF_COLUMNS}) FROM memories WHERE rowid = s.memory)"
 _FIRST_AND_LAST = "SELECT (SELECT min(namespace) FROM shelf), (SELECT max(namespace) FROM shelf)"
 
-PostponedText = tuple[int, str]
-"""The rowid of a memory, and the text to add for it later."""
-
 
 def has_terms(terms: str, *columns: bytes) -> bool:
     """Return whether a memory has all terms, as a function for SQL.
@@ -59,74 +56,50 @@ def has_terms(terms: str, *columns: bytes) -> bool:
     return all(term in searchable for term in missing)
 
 
-def add_text(connection: sqlite3.Connection, memory: int, text: str) -> None:
+def add_text(connection: StoreConnection, memory: int, text: str) -> None:
     """Add a memory's searchable text to the index; ``memory`` is the memory's rowid.
 
-    On the writer's connection, all texts are added together at the end of the transaction.
+    On the writer's connection, all texts are added together at the end of the transaction, because
+    in a savepoint the index is written before almost every statement.
     """
-    postponed = _find_postponed(connection)
-    if postponed is not None:
-        postponed.append((memory, text))
+    if connection.postponed_texts is not None:
+        connection.postponed_texts.append((memory, text))
     else:
         _add(connection, [(memory, text)])
 
 
-def list_postponed(connection: sqlite3.Connection) -> list[PostponedText]:
-    """Return the postponed texts."""
-    return list(_find_postponed(connection) or ())
-
-
-def postpone(connection: sqlite3.Connection, texts: Sequence[PostponedText]) -> None:
-    """Replace the postponed texts, and postpone all further ones until `add_postponed`.
-
-    It is faster to add many texts together, because in a savepoint the index is written before
-    almost every statement.
-    """
-    if isinstance(connection, StoreConnection):
-        connection.postponed_texts = list(texts)
-
-
-def _find_postponed(connection: sqlite3.Connection) -> list[PostponedText] | None:
-    if isinstance(connection, StoreConnection):
-        return connection.postponed_texts
-
-    return None
-
-
-def add_postponed(connection: sqlite3.Connection) -> None:
+def add_postponed(connection: StoreConnection) -> None:
     """Add the postponed texts to the index now."""
-    postponed = _find_postponed(connection)
-    if postponed:
-        _add(connection, postponed)
-        postponed.clear()
+    if connection.postponed_texts:
+        _add(connection, connection.postponed_texts)
+        connection.postponed_texts.clear()
 
 
-def _add(connection: sqlite3.Connection, texts: Sequence[PostponedText]) -> None:
+def _add(connection: sqlite3.Connection, texts: Sequence[tuple[int, str]]) -> None:
     connection.executemany("INSERT INTO search (rowid, folded) VALUES (?, ?)", texts)
     grams = [(memory, split_grams(text)) for memory, text in texts]
     connection.executemany("INSERT INTO search_short (rowid, grams) VALUES (?, ?)", grams)
 
 
-def remove_text(connection: sqlite3.Connection, memory: int, text: str) -> None:
+def remove_text(
+    connection: StoreConnection, memory: int, text: str, grams: str | None = None
+) -> None:
     """Remove a memory's searchable text from the index.
 
     ``text`` must be the one that was added, because the tables do not store the texts.
     """
-    _remove(connection, memory, text, split_grams(text))
-
-
-def _remove(connection: sqlite3.Connection, memory: int, folded: str, grams: str) -> None:
     add_postponed(connection)
-    connection.execute(
-        "INSERT INTO search (search, rowid, folded) VALUES ('delete', ?, ?)", (memory, folded)
-    )
-    connection.execute(
-        "INSERT INTO search_short (search_short, rowid, grams) VALUES ('delete', ?, ?)",
-        (memory, grams),
-    )
+    for table, column, words in (
+        ("search", "folded", text),
+        ("search_short", "grams", split_grams(text) if grams is None else grams),
+    ):
+        connection.execute(
+            f"INSERT INTO {table} ({table}, rowid, {column}) VALUES ('delete', ?, ?)",
+            (memory, words),
+        )
 
 
-def remove_indexed_text(connection: sqlite3.Connection, memory: int) -> None:
+def remove_indexed_text(connection: StoreConnection, memory: int) -> None:
     """Remove a memory from the index without knowing the text that was added, if it has an entry.
 
     This reads the whole index. It is for damaged memories, whose text is unknown.
@@ -143,7 +116,7 @@ def remove_indexed_text(connection: sqlite3.Connection, memory: int) -> None:
         folded = "".join(term[0] for term in terms) + terms[-1][1:]
 
     grams = " ".join(_read_terms(connection, "search_short", memory))
-    _remove(connection, memory, folded, grams)
+    remove_text(connection, memory, folded, grams)
 
 
 def _read_terms(connection: sqlite3.Connection, table: str, memory: int) -> list[str]:
@@ -164,6 +137,7 @@ def clear_index(connection: sqlite3.Connection) -> None:
 def compare_index(connection: sqlite3.Connection) -> list[str]:
     """Return the names of full-text tables that do not match the texts of the memories.
 
+    The connection must be allowed to change data, because a temporary table counts as a change.
     Sums over all terms are compared, because finding the entries of each memory would take hours.
     """
 
@@ -191,29 +165,16 @@ def compare_index(connection: sqlite3.Connection) -> list[str]:
         f" coalesce(sum(weigh_grams({BYTES_OF_COLUMNS})), 0) FROM memories"
     ).fetchall()
 
-    wrong: list[str] = []
-    if trigrams != indexed_trigrams:
-        wrong.append("search")
-    if grams != indexed_grams:
-        wrong.append("search_short")
-
-    return wrong
+    equal = {"search": trigrams == indexed_trigrams, "search_short": grams == indexed_grams}
+    return [table for table, is_equal in equal.items() if not is_equal]
 
 
 def _open_vocabulary(connection: sqlite3.Connection, table: str, kind: str) -> str:
     """Return the name of an fts5vocab table of this kind, with the terms of a full-text table."""
     name = f"temp.{table}_{kind}"
-    ((query_only,),) = connection.execute("PRAGMA query_only").fetchall()
-
-    # SQLite counts a temporary table as a change, which a reader's connection may not make.
-    connection.execute("PRAGMA query_only = OFF")
-    try:
-        connection.execute(
-            f"CREATE VIRTUAL TABLE IF NOT EXISTS {name} USING fts5vocab(main, {table}, {kind})"
-        )
-    finally:
-        connection.execute(f"PRAGMA query_only = {query_only}")
-
+    connection.execute(
+        f"CREATE VIRTUAL TABLE IF NOT EXISTS {name} USING fts5vocab(main, {table}, {kind})"
+    )
     return name
 
 
@@ -259,12 +220,8 @@ def begin_merging(connection: sqlite3.Connection) -> None:
 
 def go_on_merging(connection: sqlite3.Connection) -> bool:
     """Merge some more pages of the full-text tables; return whether any are left."""
-    is_unfinished = False
-    for table in _TABLES:
-        if _merge(connection, table, _MERGED_PAGES):
-            is_unfinished = True
-
-    return is_unfinished
+    merged = [_merge(connection, table, _MERGED_PAGES) for table in _TABLES]
+    return any(merged)
 
 
 def _merge(connection: sqlite3.Connection, table: str, pages: int) -> bool:
@@ -280,7 +237,8 @@ def plan_search(
     """Return a plan that begins with the matches in the index, or one that scans memories."""
     size, visible, fewest = numbers
     scanned = Matches(_HAS_TERMS, (SEPARATOR.join(query.search),))
-    is_only = _is_only_namespace(connection, namespace)
+    ends = connection.execute(_FIRST_AND_LAST).fetchone()
+    is_only = bool(ends == (namespace, namespace))
     if size <= _SCAN_LIMIT and not is_only:
         return SearchPlan(scanned, scanned, are_few=True)
 
@@ -303,12 +261,6 @@ def plan_search(
     if number * number <= size * (query.offset + query.limit):
         return SearchPlan(found, found, are_few=True)
     return SearchPlan(found, scanned, total=total)
-
-
-def _is_only_namespace(connection: sqlite3.Connection, namespace: str) -> bool:
-    """Return whether no other namespace has memories."""
-    ends = connection.execute(_FIRST_AND_LAST).fetchone()
-    return bool(ends == (namespace, namespace))
 
 
 def _find_matches(terms: Sequence[str]) -> Matches:

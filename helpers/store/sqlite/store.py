@@ -5,7 +5,6 @@ The writer commits all waiting changes together.
 
 import asyncio
 import logging
-import sqlite3
 from collections.abc import Callable
 from contextlib import closing
 from functools import partial
@@ -22,11 +21,12 @@ from abilities.helpers.store.past import StoreRules
 from abilities.helpers.store.protocol import IntegrityFinding, Mark
 from abilities.helpers.store.sqlite.backup import check_search_index, check_store
 from abilities.helpers.store.sqlite.errors import (
+    STORE_ERRORS,
+    translate_error,
     translate_for_read,
-    translate_os_error,
-    translate_sqlite_error,
 )
 from abilities.helpers.store.sqlite.file import StoreFile, connect_to_file, has_traces
+from abilities.helpers.store.sqlite.log import StoreConnection
 from abilities.helpers.store.sqlite.schema import read_version
 from abilities.helpers.store.sqlite.search import begin_merging, go_on_merging
 from abilities.helpers.store.sqlite.threads import StoreReader, StoreWriter, connect
@@ -69,7 +69,7 @@ class SqliteEngine(Engine):
         *,
         now: str | None = None,
     ) -> ResultT:
-        def find(connection: sqlite3.Connection) -> ResultT:
+        def find(connection: StoreConnection) -> ResultT:
             if now is not None and run(connection, has_due, whose, now):
                 raise MemoriesDue
             return run(connection, work)
@@ -128,10 +128,8 @@ class SqliteEngine(Engine):
                 with closing(connect_to_file(path, "ro")) as connection:
                     read_version(connection)
                     return run(connection, read_mark, mark)
-            except (sqlite3.Error, UnicodeDecodeError) as error:
-                raise translate_sqlite_error(error) from error
-            except OSError as error:
-                raise translate_os_error(error) from error
+            except STORE_ERRORS as error:
+                raise translate_error(error) from error
 
         # Not on the reader's thread, which may be busy with a migration for minutes.
         return await asyncio.to_thread(look)

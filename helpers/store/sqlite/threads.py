@@ -24,19 +24,15 @@ from abilities.helpers.store.sqlite.errors import attempt, release_statements
 from abilities.helpers.store.sqlite.file import StoreFile
 from abilities.helpers.store.sqlite.log import StoreConnection, cut_log
 from abilities.helpers.store.sqlite.schema import check_version
-from abilities.helpers.store.sqlite.search import add_postponed, has_terms, postpone
+from abilities.helpers.store.sqlite.search import add_postponed, has_terms
 from abilities.helpers.store.sqlite.transaction import run, run_in_savepoint
 from abilities.helpers.threads.turns import ServingThreads, turn_owner
 from abilities.helpers.threads.workers import Call, settle_all
 
 Result = TypeVar("Result")
 StoreCall = Call[Callable[[StoreConnection], Any], Any]
-"""Work on a connection, whose caller waits for the result."""
 
-Work = Callable[[sqlite3.Connection], Result]
-Turn = tuple[str, str]
-"""A namespace and a caller, who takes a turn."""
-
+Work = Callable[[StoreConnection], Result]
 WAIT_SECONDS = 9.0
 """The longest wait until work begins; a call has ten seconds in all."""
 
@@ -44,7 +40,6 @@ OPEN_SECONDS = 9.0
 """How long a read waits for the store to be opened, which takes minutes with a migration."""
 
 PING_SECONDS = 1.0
-"""How long a ping waits for the store."""
 
 TURN_SECONDS = 0.01
 """The time after which a read makes way for other callers, and restarts on the second thread."""
@@ -53,7 +48,6 @@ OWN_TURN_SECONDS = 1.0
 """The time after which a read also makes way for other reads of its own caller."""
 
 WATCH_SECONDS = 0.005
-"""The pause between two checks whether a read is late."""
 
 MAX_BATCH = 256
 """The most calls in a batch, so that the first one does not wait long for the common commit."""
@@ -100,7 +94,7 @@ class StoreThread:
     async def run(
         self,
         namespace: str,
-        work: Callable[[StoreConnection], Result],
+        work: Work[Result],
         *,
         is_patient: bool = False,
     ) -> Result:
@@ -141,7 +135,6 @@ class StoreThread:
         """Do regular chores; called whenever a second passes without work."""
 
     def _end(self) -> None:
-        """Close the connection after the last call."""
         if self.connection is None:
             return
 
@@ -176,7 +169,7 @@ class ReadingThread(StoreThread):
         self._is_ended = False
         self._end_of_read = math.inf
         self._began_at = math.inf
-        self._whose: Turn = ("", "")
+        self._whose = ("", "")  # the namespace and the caller whose turn it is
         # Without this lock, the watcher could interrupt a read that began after its check.
         self._looking = threading.Lock()
 
@@ -259,7 +252,7 @@ class ReadingThread(StoreThread):
         super()._end()
 
 
-def _read_texts(connection: sqlite3.Connection, work: Work[Result]) -> Result:
+def _read_texts(connection: StoreConnection, work: Work[Result]) -> Result:
     """Return the result of a read; if it meets a damaged text, read again and replace the damage.
 
     The hash of the memory then reveals the damage, and other memories can still be read. The first
@@ -438,7 +431,7 @@ class StoreWriter(StoreThread):
                 self._file.check_in_place(connection)
                 connection.execute("BEGIN IMMEDIATE")
                 check_version(connection)
-                postpone(connection, [])
+                connection.postponed_texts = []
 
                 # Accesses come first, because they were counted by the keys from before the
                 # changes. If writing them fails, they are lost: they are best effort.

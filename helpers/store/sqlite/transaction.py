@@ -4,6 +4,7 @@ import json
 import re
 import sqlite3
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterable, Sequence
+from copy import copy
 from functools import lru_cache
 from itertools import count
 from typing import Any, Concatenate, NamedTuple, ParamSpec, TypeVar
@@ -13,12 +14,11 @@ from typing_extensions import override
 from abilities.declarations.values import has_surrogate
 from abilities.helpers.store.model import Row
 from abilities.helpers.store.query import Numbers, Query, SearchPlan, fold_searchable
-from abilities.helpers.store.sqlite.errors import release_statements, translate_sqlite_error
+from abilities.helpers.store.sqlite.errors import release_statements, translate_error
+from abilities.helpers.store.sqlite.log import StoreConnection
 from abilities.helpers.store.sqlite.search import (
     add_text,
-    list_postponed,
     plan_search,
-    postpone,
     remove_indexed_text,
     remove_text,
 )
@@ -103,13 +103,16 @@ class SqliteTransaction(Transaction):
     searched = "EXISTS (SELECT 1 FROM search_docsize AS d WHERE d.id = m.rowid)"
     most_sorted = 0
 
-    def __init__(self, connection: sqlite3.Connection) -> None:
+    def __init__(self, connection: StoreConnection) -> None:
         self._connection = connection
+
+    def _execute(self, text: str, values: Sequence[object]) -> sqlite3.Cursor:
+        statement = _translate(text)
+        return self._connection.execute(statement.text, statement.bind(values))
 
     @override
     async def fetch(self, text: str, *values: object) -> Sequence[Columns]:
-        statement = _translate(text)
-        return self._connection.execute(statement.text, statement.bind(values)).fetchall()
+        return self._execute(text, values).fetchall()
 
     @override
     async def fetch_for(self, text: str, keys: Sequence[str], *values: object) -> Sequence[Columns]:
@@ -129,8 +132,7 @@ class SqliteTransaction(Transaction):
 
     @override
     async def run(self, text: str, *values: object) -> None:
-        statement = _translate(text)
-        self._connection.execute(statement.text, statement.bind(values))
+        self._execute(text, values)
 
     @override
     async def run_many(self, text: str, rows: Iterable[Columns]) -> None:
@@ -140,10 +142,10 @@ class SqliteTransaction(Transaction):
     async def attempt(
         self, work: Callable[[Transaction], Awaitable[ResultT]]
     ) -> ResultT | Exception:
-        async def wait(transaction: Transaction) -> ResultT:
-            return await work(transaction)
+        async def wait() -> ResultT:
+            return await work(self)
 
-        return run_in_savepoint(self._connection, lambda: run(self._connection, wait))
+        return run_in_savepoint(self._connection, lambda: complete(wait()))
 
     @override
     async def save_words(self, before: Row | None, after: Row | None) -> None:
@@ -180,8 +182,7 @@ class SqliteTransaction(Transaction):
 
     @override
     async def stream(self, text: str, *values: object) -> AsyncIterator[Columns]:
-        statement = _translate(text)
-        for columns in self._connection.execute(statement.text, statement.bind(values)):
+        for columns in self._execute(text, values):
             yield columns
 
 
@@ -189,19 +190,8 @@ class RawTransaction(SqliteTransaction):
     """A transaction for repairs, which also accepts texts that damage left without valid UTF-8."""
 
     @override
-    async def fetch(self, text: str, *values: object) -> Sequence[Columns]:
-        statement, bound = bind_raw(text, values)
-        return await super().fetch(statement, *bound)
-
-    @override
-    async def run(self, text: str, *values: object) -> None:
-        statement, bound = bind_raw(text, values)
-        await super().run(statement, *bound)
-
-    @override
-    def stream(self, text: str, *values: object) -> AsyncIterator[Columns]:
-        statement, bound = bind_raw(text, values)
-        return super().stream(statement, *bound)
+    def _execute(self, text: str, values: Sequence[object]) -> sqlite3.Cursor:
+        return super()._execute(*bind_raw(text, values))
 
 
 def bind_raw(text: str, values: Sequence[object]) -> tuple[str, Sequence[object]]:
@@ -224,37 +214,33 @@ def bind_raw(text: str, values: Sequence[object]) -> tuple[str, Sequence[object]
 
 
 def run_in_savepoint(
-    connection: sqlite3.Connection, work: Callable[[], ResultT]
+    connection: StoreConnection, work: Callable[[], ResultT]
 ) -> ResultT | Exception:
     """Do work in a savepoint; if it fails, undo only this work and return its exception.
 
     An error of the database itself is raised, so that the whole transaction fails.
     """
-    waiting = list_postponed(connection)
-
-    def undo(error: Exception) -> None:
-        release_statements(error)
-        connection.execute("ROLLBACK TO change")
-        postpone(connection, waiting)
-
+    postponed = copy(connection.postponed_texts)
+    result: ResultT | Exception
     connection.execute("SAVEPOINT change")
     try:
-        result: ResultT | Exception = work()
-    except _ERRORS_OF_ONE_CHANGE as error:
-        undo(error)
-        result = translate_sqlite_error(error)
-    except (sqlite3.Error, UnicodeDecodeError):
-        raise
+        result = work()
     except Exception as error:
-        undo(error)
-        result = error
+        is_of_database = isinstance(error, sqlite3.Error | UnicodeDecodeError)
+        if is_of_database and not isinstance(error, _ERRORS_OF_ONE_CHANGE):
+            raise
+
+        release_statements(error)
+        connection.execute("ROLLBACK TO change")
+        connection.postponed_texts = postponed
+        result = translate_error(error) if is_of_database else error
 
     connection.execute("RELEASE change")
     return result
 
 
 def run(
-    connection: sqlite3.Connection,
+    connection: StoreConnection,
     function: Callable[Concatenate[Transaction, Parameters], Coroutine[Any, Any, ResultT]],
     *args: Parameters.args,
     **kwargs: Parameters.kwargs,
