@@ -38,9 +38,12 @@ def clamp_weight(weight: float) -> float:
 
 
 _LINK_NOTES = {
-    "link_types": f"A link's type is over {limits.MAX_LINK_TYPE_CHARS} characters",
-    "link_terms": f"A link's term is over {limits.MAX_LINK_TERM_CHARS} characters",
-    "link_weights": "A link's weight is not from 0 to 1",
+    "link_types": f"A link's type is over {limits.MAX_LINK_TYPE_CHARS} characters; "
+    "metadata.{} has it.",
+    "link_terms": f"A link's term is over {limits.MAX_LINK_TERM_CHARS} characters; "
+    "metadata.{} has it.",
+    "link_weights": "A link's weight is not from 0 to 1; metadata.{} has it.",
+    "links": "Links with the same target and type became one; metadata.{} has the others.",
 }
 
 
@@ -60,13 +63,11 @@ def adjust(foreign: ForeignMemory, namespace: str, now: str) -> AdjustedMemory:
     metadata = dict(foreign.metadata)
     notes: list[str] = []
 
-    def keep(name: str, original: object, words: str) -> None:
-        notes.append(f"{words}; metadata.{add_metadata(metadata, name, original)} has it.")
-
     def shorten_text(name: str, text: str, limit: int) -> str:
         text = to_storable(text)
         if len(text) > limit:
-            keep(name, text, f"Its {name} is over {limit} characters")
+            original = add_metadata(metadata, name, text)
+            notes.append(f"Its {name} is over {limit} characters; metadata.{original} has it.")
         return shorten(text, limit)
 
     # In an answer, this name in the metadata is our own score.
@@ -92,13 +93,8 @@ def adjust(foreign: ForeignMemory, namespace: str, now: str) -> AdjustedMemory:
         notes.append(f"Some tags are too many or too long; metadata.{original} has all.")
 
     links, originals = _limit_links(foreign, key)
-    for name, words in _LINK_NOTES.items():
-        if name in originals:
-            keep(name, originals[name], words)
-    if "links" in originals:
-        original = add_metadata(metadata, "links", originals["links"])
-        words = "Links with the same target and type became one"
-        notes.append(f"{words}; metadata.{original} has the others.")
+    for name, value in originals.items():
+        notes.append(_LINK_NOTES[name].format(add_metadata(metadata, name, value)))
 
     metadata = to_plain_json(metadata)
     text = dump_sorted_json(metadata)
@@ -158,10 +154,7 @@ def _adjust_content(foreign: ForeignMemory, key: str, notes: list[str]) -> str:
 
 
 def _limit_links(foreign: ForeignMemory, key: str) -> tuple[list[LinkRow], JsonObject]:
-    """Return links with short types and terms and correct weights, and the originals by name.
-
-    If links have the same target and type, the last one counts.
-    """
+    """Return links within our limits, and originals; the last of equal links counts."""
     rows: dict[tuple[str, str], LinkRow] = {}
     originals: defaultdict[str, JsonObject] = defaultdict(dict)
     replaced: list[JsonObject] = []

@@ -221,10 +221,7 @@ def _make_message(text: str, record: JsonObject, *, is_users: bool) -> Message |
 
 
 def _list_texts(content: object) -> list[str]:
-    """Return the texts of a content, which is a text or a list of blocks; none of a tool's result.
-
-    Raises UnusableLine for anything else.
-    """
+    """Return the texts of a text or of a list of blocks, but none of a tool's result."""
     if isinstance(content, str):
         return [content] if content.strip() else []
 

@@ -145,10 +145,6 @@ def _open_file(path: Path, destination: sources.Destination, *, is_array: bool) 
 def _open_sessions(
     folder: Path, files: list[SessionFile], destination: sources.Destination
 ) -> OpenedSource:
-    """Return the source for files of sessions.
-
-    Raises UnusableLine if there are none, or for a namespace that is too long.
-    """
     if not files:
         raise UnusableLine(
             "The folder has no sessions (*.jsonl) and no conversations.json. Those of Claude Code "
@@ -258,10 +254,7 @@ def holds_export(path: Path) -> bool:
 
 
 def _is_export(line: bytes) -> bool:
-    """Return whether a line is the heading of an export, or a memory of an export without one.
-
-    Raises UnusableLine for the heading of a newer version.
-    """
+    """Return whether a line is the heading of an export, or a memory of one without a heading."""
     heading = parse_heading(line)
     if heading is None:
         return {"namespace", "key", "id"} <= _parse_fields(line).keys()

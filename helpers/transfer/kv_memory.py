@@ -423,11 +423,6 @@ def _recognize(connection: sqlite3.Connection) -> tuple[list[str], list[str]]:
     has_links = _LINK_COLUMNS.issubset(link_columns)
     has_terms = "term" in link_columns or "links" in columns
 
-    if {"key", "value"}.issubset(_list_columns(connection, "keyv")) and not columns:
-        raise UnusableLine(
-            "The database has the format of Keyv, which kv-memory used before it had tables of its "
-            "own. Convert its contents to lines, as docs/moving.md shows."
-        )
     if not (has_memories and has_links and has_terms):
         raise UnusableLine(
             "The database is not kv-memory's: its tables memories and memory_links are missing "

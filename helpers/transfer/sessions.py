@@ -127,10 +127,7 @@ def list_sessions(folder: Path) -> list[SessionFile]:
 
 
 def _open_beneath(root: int, file: SessionFile) -> int:
-    """Return a descriptor of a file beneath a folder's; no link is followed.
-
-    Raises UnusableLine with the reason if it cannot be read.
-    """
+    """Return a descriptor of a file beneath a folder's; no link is followed."""
     try:
         opened = open_file(root, file.parts, _POLICY)
     except Refused as refused:
@@ -348,10 +345,7 @@ def _make_origin(category: str, uuid: object, folder: object, name: str) -> Orig
 
 
 async def _read_head(descriptor: int, file: SessionFile) -> tuple[Parser, Origin, bool] | None:
-    """Return the parser and the origin of a file, and whether it is a subagent's.
-
-    None if no session is recognized in its first lines.
-    """
+    """Return the parser and the origin of a file, if recognized, and whether it is a subagent's."""
     shape: Format | None = None
     folder = session = source = None
 

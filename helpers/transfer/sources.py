@@ -248,16 +248,8 @@ class Destination(NamedTuple):
 async def read_export(path: Path, destination: Destination, now: str) -> Source:
     """Read an export, or lines that people wrote, whose memories have no ids yet."""
     past: list[Entry] = []
-    past_end = end = 0
     remarks = Remarks()
-
-    def end_past() -> Iterator[SourceItem]:
-        """Yield all entries of a memory's history as one item."""
-        if past:
-            yield SourceItem(
-                f"history of {past[0].id}", past_end, past=export_lines.keep_sound(past)
-            )
-            past.clear()
+    end = 0
 
     async for line in read_lines(path):
         place, end = f"line {line.number}", line.end
@@ -270,21 +262,29 @@ async def read_export(path: Path, destination: Destination, now: str) -> Source:
             yield SourceItem(place, end, unusable=str(error))
             continue
 
-        if isinstance(read, Entry):
-            if past and find_owner(read) != find_owner(past[0]):
-                for item in end_past():
-                    yield item
-            past.append(read)
-            past_end = end
-        else:
-            for item in end_past():
-                yield item
-            if read.provisional:
-                remarks["memory", "No id; it was made of the namespace and the key."] += 1
-            yield SourceItem(place, end, read)
+        # All entries of a memory's history become one item.
+        owner = find_owner(read) if isinstance(read, Entry) else None
+        if past and owner != find_owner(past[0]):
+            yield _make_past(past, end)
+            past = []
 
-    for item in (*end_past(), *list_remarks(remarks, end)):
+        if isinstance(read, Entry):
+            past.append(read)
+            continue
+
+        if read.provisional:
+            remarks["memory", "No id; it was made of the namespace and the key."] += 1
+        yield SourceItem(place, end, read)
+
+    if past:
+        yield _make_past(past, end)
+    for item in list_remarks(remarks, end):
         yield item
+
+
+def _make_past(entries: Sequence[Entry], position: int) -> SourceItem:
+    past = export_lines.keep_sound(entries)
+    return SourceItem(f"history of {entries[0].id}", position, past=past)
 
 
 def _read_line(text: bytes, destination: Destination, now: str) -> IncomingMemory | Entry:

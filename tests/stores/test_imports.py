@@ -666,14 +666,11 @@ def test_a_database_that_changed_replaces_only_if_asked(file: Path, file_place: 
     expect_memories(file_place, {"a": {"links": links}, "b": {"memory_score": 0.2}})
 
 
-NOT_KV_MEMORY = "The database is not kv-memory's"
-DATABASES = {
-    "CREATE TABLE keyv (key VARCHAR(255) PRIMARY KEY, value TEXT)": "The database has the format of"
-    " Keyv, which kv-memory used before",
-    "CREATE TABLE other (x)": NOT_KV_MEMORY,
-    "CREATE TABLE memories (key, content)": NOT_KV_MEMORY,
-    "CREATE TABLE memories (key, summary, text, meta, created_at)": NOT_KV_MEMORY,
-}
+NOT_KV_MEMORY = (
+    "CREATE TABLE keyv (key VARCHAR(255) PRIMARY KEY, value TEXT)",
+    "CREATE TABLE memories (key, content)",
+    "CREATE TABLE memories (key, summary, text, meta, created_at)",
+)
 STREAMS = {
     b"\n\n": "There is nothing to import",
     b"hello\n" * 100: "The file is neither an export, nor an MCP memory server",
@@ -705,11 +702,11 @@ def test_a_damaged_database_is_refused_in_a_sentence(file: Path, file_place: Fil
 
 
 def test_what_is_no_source_is_refused_and_makes_no_store(file: Path, file_place: FilePlace) -> None:
-    for schema, words in DATABASES.items():
+    for schema in NOT_KV_MEMORY:
         file.unlink(missing_ok=True)
         with closing(sqlite3.connect(file)) as connection:
             connection.execute(schema)
-        expect_refused(file_place, file, words)
+        expect_refused(file_place, file, "The database is not kv-memory's")
 
     other = file_place.beside("other.db")
     other.fill(1)

@@ -311,10 +311,7 @@ class WriteQueue:
         del self._jobs[namespace]
 
     async def _run_batch(self, namespace: str, batch: Sequence[WriteCall[Any]]) -> list[object]:
-        """Run jobs in one transaction; return the result or exception of each job that was run.
-
-        Jobs that would begin after `BATCH_SECONDS` are not run. The first job is always run.
-        """
+        """Run jobs in one transaction; return the results or exceptions of those that were run."""
 
         async def run_each(transaction: Transaction) -> list[object]:
             results: list[object] = []

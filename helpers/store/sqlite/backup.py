@@ -17,6 +17,7 @@ from abilities.declarations.refusals import AbilitiesError, Refused
 from abilities.helpers.durable import sync_folder
 from abilities.helpers.store.checking import build_finding, check_rows
 from abilities.helpers.store.protocol import IntegrityFinding
+from abilities.helpers.store.sqlite import schema
 from abilities.helpers.store.sqlite.copying import (
     Progress,
     copy_database,
@@ -26,12 +27,6 @@ from abilities.helpers.store.sqlite.copying import (
 from abilities.helpers.store.sqlite.errors import is_disk_full, translate_error
 from abilities.helpers.store.sqlite.file import StoreFile, connect_to_file, read_damaged_texts
 from abilities.helpers.store.sqlite.log import StoreConnection
-from abilities.helpers.store.sqlite.schema import (
-    HEADER_BYTES,
-    is_older,
-    is_store_header,
-    read_version,
-)
 from abilities.helpers.store.sqlite.search import compare_index
 from abilities.helpers.store.sqlite.transaction import run
 
@@ -50,8 +45,8 @@ def check_store(
     connection.execute("PRAGMA query_only = OFF")  # a temporary table counts as a change
     connection.execute("BEGIN")
     try:
-        version = read_version(connection)
-        if is_older(connection):
+        version = schema.read_version(connection)
+        if schema.is_older(connection):
             words = f"The schema version is {version}; the next opening migrates it."
             findings = [IntegrityFinding("version", "note", 1, words)]
         else:
@@ -169,11 +164,11 @@ def restore(copy: Path, store: Path, progress: Progress, *, replace: bool) -> Re
         raise FileExistsError(store)
 
     with translate_copy_errors(), copy.open("rb") as file:
-        if not is_store_header(file.read(HEADER_BYTES)):
+        if not schema.is_store_header(file.read(schema.HEADER_BYTES)):
             raise NotAStore(copy)
 
     with closing(connect_to_file(copy, "ro")) as source, translate_copy_errors():
-        read_version(source)
+        schema.read_version(source)
         with _copy_and_check(source, store, "WAL", progress) as (new_store, damage):
             aside = name_replaced_store(store) if store.exists() else None
             with closing(StoreFile(store)) as target, target.lock():
@@ -199,10 +194,7 @@ def name_replaced_store(store: Path) -> Path:
 def _copy_and_check(
     source: sqlite3.Connection, destination: Path, journal_mode: str, progress: Progress
 ) -> Generator[tuple[Path, list[IntegrityFinding]]]:
-    """Yield a temporary copy in the destination's folder, to be linked, and its damage.
-
-    Raises Refused (storage_full, for example), UnsoundCopy, OSError.
-    """
+    """Yield a temporary copy in the destination's folder, to be linked, and its damage."""
     with translate_copy_errors(), reserve_new_file(destination) as copy:
         copy_database(source, copy, progress)
 

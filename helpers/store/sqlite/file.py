@@ -16,11 +16,7 @@ from abilities.helpers.durable import sync_folder
 from abilities.helpers.store.protocol import IntegrityFinding
 from abilities.helpers.store.sqlite import log, schema
 from abilities.helpers.store.sqlite.copying import OWNER_ONLY, reserve_new_file
-from abilities.helpers.store.sqlite.errors import (
-    STORE_ERRORS,
-    translate_error,
-    translate_opening,
-)
+from abilities.helpers.store.sqlite.errors import STORE_ERRORS, translate_error, translate_opening
 
 BUSY_SECONDS = 5.0
 
@@ -298,10 +294,7 @@ class StoreFile:
             raise Refused("unavailable")
 
     def _write_store_id(self) -> None:
-        """Write an id into the lock file if it has none.
-
-        From then on, a missing database counts as moved.
-        """
+        """Write an id into the lock file, so that a missing database counts as moved."""
         assert self._lock_descriptor is not None
         if not os.pread(self._lock_descriptor, 64, 0):
             store_id = secrets.token_hex(16)

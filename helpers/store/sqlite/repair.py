@@ -8,7 +8,7 @@ are derived and need not be read.
 
 import sqlite3
 from collections.abc import AsyncGenerator, Callable, Coroutine, Generator, Iterator, Sequence
-from contextlib import ExitStack, asynccontextmanager, closing, contextmanager, suppress
+from contextlib import ExitStack, asynccontextmanager, closing, contextmanager
 from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -240,10 +240,7 @@ def repair(
             file.open(writing=False).close()  # migrates the store
         except Refused as error:
             # Damaged pages keep a store from being migrated, but not from being written anew.
-            is_older = False
-            with suppress(sqlite3.DatabaseError), closing(connect_to_file(store, "ro")) as found:
-                is_older = schema.is_older(found)
-            if error.reason != "corrupted" or not is_older:
+            if error.reason != "corrupted":
                 raise
 
         with backup.translate_copy_errors():
@@ -287,10 +284,7 @@ def repair(
 async def _mend_store(
     connection: StoreConnection, file: StoreFile | None, mend_rows: _MendRows, *, dry_run: bool
 ) -> None:
-    """Mend all rows of a store, and then its search index, which all namespaces share.
-
-    The file is None if no other process uses the store. Raises Refused: busy, storage_moved.
-    """
+    """Mend all rows, then the search index; the file is None if no other process uses it."""
 
     @asynccontextmanager
     async def begin(_namespace: str) -> AsyncGenerator[Transaction]:
@@ -328,10 +322,7 @@ def _write_anew(
     aside: mending.OriginalsFile,
     report: mending.RepairReport,
 ) -> Generator[Path]:
-    """Yield a temporary new file with all that can be read of a file with damaged pages.
-
-    Raises UnsoundCopy if the new file is not sound.
-    """
+    """Yield a sound temporary file with all that can be read of a file with damaged pages."""
     with reserve_new_file(file.path) as new_path:
         with closing(_connect(file.path)) as damaged:
             damaged.execute("BEGIN")

@@ -264,10 +264,7 @@ def plan_search(
 
 
 def _find_matches(terms: Sequence[str]) -> Matches:
-    """Return how to find case-folded terms, one at least, in one of the full-text tables.
-
-    Both tables are exact: a memory matches if and only if its searchable text contains all terms.
-    """
+    """Return how to find memories with all of these case-folded terms; the tables are exact."""
     long_terms: list[str] = []
     short_terms: list[str] = []
     for term in terms:

@@ -20,11 +20,7 @@ from abilities.helpers.store.history import HistoryLimits
 from abilities.helpers.store.past import StoreRules
 from abilities.helpers.store.protocol import IntegrityFinding, Mark
 from abilities.helpers.store.sqlite.backup import check_search_index, check_store
-from abilities.helpers.store.sqlite.errors import (
-    STORE_ERRORS,
-    translate_error,
-    translate_for_read,
-)
+from abilities.helpers.store.sqlite.errors import STORE_ERRORS, translate_error, translate_for_read
 from abilities.helpers.store.sqlite.file import StoreFile, connect_to_file, has_traces
 from abilities.helpers.store.sqlite.log import StoreConnection
 from abilities.helpers.store.sqlite.schema import read_version
