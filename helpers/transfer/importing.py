@@ -12,7 +12,7 @@ import tempfile
 import zlib
 from codecs import BOM_UTF8
 from collections import Counter
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Callable
 from contextlib import ExitStack, aclosing, asynccontextmanager, nullcontext
 from functools import partial
 from pathlib import Path
@@ -332,21 +332,25 @@ async def import_memories(
         memories: list[_Placed] = []
         for item in batch:
             past += item.past
-            try:
-                memory, notes = _adjust(item, opened.namespace, now)
-            except UnusableLine as error:
-                counts["refused"] += 1
-                report(ImportNote(item.place, None, str(error)))
-                continue
+            memory, notes = item.memory, [*item.notes]
+            if isinstance(memory, sources.ForeignMemory):
+                try:
+                    memory, adjustments = adjust(memory, opened.namespace, now)
+                    notes += adjustments
+                except UnusableLine as error:
+                    memory = error
 
             words = " ".join(notes)
-            if item.rows is not None:
-                report(ImportNote(item.place, None, words, item.rows))
-            if memory is not None:
+            if isinstance(memory, UnusableLine):
+                counts["refused"] += 1
+                report(ImportNote(item.place, None, str(memory)))
+            elif memory is not None:
                 memories.append((item.place, memory))
                 if words:
                     counts["adjusted"] += 1
                     report(ImportNote(item.place, memory.stored.row.key, words))
+            elif item.rows is not None:
+                report(ImportNote(item.place, None, words, item.rows))
 
         if past and not options.dry_run:
             counts[HISTORY] += await patience.call(partial(store.import_entries, past))
@@ -355,19 +359,6 @@ async def import_memories(
         progress(batch[-1].position)
 
     progress(opened.length)
-
-
-def _adjust(
-    item: sources.SourceItem, namespace: str, now: str
-) -> tuple[IncomingMemory | None, Sequence[str]]:
-    """Return the memory of an item within our limits, and the notes. Raises UnusableLine."""
-    if item.unusable is not None:
-        raise UnusableLine(item.unusable)
-    if not isinstance(item.memory, sources.ForeignMemory):
-        return item.memory, item.notes
-
-    memory, notes = adjust(item.memory, namespace, now)
-    return memory, [*item.notes, *notes]
 
 
 async def _read_batches(source: sources.Source) -> AsyncIterator[list[sources.SourceItem]]:

@@ -11,7 +11,7 @@ import json
 import math
 import sqlite3
 from collections.abc import Generator
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, closing, contextmanager, suppress
 from datetime import UTC, datetime, timedelta
 from functools import partial
 from pathlib import Path
@@ -281,10 +281,10 @@ class KvMemoryFile:
     @contextmanager
     def open(cls, path: Path) -> Generator["KvMemoryFile"]:
         """Open a database for the block. Raises UnusableLine if it is not kv-memory's."""
-        with _explain_errors():
-            connection = sqlite3.connect(_build_uri(path), uri=True, isolation_level=None)
-        try:
+        with ExitStack() as opened:
             with _explain_errors():
+                connection = sqlite3.connect(_build_uri(path), uri=True, isolation_level=None)
+                opened.enter_context(closing(connection))
                 connection.execute("BEGIN")  # one snapshot, even if the database is in use
                 database = cls(connection)
 
@@ -292,8 +292,6 @@ class KvMemoryFile:
             connection.text_factory = partial(str, encoding="utf-8", errors="surrogateescape")
             connection.row_factory = sqlite3.Row
             yield database
-        finally:
-            connection.close()
 
     def count_memories(self) -> int:
         """Return the number of memories. Raises UnusableLine if the database is damaged."""

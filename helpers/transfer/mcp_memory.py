@@ -59,7 +59,7 @@ async def read_knowledge_graph(path: Path) -> sources.Source:
             try:
                 yield sources.SourceItem(place, end, _read_entity(scratch, line))
             except UnusableLine as error:
-                yield sources.SourceItem(place, end, unusable=str(error))
+                yield sources.SourceItem(place, end, error)
 
         for (name,) in scratch.execute(_GHOSTS):
             foreign = sources.ForeignMemory(name, name, links=_find_links(scratch, name))

@@ -231,10 +231,10 @@ class FolderReader:
                         position = done + min(item.position, file.size)  # it may have grown
                         yield item._replace(place=place, position=position)
                 except UnusableLine as error:
-                    yield sources.SourceItem(file.name, done, unusable=str(error))
+                    yield sources.SourceItem(file.name, done, error)
                 except OSError as error:
                     words = f"The file cannot be read: {os.strerror(error.errno or 0)}."
-                    yield sources.SourceItem(file.name, done, unusable=words)
+                    yield sources.SourceItem(file.name, done, UnusableLine(words))
 
                 done += file.size
                 yield sources.SourceItem(file.name, done)
@@ -275,7 +275,7 @@ class FolderReader:
                     record = sources.parse_object(line)
                     message = None if self._is_copy(record, own) else parse(record)
                 except UnusableLine as error:
-                    yield sources.SourceItem(place, end, unusable=str(error))
+                    yield sources.SourceItem(place, end, error)
                     continue
 
                 if message is not None:
@@ -299,7 +299,7 @@ class FolderReader:
                 try:
                     origin, messages = _parse_conversation(sources.parse_object(element))
                 except UnusableLine as error:
-                    yield sources.SourceItem(place, element.end, unusable=str(error))
+                    yield sources.SourceItem(place, element.end, error)
                     continue
 
                 writer = TurnWriter(origin)

@@ -71,16 +71,15 @@ class SourceItem(NamedTuple):
     """One line or row of a source, with its memory or the reason why it is unusable.
 
     ``place`` names it for people, for example ``line 12``. ``position`` is how far the source was
-    read, in bytes or memories. ``notes`` are sentences about adjustments; ``unusable`` is the
-    reason as a sentence. ``past`` is the history of one memory, by rising version; such an item has
-    no memory. If ``rows`` is set, the item is only a remark on that number of rows, in its notes.
+    read, in bytes or memories. ``notes`` are sentences about adjustments. ``past`` is the history
+    of one memory, by rising version; such an item has no memory. If ``rows`` is set, the item is
+    only a remark on that number of rows, in its notes.
     """
 
     place: str
     position: int
-    memory: IncomingMemory | ForeignMemory | None = None
+    memory: IncomingMemory | ForeignMemory | export_lines.UnusableLine | None = None
     notes: Sequence[str] = ()
-    unusable: str | None = None
     rows: int | None = None
     past: Sequence[Entry] = ()
 
@@ -259,7 +258,7 @@ async def read_export(path: Path, destination: Destination, now: str) -> Source:
                 continue
             read = _read_line(text, destination, now)
         except export_lines.UnusableLine as error:
-            yield SourceItem(place, end, unusable=str(error))
+            yield SourceItem(place, end, error)
             continue
 
         # All entries of a memory's history become one item.

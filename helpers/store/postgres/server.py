@@ -257,15 +257,11 @@ class WriteCall(Call[Work[ResultT], ResultT]):
 class WriteQueue:
     """The changes of a store, which share transactions per namespace.
 
-    A namespace has a list of jobs exactly as long as a task works on them:
-
-    - Its first job makes the list and starts the task. Later jobs are appended.
-    - The task runs jobs from the front of the list in one transaction. Together they have up to
-      `MAX_BATCH` changes, or a single job has more. No job begins after `BATCH_SECONDS`. The jobs
-      stay in the list, and count as waiting, until the transaction has ended. Then each job that
-      ran gets its result.
-    - When the list is empty, the task removes it and ends. Nothing is awaited in between, so no job
-      can be appended to a list that has lost its task.
+    A namespace has a list of jobs exactly as long as a task works on them. The first job makes the
+    list and starts the task; later jobs are appended. The task runs jobs from the front in one
+    transaction: up to `MAX_BATCH` changes, or a single job with more. The jobs stay in the list,
+    and count as waiting, until the transaction has ended. When the list is empty, the task removes
+    it and ends; nothing is awaited in between, so no job can be appended to a list without a task.
 
     So a namespace has one transaction at a time, which its lock in the database would enforce
     anyway, and namespaces do not wait for each other. All of this happens on one event loop and

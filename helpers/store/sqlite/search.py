@@ -237,8 +237,7 @@ def plan_search(
     """Return a plan that begins with the matches in the index, or one that scans memories."""
     size, visible, fewest = numbers
     scanned = Matches(_HAS_TERMS, (SEPARATOR.join(query.search),))
-    ends = connection.execute(_FIRST_AND_LAST).fetchone()
-    is_only = bool(ends == (namespace, namespace))
+    is_only = _is_only_namespace(connection, namespace)
     if size <= _SCAN_LIMIT and not is_only:
         return SearchPlan(scanned, scanned, are_few=True)
 
@@ -261,6 +260,11 @@ def plan_search(
     if number * number <= size * (query.offset + query.limit):
         return SearchPlan(found, found, are_few=True)
     return SearchPlan(found, scanned, total=total)
+
+
+def _is_only_namespace(connection: sqlite3.Connection, namespace: str) -> bool:
+    ends = connection.execute(_FIRST_AND_LAST).fetchone()
+    return bool(ends == (namespace, namespace))
 
 
 def _find_matches(terms: Sequence[str]) -> Matches:
