@@ -113,17 +113,14 @@ class StoreFile:
                     self._migrate()
                     connection = self._connect(writing)
 
-                if not writing:  # a reader needs no lock file, and may have no right to make one
-                    return connection
-
-                # Not before the file is known to be a store: another program's database gets none.
-                try:
-                    if self._lock_descriptor is None:
-                        self._open_lock_file()
-                    self._write_store_id()
-                except BaseException:
-                    connection.close()
-                    raise
+                # A reader needs no lock file, and may have no right to make one; and another
+                # program's database gets none.
+                if writing:
+                    try:
+                        self._write_store_id()
+                    except BaseException:
+                        connection.close()
+                        raise
 
                 return connection
             except STORE_ERRORS as error:
@@ -146,15 +143,13 @@ class StoreFile:
         Raises Refused("busy") if others hold it for longer than ``seconds``, by default
         `BUSY_SECONDS`.
         """
-        if self._lock_descriptor is None:
-            self._open_lock_file()
-        assert self._lock_descriptor is not None
+        descriptor = self._open_lock_file()
 
         # flock has no timeout, so it is tried again and again.
         end = time.monotonic() + (seconds or BUSY_SECONDS)
         while True:
             try:
-                fcntl.flock(self._lock_descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
                 break
             except BlockingIOError:
                 if time.monotonic() > end:
@@ -166,7 +161,7 @@ class StoreFile:
         try:
             yield
         finally:
-            fcntl.flock(self._lock_descriptor, fcntl.LOCK_UN)
+            fcntl.flock(descriptor, fcntl.LOCK_UN)
 
     def check_in_place(self, connection: log.StoreConnection) -> None:
         """Raise Refused("storage_moved") if the path no longer leads to the opened file and log."""
@@ -249,11 +244,13 @@ class StoreFile:
             except sqlite3.Error as error:
                 raise translate_error(error) from error
 
-    def _open_lock_file(self) -> None:
-        self.path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+    def _open_lock_file(self) -> int:
+        if self._lock_descriptor is None:
+            self.path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+            flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC
+            self._lock_descriptor = os.open(self._lock_path, flags, OWNER_ONLY)
 
-        flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC
-        self._lock_descriptor = os.open(self._lock_path, flags, OWNER_ONLY)
+        return self._lock_descriptor
 
     def _create(self) -> None:
         """Create the store under another name, and link it into place when it is whole."""
@@ -295,11 +292,10 @@ class StoreFile:
 
     def _write_store_id(self) -> None:
         """Write an id into the lock file, so that a missing database counts as moved."""
-        assert self._lock_descriptor is not None
-        if not os.pread(self._lock_descriptor, 64, 0):
-            store_id = secrets.token_hex(16)
-            os.pwrite(self._lock_descriptor, store_id.encode(), 0)
-            os.fsync(self._lock_descriptor)
+        descriptor = self._open_lock_file()
+        if not os.pread(descriptor, 64, 0):
+            os.pwrite(descriptor, secrets.token_hex(16).encode(), 0)
+            os.fsync(descriptor)
 
     def _connect(self, writing: bool) -> log.StoreConnection:
         """Return a connection to the existing database, after it was recognized as a store."""

@@ -5,7 +5,6 @@ The writer commits all waiting changes together.
 """
 
 import asyncio
-import math
 import os
 import sqlite3
 import threading
@@ -123,7 +122,7 @@ class StoreThread:
 
     def _serve(self, call: StoreCall) -> None:
         """Do the work of a call, and possibly of other waiting calls."""
-        raise NotImplementedError
+        settle_all([call], [attempt(lambda: self._do(call, self._open()))])
 
     def _do(self, call: StoreCall, connection: StoreConnection) -> object:
         if not call.begin(self):
@@ -165,11 +164,11 @@ class ReadingThread(StoreThread):
         self._makes_way = makes_way
         self._is_watched = is_watched
         self._watcher = threading.Thread(target=self._watch, name=f"{name}-watcher", daemon=True)
-        self._is_reading = threading.Event()
         self._is_ended = False
-        self._end_of_read = math.inf
-        self._began_at = math.inf
-        self._whose = ("", "")  # the namespace and the caller whose turn it is
+        self._is_reading = threading.Event()  # if it is set, the next three are those of the read
+        self._whose = ("", "")  # the namespace and the caller
+        self._began_at = 0.0
+        self._end_of_read = 0.0
         # Without this lock, the watcher could interrupt a read that began after its check.
         self._looking = threading.Lock()
 
@@ -190,14 +189,14 @@ class ReadingThread(StoreThread):
             try:
                 check_version(connection)
                 self._whose = whose
-                self._end_of_read = deadline
                 self._began_at = time.monotonic()
+                self._end_of_read = deadline
+                self._is_reading.set()
                 try:
                     return _read_texts(connection, work)
                 finally:
                     with self._looking:
-                        self._end_of_read = math.inf
-                        self._began_at = math.inf
+                        self._is_reading.clear()
             except Exception as error:
                 release_statements(error)
                 raise
@@ -207,15 +206,6 @@ class ReadingThread(StoreThread):
 
         # The deadline already ends the wait.
         return await self.run(namespace, read_in_snapshot, is_patient=True)
-
-    @override
-    def _serve(self, call: StoreCall) -> None:
-        self._is_reading.set()
-        try:
-            result = attempt(lambda: self._do(call, self._open()))
-        finally:
-            self._is_reading.clear()
-        settle_all([call], [result])
 
     @override
     def _open(self) -> StoreConnection:
@@ -231,6 +221,9 @@ class ReadingThread(StoreThread):
             time.sleep(WATCH_SECONDS)
 
             with self._looking:
+                if not self._is_reading.is_set():
+                    continue
+
                 now = time.monotonic()
                 seconds = now - self._began_at
                 is_late = now >= self._end_of_read
