@@ -124,6 +124,7 @@ _DEFAULTS = {name: field.default for name, field in ExportedMemory.model_fields.
 
 HEADING = orjson.dumps({"format": "agent-abilities", "version": VERSION}) + b"\n"
 
+_ENTRY_FIELDS = tuple(ExportedEntry.model_fields)
 _START = b'{"history"'
 _JSON_COLUMNS = ("tags", "metadata", "about")
 _ALL_COLUMNS = frozenset(Row._fields) - {"namespace", "version"}
@@ -164,16 +165,17 @@ def parse_heading(line: bytes) -> Heading | None:
 def format_line(stored: StoredMemory) -> bytes:
     """Return a memory as a line with its newline; the same memory always gives the same bytes."""
     row = stored.row
-    values: JsonObject = {
-        **row._asdict(),
-        **{name: orjson.loads(getattr(row, name)) for name in _JSON_COLUMNS},
-        "archived": bool(row.archived),
-        "memory_score": row.score if row.scored else None,
-        "accessed_at": stored.accessed_at,
-        "access_count": stored.access_count,
-        # The order of a store depends on other memories, but a line must not.
-        "links": [link.to_data() for link in sorted(stored.links)],
-    }
+    values: JsonObject = row._asdict()
+    for name in _JSON_COLUMNS:
+        values[name] = orjson.loads(values[name])
+
+    values["archived"] = bool(row.archived)
+    values["memory_score"] = row.score if row.scored else None
+    values["accessed_at"] = stored.accessed_at
+    values["access_count"] = stored.access_count
+    # The order of a store depends on other memories, but a line must not.
+    values["links"] = [link.to_data() for link in sorted(stored.links)]
+
     fields = {name: values[name] for name, default in _DEFAULTS.items() if values[name] != default}
     return orjson.dumps(fields) + b"\n"
 
@@ -256,11 +258,12 @@ def format_entry(entry: Entry) -> bytes:
     """Return an entry as a line with its newline."""
     before: JsonObject = orjson.loads(entry.before)
     row: JsonObject = before["row"] or {}
-    for name in row.keys() & _JSON_COLUMNS:
-        row[name] = orjson.loads(row[name])
+    for name in _JSON_COLUMNS:
+        if name in row:
+            row[name] = orjson.loads(row[name])
 
-    values = {**entry._asdict(), "before": before}
-    fields = {name: values[name] for name in ExportedEntry.model_fields}
+    fields: JsonObject = {name: getattr(entry, name) for name in _ENTRY_FIELDS}
+    fields["before"] = before
     return orjson.dumps({"history": fields}) + b"\n"
 
 
@@ -280,7 +283,7 @@ def parse_entry(line: bytes) -> Entry:
     if entry.before.links:
         before["links"] = entry.before.links
 
-    columns: JsonObject = {**dict(entry), "before": dump_sorted_json(before)}
+    columns: JsonObject = {**vars(entry), "before": dump_sorted_json(before)}
     parsed = Entry(**columns)
     if not _is_possible(parsed):
         raise UnusableLine("The entry of the history is not possible for any memory.")
