@@ -19,7 +19,7 @@ from abilities.declarations.memory import Direction
 from abilities.declarations.values import JsonObject, utc_now
 from abilities.helpers.files.confinement import parse_path
 from abilities.helpers.memory.helper import Writer
-from abilities.helpers.transfer.patience import Patience
+from abilities.helpers.transfer.patience import call_patiently
 from abilities.helpers.walk import WalkLimits, WalkOutcome
 from abilities.prompts import write_catch_up
 
@@ -126,7 +126,7 @@ def compact(session: Session) -> None:
     async def forget() -> int:
         async with session.open_store() as store:
             now = utc_now()
-            return await Patience().call(lambda: store.compact(now))
+            return await call_patiently(lambda: store.compact(now))
 
     with explain_errors(), explain_stop(lambda: "Stopped. To go on, run the same command again."):
         forgotten = asyncio.run(forget())

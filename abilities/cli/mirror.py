@@ -11,7 +11,7 @@ from abilities.cli.options import take_namespace
 from abilities.cli.session import Session, pass_session
 from abilities.cli.store import SHOWN_REMARKS
 from abilities.cli.terminal import echo
-from abilities.helpers.transfer.patience import Patience
+from abilities.helpers.transfer.patience import call_patiently
 from abilities.mirror.folder import Folder, Unusable
 from abilities.mirror.syncing import Mirror, Report
 
@@ -62,7 +62,7 @@ def mirror(session: Session, folder: Path, watch: bool, check: bool, delete: boo
                     opened, store, settings.namespace, deletes=delete, only_checks=check
                 )
                 if not watch:
-                    return await Patience().call(mirrored.run)
+                    return await call_patiently(mirrored.run)
 
                 with explain_stop(lambda: "Stopped; the next run continues."):
                     async for report in mirrored.watch():

@@ -28,7 +28,7 @@ from abilities.helpers.transfer.importing import (
     import_memories,
     open_source,
 )
-from abilities.helpers.transfer.patience import Patience
+from abilities.helpers.transfer.patience import call_patiently
 from abilities.settings import Settings
 
 _OUTCOMES = ("added", "replaced", "unchanged", "kept", "adjusted", "refused")
@@ -177,7 +177,7 @@ def export_(session: Session, file: Path, resume: bool, no_history: bool) -> Non
     async def write() -> ExportResult:
         options = ExportOptions(session.given_namespace, resume, history=not no_history)
         async with session.open_store() as store:
-            number = await Patience().call(store.count_memories)
+            number = await call_patiently(store.count_memories)
             with show_progress("Exporting", number) as bar:
 
                 def describe_stop() -> str:
@@ -224,7 +224,7 @@ def check(session: Session, as_json: bool, full: bool) -> None:
                     return f"Stopped after {int(bar.done):,} rows; {rest}"
 
                 with explain_stop(describe_stop):
-                    return await Patience().call(partial(store.check, bar.advance, full=full))
+                    return await call_patiently(partial(store.check, bar.advance, full=full))
 
     with explain_errors():
         findings = asyncio.run(find())

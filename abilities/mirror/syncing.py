@@ -17,7 +17,7 @@ from abilities.helpers.store.history import MemoryName
 from abilities.helpers.store.model import StoredMemory
 from abilities.helpers.store.names import make_key
 from abilities.helpers.store.protocol import ServableStore
-from abilities.helpers.transfer.patience import Patience
+from abilities.helpers.transfer.patience import call_patiently
 from abilities.mirror import notes
 from abilities.mirror.folder import (
     CHANGED,
@@ -114,8 +114,8 @@ class Mirror(NamedTuple):
                 if scan == previous:
                     break
 
-            if scan != handled or await Patience().call(partial(self._has_changed, since)):
-                report = await Patience().call(partial(self.run, scan))
+            if scan != handled or await call_patiently(partial(self._has_changed, since)):
+                report = await call_patiently(partial(self.run, scan))
                 handled, since = scan, report.since
                 yield report
 

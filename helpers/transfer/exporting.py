@@ -23,7 +23,7 @@ from abilities.helpers.store.history import DamagedEntry, Entry, MemoryName
 from abilities.helpers.store.model import DamagedMemory, StoredMemory
 from abilities.helpers.store.protocol import ServableStore
 from abilities.helpers.transfer import export_lines
-from abilities.helpers.transfer.patience import Patience
+from abilities.helpers.transfer.patience import call_patiently
 from abilities.helpers.transfer.sources import get_text, read_lines
 
 PAGE = 500
@@ -187,7 +187,7 @@ async def export(
     end it is called ``NAME.part``, and an interrupted export can be continued from there. The
     history comes before the memories, ordered by namespace, id and version. A memory is written in
     its present version, or in the version at which its written history ends. It waits for a store
-    that does not answer, see `Patience`. Raises Refused, OSError.
+    that does not answer, see `call_patiently`. Raises Refused, OSError.
     """
     with closing(ExportedPasts()) as pasts:
         if path is None:
@@ -229,7 +229,6 @@ class _Export:
     progress: Progress
     pasts: ExportedPasts
     write: _Write
-    patience: Patience = field(default_factory=Patience)
     memories: int = 0
     entries: int = 0
     damaged: list[DamagedMemory | DamagedEntry] = field(
@@ -246,14 +245,14 @@ class _Export:
 
         # These memories were deleted or renamed since their history was written.
         for end in self.pasts.list_due():
-            memory = await self.patience.call(partial(read_end, self.store, end))
+            memory = await call_patiently(partial(read_end, self.store, end))
             if memory is not None:
                 await self._write_lines([memory])
 
         return ExportResult(self.memories, self.entries, self.damaged)
 
     async def _write_history(self, after: tuple[str, str, int]) -> None:
-        while page := await self.patience.call(partial(self.store.read_entries, after, PAGE)):
+        while page := await call_patiently(partial(self.store.read_entries, after, PAGE)):
             last = page[-1]
             after = (last.namespace, last.id, last.version)
             entries = [entry for entry in page if self._is_asked(entry.namespace)]
@@ -268,7 +267,7 @@ class _Export:
                 break  # namespaces are in order, so none of its entries follow
 
     async def _write_memories(self, after: tuple[str, str]) -> None:
-        while page := await self.patience.call(partial(self.store.read_page, after, PAGE)):
+        while page := await call_patiently(partial(self.store.read_page, after, PAGE)):
             after = _get_place(page[-1])
             memories = [item for item in page if self._is_asked(_get_place(item)[0])]
 
@@ -278,7 +277,7 @@ class _Export:
                     self.damaged.append(item)
                 else:
                     matching = partial(match_past, self.store, item, self.pasts)
-                    sound.append(await self.patience.call(matching))
+                    sound.append(await call_patiently(matching))
             await self._write_lines(sound)
 
             if len(memories) < len(page):

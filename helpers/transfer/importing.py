@@ -24,7 +24,7 @@ import aiofiles
 from abilities.declarations.memory import parse_namespace
 from abilities.declarations.refusals import Refused
 from abilities.declarations.values import JsonObject, as_object, utc_now
-from abilities.helpers.store.changes import is_passing
+from abilities.helpers.store.changes import Outcome, is_passing
 from abilities.helpers.store.history import Entry
 from abilities.helpers.store.model import IncomingMemory
 from abilities.helpers.store.protocol import ServableStore
@@ -39,7 +39,7 @@ from abilities.helpers.transfer.export_lines import (
 )
 from abilities.helpers.transfer.kv_memory import KvMemoryFile
 from abilities.helpers.transfer.mcp_memory import read_knowledge_graph
-from abilities.helpers.transfer.patience import Patience
+from abilities.helpers.transfer.patience import call_patiently
 from abilities.helpers.transfer.sessions import FolderReader, SessionFile, list_sessions
 
 _SQLITE_MAGIC = b"SQLite format 3\0"
@@ -316,11 +316,10 @@ async def import_memories(
 
     The history of new memories is also stored, and its entries are counted. Each memory that is
     adjusted, refused, or kept although it differs is reported; other parts of a source that are not
-    imported are reported as numbers. It waits for a store that does not answer, see `Patience`. If
-    an import is interrupted, ``counts`` shows its progress; running it again finishes it. Raises
-    Refused if the store accepts nothing.
+    imported are reported as numbers. It waits for a store that does not answer. If an import is
+    interrupted, ``counts`` shows its progress; running it again finishes it. Raises Refused if the
+    store accepts nothing.
     """
-    patience = Patience()
     now = utc_now()
 
     source = opened.source
@@ -353,9 +352,9 @@ async def import_memories(
                 report(ImportNote(item.place, None, words, item.rows))
 
         if past and not options.dry_run:
-            counts[HISTORY] += await patience.call(partial(store.import_entries, past))
+            counts[HISTORY] += await call_patiently(partial(store.import_entries, past))
 
-        await _import_batch(store, memories, options, counts, report, patience)
+        await _import_batch(store, memories, options, counts, report)
         progress(batch[-1].position)
 
     progress(opened.length)
@@ -384,15 +383,11 @@ async def _import_batch(
     options: ImportOptions,
     counts: Counter[str],
     report: Report,
-    patience: Patience,
 ) -> None:
     """Import memories with their places, and repeat those not taken by the store in time."""
     while waiting:
         memories = [memory for _, memory in waiting]
-        work = partial(
-            store.import_batch, memories, replace=options.replace, dry_run=options.dry_run
-        )
-        outcomes = await patience.call(work)
+        outcomes = await call_patiently(partial(_import_some, store, memories, options))
 
         unanswered: list[_Placed] = []
         for (place, memory), outcome in zip(waiting, outcomes, strict=True):
@@ -410,7 +405,16 @@ async def _import_batch(
                     words = "It differs from the stored memory, which was kept."
                     report(ImportNote(place, key, words))
 
-        if len(unanswered) == len(waiting):
-            assert isinstance(outcomes[0], Refused)
-            await patience.wait(outcomes[0])
         waiting = unanswered
+
+
+async def _import_some(
+    store: ServableStore, memories: list[IncomingMemory], options: ImportOptions
+) -> list[Outcome | Exception]:
+    """Import memories. Raises Refused if the store could take none of them in time."""
+    outcomes = await store.import_batch(memories, replace=options.replace, dry_run=options.dry_run)
+    first = outcomes[0]
+    if isinstance(first, Refused) and all(map(is_passing, outcomes)):
+        raise first
+
+    return outcomes

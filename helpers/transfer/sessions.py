@@ -31,7 +31,7 @@ from abilities.helpers.text.codec import UTF_8
 from abilities.helpers.transfer import sources
 from abilities.helpers.transfer.dialogs import Format, Message, Parser, recognize
 from abilities.helpers.transfer.export_lines import UnusableLine
-from abilities.helpers.transfer.patience import Patience
+from abilities.helpers.transfer.patience import call_patiently
 
 MAX_TEXT_CHARS = 20_000
 """Characters of what the user wrote, and of the answer; the rest is mostly pasted logs and code."""
@@ -210,7 +210,6 @@ class FolderReader:
         self._namespace = namespace
         self._sessions = frozenset(Path(file.name).stem for file in files)
         self._remarks = sources.Remarks()
-        self._patience = Patience()
 
     async def read(self, store: MemoryStore) -> sources.Source:
         """Yield the turns, and each file that cannot be read; of sessions, those not in the store.
@@ -258,7 +257,7 @@ class FolderReader:
             self._remarks["session", "Sessions of subagents are not imported."] += 1
             return
 
-        last = await self._patience.call(partial(_find_last, store, self._namespace, origin))
+        last = await call_patiently(partial(_find_last, store, self._namespace, origin))
         begin = _Point()
         if last is not None:
             begin = await _find_begin(open_again, last, parse, file.size)

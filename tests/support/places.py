@@ -26,7 +26,7 @@ from abilities.helpers.store.opening import open_store, repair_store
 from abilities.helpers.store.postgres.store import PostgresStore
 from abilities.helpers.store.protocol import MemoryStore, ServableStore
 from abilities.helpers.store.sqlite.store import SqliteStore
-from abilities.helpers.transfer.patience import Patience
+from abilities.helpers.transfer.patience import call_patiently
 from tests.stores.behaviours import put
 from tests.support.waiting import gather_in_groups
 
@@ -76,7 +76,7 @@ class StorePlace(ABC):
         async def store_all() -> None:
             async with self.open() as store:
                 await gather_in_groups(
-                    Patience().call(partial(fill_one, store, n)) for n in range(count)
+                    call_patiently(partial(fill_one, store, n)) for n in range(count)
                 )
 
         async def fill_one(store: MemoryStore, n: int) -> None:
