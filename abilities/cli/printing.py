@@ -1,40 +1,25 @@
 """Answers for people: tables of records, contents below their names, trees and sentences."""
 
 import json
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import cast
+from collections.abc import Callable, Mapping, Sequence
+from typing import NamedTuple, cast
 
 from rich.console import Console
 from rich.highlighter import JSONHighlighter
 from rich.text import Text
 from rich.tree import Tree
 
+from abilities.cli import records
 from abilities.cli.drawing import Drawing, DrawnEdge, DrawnNode
 from abilities.cli.records import (
-    BATCH,
-    CHANGES,
-    FACTS,
-    FILES,
-    FOUND,
-    ITEM,
-    LINKS,
-    LISTED,
-    MISTAKES,
-    OPERATIONS,
-    PLAN,
-    RECALLED,
-    TIMELINE,
     AnsweredCall,
+    Column,
     Page,
     begin_content,
-    describe_rule,
     find_reason,
-    format_cell,
-    format_mended,
     format_state,
     format_time,
     format_truncation,
-    style_failure,
     style_text,
 )
 from abilities.cli.terminal import escape_lines, format_count
@@ -50,21 +35,23 @@ def print_answer(answer: AnsweredCall, console: Console, command: Sequence[str] 
     ``command`` are the words of a command that calls an ability, such as "abilities call".
     """
     page = Page(console, command)
-    if "error" not in answer.payload:
-        if answer.name in PRINTERS:
-            PRINTERS[answer.name](answer, page)
-        else:
-            document = json.dumps(answer.payload, indent=2, ensure_ascii=False)
-            console.print(JSONHighlighter()(Text(escape_lines(document))), soft_wrap=True)
-        return
+    if "error" in answer.payload:
+        _print_fault(answer, page)
+    elif answer.name in PRINTERS:
+        PRINTERS[answer.name](answer, page)
+    else:
+        document = json.dumps(answer.payload, indent=2, ensure_ascii=False)
+        console.print(JSONHighlighter()(Text(escape_lines(document))), soft_wrap=True)
 
+
+def _print_fault(answer: AnsweredCall, page: Page) -> None:
     fault: JsonObject = answer.payload["error"]
     page.print_line(f"{fault['code']} ({fault['reason']}): {fault['message']}", style="red")
 
     mistakes: list[JsonObject] = fault.get("fields", [fault])
-    rules = [{**mistake, "expected": describe_rule(mistake)} for mistake in mistakes]
+    rules = [{**mistake, "expected": records.describe_rule(mistake)} for mistake in mistakes]
     if any(rule.get(name) for rule in rules for name in ("field", "expected", "did_you_mean")):
-        page.print_table(MISTAKES, rules)
+        page.print_table(records.MISTAKES, rules)
 
     if "ref" in fault:
         page.print_line(f"The log has the details under {fault['ref']}.")
@@ -86,7 +73,7 @@ def print_batch(answer: AnsweredCall, page: Page) -> None:
     summary = answer.payload["summary"]
 
     if "reply_bytes" in summary:
-        page.print_table(PLAN, results)
+        page.print_table(records.PLAN, results)
         more: list[int] = answer.payload.get("more", [])
         for index in more:
             page.print_line("more match than the limit: ", results[index]["input"])
@@ -95,7 +82,8 @@ def print_batch(answer: AnsweredCall, page: Page) -> None:
         _print_rest(answer, page, "To read them:")
         return
 
-    page.print_table(BATCH, [{**record, "characters": _count_chars(record)} for record in results])
+    rows = [{**record, "characters": _count_chars(record)} for record in results]
+    page.print_table(records.BATCH, rows)
     page.print_blank()
     _print_contents(results, page)
 
@@ -125,15 +113,15 @@ def _count_chars(record: JsonObject) -> int | None:
     return len(data.get("content", ""))
 
 
-def _print_contents(records: Sequence[JsonObject], page: Page) -> None:
+def _print_contents(results: Sequence[JsonObject], page: Page) -> None:
     """Print the contents of records below their names; failed records have none."""
-    for record in records:
+    for record in results:
         data: JsonObject = record.get("data", record)
 
         if "items" in data:
             _print_contents(data["items"], page)
         elif "content" in data:
-            page.print_line(style_text(str(format_cell(ITEM, record)), "bold"))
+            page.print_line(style_text(str(records.format_cell(records.ITEM, record)), "bold"))
             page.print_beginning(data["content"])
             page.print_blank()
 
@@ -149,7 +137,7 @@ def print_operations(answer: AnsweredCall, page: Page) -> None:
         named = {name: str(asked.get(name) or "") for name in ("op", "key", "id")}
         rows.append({**named, **record, **record.get("data", {})})
 
-    page.print_table(OPERATIONS, rows)
+    page.print_table(records.OPERATIONS, rows)
 
     summary = answer.payload["summary"]
     undone = sum(find_reason(record) == "rolled_back" for record in results)
@@ -160,11 +148,23 @@ def print_operations(answer: AnsweredCall, page: Page) -> None:
     if undone:
         words += f", {undone} not made because another one failed"
     page.print_line(words)
+    _print_undoing(rows, page)
 
+
+def print_write(answer: AnsweredCall, page: Page) -> None:
+    """Print the outcome of one written memory as that of an operation."""
+    payload = answer.payload
+    row = {"op": payload.get("action", answer.name), **payload, **payload.get("memory", {})}
+    page.print_table(records.OPERATIONS, [row])
+    _print_undoing([row], page)
+
+
+def _print_undoing(rows: Sequence[JsonObject], page: Page) -> None:
+    """Print the command that shows the versions of the last memory that was written."""
     made = [row for row in rows if find_reason(row) is None]
     if made:
         # A deleted memory has only its key.
-        name = "id" if made[-1]["id"] else "key"
+        name = "id" if made[-1].get("id") else "key"
         words = "memory_restore undoes a change. For the versions of the last one:"
         page.print_rest("memory_history", {name: made[-1][name]}, words)
 
@@ -173,128 +173,107 @@ def print_questions(answer: AnsweredCall, page: Page) -> None:
     """Print the memories and notes that answer each question."""
     for record in answer.payload["results"]:
         data: JsonObject = record.get("data", record)
-        rows: list[JsonObject] = []
-        for memory in data["memories"]:
-            notes = ", ".join(filter(None, [*_describe_way(memory), format_state(memory)]))
-            shown = f" ({notes})" if notes else ""
-            rows.append({**memory, "key": f"{memory.get('key', '')}{shown}"})
-
         page.print_line(record["input"], style="bold")
-        page.print_table(RECALLED, rows)
+        page.print_table(records.RECALLED, map(_show_state, data["memories"]))
 
-        words = f"{len(rows)} of {format_count(data['matched'], 'match', 'matches')} shown"
-        if "also" in data:
-            words += f"; under another question: {', '.join(data['also'])}"
-        if "unknown_words" in data:
-            words += f"; in no memory: {', '.join(data['unknown_words'])}"
-        if "archived_words" in data:
-            words += f"; only in archived memories: {', '.join(data['archived_words'])}"
+        matches = format_count(data["matched"], "match", "matches")
+        words = f"{len(data['memories'])} of {matches} shown"
+        for name, meaning in (
+            ("also", "under another question"),
+            ("unknown_words", "in no memory"),
+            ("archived_words", "only in archived memories"),
+        ):
+            if name in data:
+                words += f"; {meaning}: {', '.join(data[name])}"
         if "did_you_mean" in data:
             words += f"; for that time: within_days {data['did_you_mean']['within_days']}"
         page.print_line(words)
 
         if "overview" in data:
             page.print_line("The question names nothing to look for. An overview:")
-            page.print_table(RECALLED, data["overview"])
+            page.print_table(records.RECALLED, data["overview"])
 
     _print_rest(answer, page)
-
-
-def _describe_way(memory: JsonObject) -> list[str]:
-    """Return the hit from which links led to a memory, and the kind of the link."""
-    if "via" not in memory:
-        return []
-
-    way = [f"via {memory['via']}"]
-    if "link" in memory:
-        way.append(memory["link"])
-    if "direction" in memory:
-        way.append("leads there")
-    return way
 
 
 def _show_state(memory: JsonObject) -> JsonObject:
-    """Return a memory whose key also says what became of it, and where it is from."""
-    state = format_state(memory)
-    return {**memory, "key": f"{memory['key']} ({state})"} if state else memory
+    """Return a memory whose key also says how it was found, and what became of it."""
+    notes = [
+        f"via {memory['via']}" if "via" in memory else "",
+        memory.get("link", ""),
+        "leads there" if "direction" in memory else "",
+        format_state(memory),
+    ]
+    shown = ", ".join(filter(None, notes))
+    return {**memory, "key": f"{memory.get('key', '')} ({shown})"} if shown else memory
 
 
-def print_memories(answer: AnsweredCall, page: Page) -> None:
-    """Print a page of found memories, or a list of keys."""
+class _List(NamedTuple):
+    """How a list is printed: the field that has it, its columns, and what it lists."""
+
+    field: str
+    columns: tuple[Column, ...]
+    noun: str
+    plural: str | None = None
+
+
+_LISTS = {
+    "file_list": _List("files", records.FILES, "file"),
+    "memory_changes": _List("changes", records.CHANGES, "change"),
+    "memory_history": _List("entries", records.TIMELINE, "change"),
+    "memory_list": _List("memories", records.LISTED, "memory", "memories"),
+    "query_memories": _List("memories", records.FOUND, "memory", "memories"),
+}
+
+
+def print_list(answer: AnsweredCall, page: Page) -> None:
+    """Print a page of a list, what it lacks, and how to get the rest."""
     payload = answer.payload
-    memories: list[JsonObject] = payload["memories"]
+    field, columns, noun, plural = _LISTS[answer.name]
+    rows: list[JsonObject] = payload[field]
+    if answer.name == "memory_history":
+        name = str(payload.get("key") or payload.get("id") or "A deleted memory")
+        state = "deleted" if payload.get("deleted") else f"version {payload.get('version', '')} now"
+        page.print_line(style_text(name, "bold"), f", {state}")
+    elif answer.name == "file_list":
+        # A concise record names its source only if it is the agent directory.
+        rows = [{"source": "workspace", **file} for file in rows]
+    elif noun == "memory":
+        rows = list(map(_show_state, rows))
 
-    if "total" not in payload:
-        page.print_table(LISTED, list(map(_show_state, memories)))
-        words = format_count(len(memories), "memory", "memories")
-    else:
-        rows: list[JsonObject] = []
-        for memory in memories:
-            rows.append(_show_state(memory))
-        page.print_table(FOUND, rows)
-
-        offset, total = payload["offset"], payload["total"]
-        words = format_count(total, "memory", "memories") if total else "no memories"
-        if total and not memories:
-            words = f"none of {words}"
-        elif len(memories) < total:
-            words = f"{offset + 1:,} to {offset + len(memories):,} of {words}"
-
+    page.print_table(columns, rows)
+    total, offset = payload.get("total", len(rows)), payload.get("offset", 0)
+    words = format_count(total, noun, plural) if total else f"no {plural or noun + 's'}"
+    if total and not rows:
+        words = f"none of {words}"
+    elif len(rows) < total:
+        words = f"{offset + 1:,} to {offset + len(rows):,} of {words}"
     page.print_line(words)
-    if payload.get("failed"):
-        failed = format_count(payload["failed"], "memory is", "memories are")
-        page.print_line(f"{failed} damaged and left out; see: abilities check", style="yellow")
+
+    for lack in _list_lacks(payload):
+        page.print_line(lack, style="yellow")
 
     _print_rest(answer, page)
-
-
-def print_files(answer: AnsweredCall, page: Page) -> None:
-    """Print the files of a list, and the folders that could not be listed."""
-    payload = answer.payload
-    # A concise record names its source only if it is the agent directory.
-    page.print_table(FILES, [{"source": "workspace", **file} for file in payload["files"]])
-    page.print_line(format_count(len(payload["files"]), "file"))
-
-    if payload.get("skipped"):
-        words = f"{format_count(payload['skipped'], 'place')} could not be listed"
-        if payload.get("skipped_folders"):
-            words += f": {', '.join(payload['skipped_folders'])}"
-        page.print_line(words, style="yellow")
-
-    _print_rest(answer, page)
-
-
-def print_timeline(answer: AnsweredCall, page: Page) -> None:
-    """Print the changes of one memory, newest first, and how to go back."""
-    payload = answer.payload
-    name = str(payload.get("key") or payload.get("id") or "A deleted memory")
-    state = "deleted" if payload.get("deleted") else f"version {payload.get('version', '')} now"
-    page.print_line(style_text(name, "bold"), f", {state}")
-
-    page.print_table(TIMELINE, payload["entries"])
-    if not payload["entries"]:
-        page.print_line("no changes")
-    if "earliest" in payload:
-        words = f"memory_restore brings back versions from {payload['earliest']} on."
-        page.print_line(words, style="dim")
-
-    _print_rest(answer, page, "For older changes:")
-
-
-def print_changes(answer: AnsweredCall, page: Page) -> None:
-    """Print the changes of all memories, and how to ask for later ones."""
-    payload = answer.payload
-    page.print_table(CHANGES, payload["changes"])
-    if not payload["changes"]:
-        page.print_line("nothing changed")
-    if not payload.get("complete", True):
-        words = "Older changes are forgotten: list all memories anew."
-        page.print_line(words, style="yellow")
-
-    _print_rest(answer, page)
-    if "next_request" not in payload:
+    if answer.name == "memory_changes" and "next_request" not in payload:
         later = {**answer.arguments, "since": payload["next"]}
         page.print_rest(answer.name, later, "For later changes:")
+
+
+def _list_lacks(payload: JsonObject) -> list[str]:
+    """Return sentences about what a list does not have."""
+    lacks: list[str] = []
+    if payload.get("failed"):
+        failed = format_count(payload["failed"], "memory is", "memories are")
+        lacks.append(f"{failed} damaged and left out; see: abilities check")
+    if payload.get("skipped"):
+        folders = ", ".join(["", *payload.get("skipped_folders", [])])
+        lacks.append(f"{format_count(payload['skipped'], 'place')} could not be listed{folders}")
+    if "earliest" in payload:
+        lacks.append(f"memory_restore brings back versions from {payload['earliest']} on.")
+    if not payload.get("complete", True):
+        lacks.append("Older changes are forgotten: list all memories anew.")
+
+    return lacks
 
 
 def print_walk(answer: AnsweredCall, page: Page) -> None:
@@ -331,9 +310,8 @@ def print_walk(answer: AnsweredCall, page: Page) -> None:
     if keys:
         limits = ", ".join(metadata["limitsReached"])
         more = ", and more" if metadata.get("frontier_more") else ""
-        page.print_line(
-            style_text(f"Left out by {limits}: ", "yellow"), f"{', '.join(names)}{more}"
-        )
+        left = style_text(f"Left out by {limits}: ", "yellow")
+        page.print_line(left, f"{', '.join(names)}{more}")
 
     # First the rest of contents that were shown in part, then new memories.
     for request in payload.get("next_requests", []):
@@ -366,7 +344,7 @@ def _print_entry(entry: JsonObject, page: Page) -> None:
 
     content: str | Text = begin_content(data.get("content", ""))
     if "content" not in data:
-        content = style_failure(entry)
+        content = records.style_failure(entry)
     page.print_line(content, indent=indent + _INDENT)
 
 
@@ -395,7 +373,7 @@ def print_memory(answer: AnsweredCall, page: Page) -> None:
         if total:
             words = f"{heading} {format_count(total, 'memory', 'memories')}"
             page.print_line(words, style="bold")
-            page.print_table(LINKS, memory.get(field, []))
+            page.print_table(records.LINKS, memory.get(field, []))
         # Without the list, only the number of links was requested.
         if field in memory:
             counts.append(len(memory[field]))
@@ -417,9 +395,7 @@ def print_memory(answer: AnsweredCall, page: Page) -> None:
 
 def _describe_memory(memory: JsonObject) -> list[str]:
     """Return the properties of a memory besides its content, a line for each kind."""
-    state: list[str] = []
-    if "type" in memory:
-        state += [memory["type"], f"{memory['importance']} importance"]
+    state = [memory["type"], f"{memory['importance']} importance"] if "type" in memory else []
     if "version" in memory:
         state.append(f"version {memory['version']}")
     if "updated_at" in memory:
@@ -427,118 +403,47 @@ def _describe_memory(memory: JsonObject) -> list[str]:
     if memory.get("archived"):
         state.append(format_state(memory))
 
-    lines = [", ".join(state)]
-    lines += [f"{name}: {memory[name]}" for name in ("summary", "category") if name in memory]
-    if "tags" in memory:
-        lines.append(f"tags: {', '.join(memory['tags'])}")
-    if "about" in memory:
-        lines.append(f"about: {', '.join(memory['about'])}")
-    if "expires_at" in memory:
-        lines.append(f"expires: {format_time(memory['expires_at'])} UTC")
-
     own = {**memory.get("metadata", {})}
     own.pop("memory_score", None)
-    if own:
-        lines.append(f"metadata: {json.dumps(own, ensure_ascii=False)}")
-
-    return lines
+    facts = {
+        "summary": memory.get("summary"),
+        "category": memory.get("category"),
+        "tags": ", ".join(memory.get("tags", [])),
+        "about": ", ".join(memory.get("about", [])),
+        "expires": memory.get("expires_at"),
+        "metadata": own and json.dumps(own, ensure_ascii=False),
+    }
+    return [", ".join(state), *(f"{name}: {value}" for name, value in facts.items() if value)]
 
 
 def print_stats(answer: AnsweredCall, page: Page) -> None:
-    """Print counts, times and tags, a line for each kind."""
-    payload = answer.payload
-    total = format_count(payload["total_memories"], "memory", "memories")
-    archived = f"{payload['archived_count']:,} archived"
-    facts = {
-        "memories": f"{total}, {archived}, {payload['total_storage_kb']:,} KB of text",
-        "types": _list_counts(payload["by_type"].items()),
-        "importance": _list_counts(payload["by_importance"].items()),
-    }
-    for name in ("oldest", "newest"):
-        if f"{name}_memory" in payload:
-            facts[name] = f"{format_time(payload[f'{name}_memory'])} UTC"
-
-    if "most_accessed" in payload:
-        memory: JsonObject = payload["most_accessed"]
+    """Print the figures of a store, a line for each."""
+    facts = {**answer.payload}
+    for name in ("by_type", "by_importance"):
+        facts[name] = ", ".join(f"{kind} {count:,}" for kind, count in facts[name].items())
+    facts["top_tags"] = ", ".join(f"{tag['tag']} {tag['count']:,}" for tag in facts["top_tags"])
+    if "most_accessed" in facts:
+        memory: JsonObject = facts["most_accessed"]
         times = format_count(memory["access_count"], "time")
-        facts["read most"] = f"{memory['key']}, {times}: {begin_content(memory['content'])}"
-    if payload["top_tags"]:
-        facts["tags"] = _list_counts((tag["tag"], tag["count"]) for tag in payload["top_tags"])
+        facts["most_accessed"] = f"{memory['key']}, {times}: {begin_content(memory['content'])}"
 
-    page.print_table(
-        FACTS, [{"name": style_text(name, "bold"), "fact": fact} for name, fact in facts.items()]
-    )
-
-
-def _list_counts(counts: Iterable[tuple[str, int]]) -> str:
-    return ", ".join(f"{name} {count:,}" for name, count in counts)
-
-
-def print_write(answer: AnsweredCall, page: Page) -> None:
-    """Print the outcome of a written memory, and how to undo it."""
-    payload, arguments = answer.payload, answer.arguments
-    memory: JsonObject = payload.get("memory", payload)
-    key, identity = memory.get("key"), memory.get("id", payload.get("id"))
-    name = f"{key} (id {identity})"
-    if key is None:
-        name = f"the memory with the id {identity}"
-    elif identity is None:
-        name = str(key)
-
-    action = "written"
-    if answer.name == "delete_memory":
-        # A concise answer does not repeat the kind of deletion.
-        kept = "deleted" if arguments.get("permanent") else "archived"
-        action = payload.get("action") or ("purged" if arguments.get("purge") else kept)
-        words = f"{action.capitalize()} {name}."
-    elif answer.name == "memory_restore":
-        words = f"Brought back version {arguments['version']} of {name}"
-    else:
-        words = f"Stored a new memory {name}" if payload.get("created") else f"Changed {name}"
-
-    if action == "written":
-        if "updated_fields" in payload:
-            words += f": {', '.join(payload['updated_fields']) or 'nothing was different'}"
-        words += f". It has version {memory['version']}."
-    page.print_line(words)
-
-    if payload.get("similar"):
-        page.print_table(FOUND, payload["similar"])
-        page.print_line("These say nearly the same.")
-    if payload.get("mended"):
-        page.print_line(format_mended(payload), style="yellow")
-
-    named = {"id": payload.get("id")}
-    if action == "purged":
-        page.print_line("Nothing brings it back.")
-    elif action == "archived":
-        page.print_rest("update_memory", {**named, "archived": False}, "To bring it back:")
-    elif action == "deleted":
-        # Only the history has the version to restore.
-        page.print_rest("memory_history", named, "To find the version for memory_restore:")
-    elif "replaced" in payload:
-        undo = {**named, "version": payload["replaced"]}
-        page.print_rest("memory_restore", undo, "It replaced other content. To bring that back:")
+    rows: list[JsonObject] = []
+    for field, fact in facts.items():
+        rows.append({"name": style_text(field.replace("_", " "), "bold"), "fact": fact})
+    page.print_table(records.FACTS, rows)
 
 
 PRINTERS: Mapping[str, Callable[[AnsweredCall, Page], None]] = {
+    **dict.fromkeys(_LISTS, print_list),
+    **dict.fromkeys(("file_read_bulk", "memory_read_bulk", "read"), print_batch),
+    **dict.fromkeys(
+        ("delete_memory", "memory_restore", "store_memory", "update_memory"), print_write
+    ),
     "bulk_read_memory": print_walk,
-    "delete_memory": print_write,
-    "file_list": print_files,
-    "file_read_bulk": print_batch,
     "get_memory_stats": print_stats,
-    "memory_changes": print_changes,
     "memory_get": print_memory,
-    "memory_history": print_timeline,
-    "memory_list": print_memories,
-    "memory_read_bulk": print_batch,
-    "memory_restore": print_write,
-    "query_memories": print_memories,
-    "read": print_batch,
     "recall": print_questions,
     "remember": print_operations,
-    "store_memory": print_write,
-    "update_memory": print_write,
 }
 """Printers by the names of abilities; plugins cannot take these names."""
 
@@ -546,26 +451,24 @@ PRINTERS: Mapping[str, Callable[[AnsweredCall, Page], None]] = {
 def print_tree(drawing: Drawing, console: Console) -> None:
     """Print each memory of a walk below the one that leads to it, with the link between them."""
     ways: dict[str, DrawnEdge] = {}
-    again: dict[str, list[DrawnEdge]] = {}
+    again: dict[str, list[str]] = {}
     for edge in drawing.edges:
         if edge.kind == "again":
-            again.setdefault(edge.source, []).append(edge)
+            words = f"{edge.target} ({_describe_link(edge)})"
+            again.setdefault(edge.source, []).append(words)
         else:
             ways[edge.target] = edge
 
-    target, *others = drawing.nodes
-    tree = Tree(_describe_node(target, None, again.get(target.key, [])))
-    branches = {target.key: tree}
-
-    for node in others:
-        way = ways[node.key]
+    branches: dict[str, Tree] = {}
+    for node in drawing.nodes:
+        way = ways.get(node.key) if branches else None
         words = _describe_node(node, way, again.get(node.key, []))
-        branches[node.key] = branches[way.source].add(words)
+        branches[node.key] = Tree(words) if way is None else branches[way.source].add(words)
 
-    console.print(tree)
+    console.print(branches[drawing.nodes[0].key])
 
 
-def _describe_node(node: DrawnNode, way: DrawnEdge | None, again: list[DrawnEdge]) -> Text:
+def _describe_node(node: DrawnNode, way: DrawnEdge | None, again: list[str]) -> Text:
     words = style_text(node.key, "dim")
     if node.number:
         words = style_text(f"{node.number}. {node.key}", "bold")
@@ -573,10 +476,8 @@ def _describe_node(node: DrawnNode, way: DrawnEdge | None, again: list[DrawnEdge
         words.append_text(style_text(f"  {_describe_link(way)}", "dim"))
     if node.note:
         words.append_text(style_text(f"  {node.note}", "yellow"))
-
-    links = [f"{edge.target} ({_describe_link(edge)})" for edge in again]
-    if links:
-        words.append_text(style_text(f"  also: {', '.join(links)}", "dim"))
+    if again:
+        words.append_text(style_text(f"  also: {', '.join(again)}", "dim"))
 
     return words
 

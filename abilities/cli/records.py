@@ -349,14 +349,16 @@ def _describe_outcome(record: JsonObject) -> tuple[Text, Text]:
 
     replaced = record.get("replaced")
     is_version = isinstance(replaced, int) and not isinstance(replaced, bool)
+    similar: list[JsonObject] = record.get("similar", [])
+    mended: list[str] = record.get("mended", [])
     notes = [
         "unchanged, not sent again" if record.get("unchanged") else "",
         format_state(record),
         "new" if record.get("created") is True else "",
         f"replaced version {replaced}" if is_version else "",
         f"changed {', '.join(record['updated_fields'])}" if record.get("updated_fields") else "",
-        format_similar(record),
-        format_mended(record),
+        f"similar: {', '.join(one['key'] for one in similar)}" if similar else "",
+        f"damaged, so {', '.join(mended)} became defaults" if mended else "",
         begin_content(str(record.get("summary", ""))),
     ]
 
@@ -403,22 +405,6 @@ def format_state(record: JsonObject) -> str:
         f"since {record['since']}" if "since" in record else "",
     ]
     return ", ".join(filter(None, parts))
-
-
-def format_similar(record: JsonObject) -> str:
-    """Return the keys of the memories that say nearly the same as a new one; "" without any."""
-    if not record.get("similar"):
-        return ""
-
-    return f"similar: {', '.join(one['key'] for one in record['similar'])}"
-
-
-def format_mended(record: JsonObject) -> str:
-    """Return a sentence about the damaged fields of a memory; "" if none was."""
-    if not record.get("mended"):
-        return ""
-
-    return f"It was damaged: {', '.join(record['mended'])} had to be replaced by defaults."
 
 
 def describe_rule(mistake: JsonObject) -> str:

@@ -1,99 +1,140 @@
 """Editing JSON with comments and trailing commas, without touching anything else in the text.
 
-A parser returns the position of each value, by which edits replace, insert and remove single
-members. The grammar is RFC 8259 with the additions that VS Code reads in its own files: comments as
-in C and C++, and a comma after the last member or element
-(https://github.com/microsoft/node-jsonc-parser).
+The grammar is RFC 8259 with the additions that VS Code reads in its own files: comments as in C and
+C++, and a comma after the last member or element (https://github.com/microsoft/node-jsonc-parser).
+Python's own parser reads the text with blanks in their place, so all positions stay the same.
 """
 
 import json
 import re
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
-from typing import NamedTuple
+from collections.abc import Sequence
+from typing import NamedTuple, NoReturn, cast
 
-from abilities.clients.entry import Unparsable, Unusable
+from abilities.clients.entry import Unparsable
 
 Path = Sequence[str]
 """The keys that lead from the outermost object to a member."""
 
 BOM = "\ufeff"
 
-_MAX_DEPTH = 100
-
-_REST_OF_LINE_COMMENTS = re.compile(r"(?:[ \t]*(?://[^\r\n]*|/\*.*?\*/))*", re.DOTALL)
-
-_TOKEN = re.compile(
-    r"""
-    (?P<space>[ \t\r\n]+)
-    | (?P<comment>//[^\r\n]*|/\*.*?\*/)
-    | (?P<string>"(?:[^"\\\x00-\x1f]|\\(?:["\\/bfnrt]|u[0-9a-fA-F]{4}))*")
-    | (?P<scalar>-?(?:0|[1-9][0-9]*)(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?|true|false|null)
-    | (?P<mark>[{}\[\]:,])
-    """,
-    re.VERBOSE | re.DOTALL,
-)
+_STRING = r'"(?:[^"\\]|\\.)*"'
+_COMMENT = r"//[^\r\n]*|/\*.*?\*/"
+_STRING_OR_COMMENT = re.compile(f"{_STRING}|(?P<comment>{_COMMENT})", re.DOTALL)
+_STRING_OR_COMMA = re.compile(rf"{_STRING}|(?P<comma>,)(?=\s*[}}\]])", re.DOTALL)
+_COMMENTS = re.compile(_COMMENT, re.DOTALL)
+_REST_OF_LINE_COMMENTS = re.compile(rf"(?:[ \t]*(?:{_COMMENT}))*", re.DOTALL)
+_SPACE = re.compile(r"[ \t\r\n]*")
+_DECODER = json.JSONDecoder()
 
 
-class JsonToken(NamedTuple):
-    """A string, scalar or mark with its position.
+class Gap(NamedTuple):
+    """The space before an item or a closing bracket, after any comment.
 
-    ``gap`` is the beginning of the space before it, after any comment. ``needs_line_end`` is True
-    if this comment extends to the end of its line.
+    ``needs_line_end`` is True if this comment extends to the end of its line.
     """
 
-    kind: str
-    text: str
-    gap: int
-    needs_line_end: bool
     start: int
     end: int
+    needs_line_end: bool
 
 
-@dataclass(frozen=True)
-class Item:
+class Item(NamedTuple):
     """A member of an object or an element of an array; an element has no key.
 
-    ``start`` is its position, and ``comma`` is that of the comma after it, if there is one. ``gap``
-    and ``needs_line_end`` are those of its first token.
+    ``gap`` ends where it begins, ``value`` and ``end`` are the positions of its value, and
+    ``comma`` is that of the comma after it, if there is one.
     """
 
     key: str | None
-    gap: int
-    needs_line_end: bool
-    start: int
-    value: "Value"
-    comma: int | None
-
-
-@dataclass(frozen=True)
-class Value:
-    """A value: its position in the text, its Python data, and its items.
-
-    ``inner_end`` is the beginning of the space before the closing bracket, after any comment.
-    """
-
-    start: int
+    gap: Gap
+    value: int
     end: int
+    comma: int | None
     data: object
-    items: tuple[Item, ...] = ()
-    inner_end: int = 0
 
-    @property
-    def is_object(self) -> bool:
-        """Whether this is an object."""
-        return isinstance(self.data, dict)
 
-    @property
-    def is_container(self) -> bool:
-        """Whether this is an object or an array."""
-        return isinstance(self.data, dict | list)
+class Document:
+    """A text with its data, and the positions of items in it. Raises Unparsable."""
+
+    def __init__(self, text: str) -> None:
+        self.text = text
+        bare = text.replace(BOM, " ", 1) if text.startswith(BOM) else text
+        self._bare = _STRING_OR_COMMENT.sub(_blank_comment, bare)
+        self._plain = _STRING_OR_COMMA.sub(_blank_comma, self._bare)
+        self.opening = _skip_space(self._plain, 0)
+
+        try:
+            self.data: object = json.loads(self._plain, parse_constant=_refuse_constant)
+        except json.JSONDecodeError as error:
+            raise Unparsable(error.lineno, _lower(error.msg)) from None
+        except (ValueError, RecursionError) as error:
+            raise Unparsable(1, f"it cannot be read: {error}") from None
+
+    def list_items(self, opening: int) -> tuple[list[Item], Gap]:
+        """Return the items of a container, and the gap before its closing bracket."""
+        items: list[Item] = []
+        begin = opening + 1
+
+        while True:
+            gap = self._find_gap(begin)
+            if self._plain[gap.end] in "}]":
+                return items, gap
+
+            key, value = None, gap.end
+            if self._plain[opening] == "{":
+                key, end = _DECODER.raw_decode(self._plain, gap.end)
+                value = _skip_space(self._plain, self._plain.index(":", end) + 1)
+
+            data, end = _DECODER.raw_decode(self._plain, value)
+            place = _skip_space(self._bare, end)
+            comma = place if self._bare[place] == "," else None
+            items.append(Item(key, gap, value, end, comma, data))
+            begin = end if comma is None else comma + 1
+
+    def follow(self, path: Path) -> list[tuple[int, Item]]:
+        """Return the members on a path that are there, each after the position of its object."""
+        steps: list[tuple[int, Item]] = []
+        opening, data, name = self.opening, self.data, "the file"
+
+        for key in path:
+            if not isinstance(data, dict):
+                raise Unparsable(self.find_line(opening), f"{name} must be an object")
+
+            found = [item for item in self.list_items(opening)[0] if item.key == key]
+            # Programs differ in which of two members of the same name they use.
+            if len(found) > 1:
+                line = self.find_line(found[1].gap.end)
+                raise Unparsable(line, f"{json.dumps(key)} appears here a second time")
+            if not found:
+                break
+
+            steps.append((opening, found[0]))
+            opening, data, name = found[0].value, found[0].data, json.dumps(key)
+
+        return steps
+
+    def find_line(self, position: int) -> int:
+        """Return the number of the line at a position."""
+        return self.text.count("\n", 0, position) + 1
+
+    def _find_gap(self, begin: int) -> Gap:
+        end = _skip_space(self._plain, begin)
+        comments = list(_COMMENTS.finditer(self.text, begin, end))
+        if not comments:
+            return Gap(begin, end, False)
+
+        return Gap(comments[-1].end(), end, comments[-1][0].startswith("//"))
+
+
+def parse(text: str) -> Document:
+    """Parse a text, which may be empty. Raises Unparsable, which names the line."""
+    return Document("{}" if _is_empty(text) else text)
 
 
 def get(text: str, path: Path) -> object:
     """Return the value at a path, or None if there is none. Raises Unusable."""
-    item = _find(text, path)
-    return None if item is None else item.value.data
+    steps = parse(text).follow(path)
+    return steps[-1][1].data if len(steps) == len(path) else None
 
 
 def put(text: str, path: Path, value: object) -> str:
@@ -104,28 +145,24 @@ def put(text: str, path: Path, value: object) -> str:
     >>> put('{"a": 1} // kept', ["b", "c"], 2)
     '{"a": 1, "b": {"c": 2}} // kept'
     """
-    if not text.removeprefix(BOM).strip():
+    if _is_empty(text):
         return text + json.dumps(_nest(path, value), indent=2, ensure_ascii=False) + "\n"
 
-    container = _require_object(text, parse(text), "the file")
+    document = Document(text)
+    steps = document.follow(path)
+    if len(steps) < len(path):
+        opening = steps[-1][1].value if steps else document.opening
+        key, *inner = path[len(steps) :]
+        return _insert(document, opening, key, _nest(inner, value))
 
-    for depth, key in enumerate(path):
-        item = _find_member(text, container, key)
-        if item is None:
-            return _insert(text, container, key, _nest(path[depth + 1 :], value))
-        if depth < len(path) - 1:
-            container = _require_object(text, item.value, json.dumps(key))
-            continue
+    _, item = steps[-1]
+    if item.data == value:
+        return text
 
-        old = item.value
-        if old.data == value:
-            return text
-
-        is_inline = bool(old.items) and "\n" not in text[old.start : old.end]
-        rendered = _render(text, value, _indent_of_line(text, item.start), is_inline=is_inline)
-        return text[: old.start] + rendered + text[old.end :]
-
-    raise ValueError("the path is empty")
+    has_items = isinstance(item.data, dict | list) and bool(cast(object, item.data))
+    is_inline = has_items and "\n" not in text[item.value : item.end]
+    rendered = _render(text, value, _indent_of_line(text, item.gap.end), is_inline=is_inline)
+    return text[: item.value] + rendered + text[item.end :]
 
 
 def append(text: str, path: Path, value: object) -> str:
@@ -133,14 +170,16 @@ def append(text: str, path: Path, value: object) -> str:
 
     A missing array is added. Raises Unusable.
     """
-    item = _find(text, path)
-    if item is None:
+    document = parse(text)
+    steps = document.follow(path)
+    if len(steps) < len(path):
         return put(text, path, [value])
 
-    if not isinstance(item.value.data, list):
-        raise Unparsable(find_line(text, item.start), f'"{item.key}" must be an array')
+    _, item = steps[-1]
+    if not isinstance(item.data, list):
+        raise Unparsable(document.find_line(item.gap.end), f'"{item.key}" must be an array')
 
-    return _insert(text, item.value, None, value)
+    return _insert(document, item.value, None, value)
 
 
 def remove(text: str, path: Path, prune: int = 0, index: int | None = None) -> str:
@@ -149,80 +188,32 @@ def remove(text: str, path: Path, prune: int = 0, index: int | None = None) -> s
     Up to ``prune`` containers that become empty are removed too, from the inside out. If there is
     nothing at the path, the text is unchanged. Raises Unusable.
     """
-    if not text.removeprefix(BOM).strip():
+    document = parse(text)
+    steps = document.follow(path)
+    if len(steps) < len(path):
         return text
 
-    steps: list[tuple[Value, Item]] = []
-    container = parse(text)
-
-    for key in path:
-        item = _find_member(text, container, key)
-        if item is None:
-            return text
-        steps.append((container, item))
-        container = item.value
-
     if index is not None:
-        steps.append((container, container.items[index]))
+        opening = steps[-1][1].value
+        steps.append((opening, document.list_items(opening)[0][index]))
 
-    container, item = steps.pop()
-    while prune and steps and len(container.items) == 1:
-        container, item = steps.pop()
+    opening, item = steps.pop()
+    while prune and steps and len(document.list_items(opening)[0]) == 1:
+        opening, item = steps.pop()
         prune -= 1
 
-    return _remove_item(text, container, item)
+    return _remove_item(document, opening, item)
 
 
-def _find(text: str, path: Path) -> Item | None:
-    if not text.removeprefix(BOM).strip():
-        return None
-
-    container = _require_object(text, parse(text), "the file")
-    item = None
-
-    for key in path:
-        if item is not None:
-            container = _require_object(text, item.value, json.dumps(item.key))
-
-        item = _find_member(text, container, key)
-        if item is None:
-            return None
-
-    return item
-
-
-def _find_member(text: str, container: Value, key: str) -> Item | None:
-    found = [item for item in container.items if item.key == key]
-
-    # Programs differ in which of two members of the same name they use.
-    if len(found) > 1:
-        problem = f"{json.dumps(key)} appears here a second time"
-        raise Unparsable(find_line(text, found[1].start), problem)
-
-    return found[0] if found else None
-
-
-def _require_object(text: str, value: Value, name: str) -> Value:
-    if not value.is_object:
-        raise Unparsable(find_line(text, value.start), f"{name} must be an object")
-
-    return value
-
-
-def _nest(path: Path, value: object) -> object:
-    for key in reversed(path):
-        value = {key: value}
-
-    return value
-
-
-def _insert(text: str, container: Value, key: str | None, value: object) -> str:
+def _insert(document: Document, opening: int, key: str | None, value: object) -> str:
     """Return the text with a new item at the end of a container."""
+    text = document.text
     newline = _find_newline(text)
+    items, closing = document.list_items(opening)
 
-    if not container.items:
-        outer = _indent_of_line(text, container.start)
-        is_inline = container.start > len(BOM) and not set("\r\n") & set(text.strip())
+    if not items:
+        outer = _indent_of_line(text, opening)
+        is_inline = opening > len(BOM) and not set("\r\n") & set(text.strip())
         before, indent, after = "", "", ""
         if not is_inline:
             indent = outer + _find_unit(text)
@@ -230,59 +221,82 @@ def _insert(text: str, container: Value, key: str | None, value: object) -> str:
 
         addition = before + _render_item(text, key, value, indent, is_inline=is_inline) + after
         # The addition replaces the space after the comments in the container.
-        return text[: container.inner_end] + addition + text[container.end - 1 :]
+        return text[: closing.start] + addition + text[closing.end :]
 
-    first, last = container.items[0], container.items[-1]
-    is_inline = "\n" not in text[container.start : first.start]
+    first, last = items[0], items[-1]
+    is_inline = "\n" not in text[opening : first.gap.end]
     space, indent = " ", ""
     if not is_inline:
-        indent = _indent_of_line(text, first.start)
+        indent = _indent_of_line(text, first.gap.end)
         space = newline + indent
 
     addition = space + _render_item(text, key, value, indent, is_inline=is_inline)
-    end = last.value.end if last.comma is None else last.comma + 1
+    place = last.end if last.comma is None else last.comma + 1
 
     # Comments on the line of the last item belong to it. A new line is not swallowed by them.
-    place = end
-    if not is_inline:
-        comments = _REST_OF_LINE_COMMENTS.match(text, end)
-        place = comments.end() if comments else end
-
+    comments = _REST_OF_LINE_COMMENTS.match(text, place)
+    if comments and not is_inline:
+        place = comments.end()
     if last.comma is not None:
         return text[:place] + addition + "," + text[place:]
 
-    return text[: last.value.end] + "," + text[last.value.end : place] + addition + text[place:]
+    return text[: last.end] + "," + text[last.end : place] + addition + text[place:]
 
 
-def _remove_item(text: str, container: Value, item: Item) -> str:
-    if len(container.items) == 1:
-        end = item.value.end if item.comma is None else item.comma + 1
+def _remove_item(document: Document, opening: int, item: Item) -> str:
+    text = document.text
+    items, closing = document.list_items(opening)
+    beginning = text[: item.gap.start]
+    rest = text[item.end if item.comma is None else item.comma + 1 :]
+
+    if len(items) == 1:
         # The space is removed with it, but comments stay.
-        rest = text[end : container.end - 1]
-        if not rest.strip():
-            rest = ""
+        inner_length = closing.end - (len(text) - len(rest))
+        if not rest[:inner_length].strip():
+            rest = rest[inner_length:]
+    elif item.comma is None:
+        # It is the last item, so the comma before it is removed.
+        comma = items[-2].comma
+        assert comma is not None
+        beginning = text[:comma] + text[comma + 1 : item.gap.start]
 
-        rest += text[container.end - 1 :]
-        return text[: item.gap] + _keep_line_end(text, item, rest)
-
-    if item.comma is not None:
-        return text[: item.gap] + _keep_line_end(text, item, text[item.comma + 1 :])
-
-    # Without a comma it is the last item, so the comma before it is removed.
-    previous = container.items[container.items.index(item) - 1]
-    if previous.comma is None:
-        raise Unusable("a comma is missing")
-
-    before = text[: previous.comma] + text[previous.comma + 1 : item.gap]
-    return before + _keep_line_end(text, item, text[item.value.end :])
+    # No comment before it may swallow what follows.
+    if item.gap.needs_line_end and not re.match(r"[ \t]*\r?\n", rest):
+        rest = _find_newline(text) + rest
+    return beginning + rest
 
 
-def _keep_line_end(text: str, item: Item, rest: str) -> str:
-    """Return the text after a removed item, so that no comment before it swallows the text."""
-    if not item.needs_line_end or re.match(r"[ \t]*\r?\n", rest):
-        return rest
+def _blank_comment(found: re.Match[str]) -> str:
+    return re.sub(r"[^\r\n]", " ", found[0]) if found["comment"] else found[0]
 
-    return _find_newline(text) + rest
+
+def _blank_comma(found: re.Match[str]) -> str:
+    before = found.string[: found.start()].rstrip()
+    return " " if found["comma"] and before[-1:] not in "[{," else found[0]
+
+
+def _refuse_constant(name: str) -> NoReturn:
+    raise ValueError(f"{name} is no JSON")
+
+
+def _lower(words: str) -> str:
+    return words[0].lower() + words[1:]
+
+
+def _skip_space(text: str, position: int) -> int:
+    found = _SPACE.match(text, position)
+    return found.end() if found else position
+
+
+def _is_empty(text: str) -> bool:
+    return not text.removeprefix(BOM).strip()
+
+
+def _nest(path: Path, value: object) -> object:
+    for key in reversed(path):
+        value = {key: value}
+
+    return value
 
 
 def _render_item(text: str, key: str | None, value: object, indent: str, *, is_inline: bool) -> str:
@@ -313,116 +327,3 @@ def _indent_of_line(text: str, position: int) -> str:
     line = text[:position].rpartition("\n")[2]
     indent_length = len(line) - len(line.lstrip(" \t"))
     return line[:indent_length]
-
-
-def parse(text: str) -> Value:
-    """Parse a text. Raises Unparsable, which names the line."""
-    return _Parser(text).parse_document()
-
-
-def find_line(text: str, position: int) -> int:
-    r"""Return the number of the line at a position.
-
-    >>> find_line("a\nb", 0), find_line("a\nb", 2)
-    (1, 2)
-    """
-    return text.count("\n", 0, position) + 1
-
-
-class _Parser:
-    """One pass over the tokens of a text."""
-
-    def __init__(self, text: str) -> None:
-        self._text = text
-        self._tokens = self._list_tokens()
-        self._token = next(self._tokens)
-
-    def parse_document(self) -> Value:
-        """Parse all of the text."""
-        value = self._parse_value(depth=0)
-
-        if self._token.kind != "end":
-            raise self._complain("expected nothing more")
-
-        return value
-
-    def _list_tokens(self) -> Iterator[JsonToken]:
-        position = len(BOM) if self._text.startswith(BOM) else 0
-        gap = position
-        needs_line_end = False
-
-        while position < len(self._text):
-            match = _TOKEN.match(self._text, position)
-            if match is None:
-                problem = f"{self._text[position]!r} is not expected here"
-                raise Unparsable(find_line(self._text, position), problem)
-
-            kind = str(match.lastgroup)
-            position = match.end()
-
-            if kind == "comment":
-                gap = position
-                needs_line_end = match[0].startswith("//")
-            elif kind != "space":
-                yield JsonToken(kind, match[0], gap, needs_line_end, match.start(), position)
-                gap = position
-                needs_line_end = False
-
-        yield JsonToken("end", "", gap, needs_line_end, position, position)
-
-    def _parse_value(self, depth: int) -> Value:
-        token = self._token
-
-        if depth > _MAX_DEPTH:
-            raise self._complain(f"more than {_MAX_DEPTH} levels")
-
-        if token.text == "{":
-            return self._parse_container("}", depth, has_keys=True)
-        if token.text == "[":
-            return self._parse_container("]", depth, has_keys=False)
-
-        if token.kind not in ("string", "scalar"):
-            raise self._complain("expected a value")
-
-        self._advance()
-        return Value(token.start, token.end, json.loads(token.text))
-
-    def _parse_container(self, closing: str, depth: int, *, has_keys: bool) -> Value:
-        opening = self._advance()
-        items: list[Item] = []
-
-        while self._token.text != closing:
-            if items and items[-1].comma is None:
-                raise self._complain(f"expected ',' or '{closing}'")
-
-            first = self._token
-            key = None
-
-            if has_keys:
-                if first.kind != "string":
-                    raise self._complain("expected a name in double quotes")
-                key = str(json.loads(self._advance().text))
-                if self._token.text != ":":
-                    raise self._complain("expected ':'")
-                self._advance()
-
-            value = self._parse_value(depth + 1)
-            comma = self._advance().start if self._token.text == "," else None
-            items.append(Item(key, first.gap, first.needs_line_end, first.start, value, comma))
-
-        end = self._advance()
-        data: object = [item.value.data for item in items]
-        if has_keys:
-            data = {item.key: item.value.data for item in items}
-
-        return Value(opening.start, end.end, data, tuple(items), end.gap)
-
-    def _advance(self) -> JsonToken:
-        """Return the current token, and move on to the next."""
-        token = self._token
-        self._token = next(self._tokens)
-        return token
-
-    def _complain(self, problem: str) -> Unparsable:
-        found = self._token.text or "the end of the file"
-        return Unparsable(find_line(self._text, self._token.start), f"{problem}, found {found}")

@@ -166,6 +166,7 @@ def test_an_element_put_at_the_end_of_an_array_comes_out_again(
 @tried
 @given(st.text('{}[]",:/*\\ \n\ra1-.eEtrufalsn\x00\ufeff', max_size=30))
 def test_any_text_is_parsed_or_refused(text: str) -> None:
+    assume(text.strip("\ufeff \n\r"))
     try:
         expected = json.loads(text)
     except ValueError:
@@ -217,18 +218,20 @@ def test_a_member_looks_like_its_neighbors(text: str, changed: str | None) -> No
 @pytest.mark.parametrize(
     ("text", "words"),
     [
-        ('{\n"a": 1\n"b": 2}', "line 3: expected ',' or '}', found \"b\""),
-        ("{\n\n'a': 1}", 'line 3: "\'" is not expected here'),
-        ('{"a": }', "line 1: expected a value, found }"),
-        ("{a: 1}", "line 1: 'a' is not expected here"),
-        ('{"a": 1}\n}', "line 2: expected nothing more, found }"),
-        ('{"a": {', "line 1: expected a name in double quotes, found the end of the file"),
-        ("// only this", "line 1: expected a value, found the end of the file"),
+        ('{\n"a": 1\n"b": 2}', "line 3: expecting ',' delimiter"),
+        ("{\n\n'a': 1}", "line 3: expecting property name enclosed in double quotes"),
+        ('{"a": }', "line 1: expecting value"),
+        ("{,}", "line 1: expecting property name"),
+        ('{"a": [1,,]}', "line 1: expecting value"),
+        ('{"a": NaN}', "line 1: it cannot be read: NaN is no JSON"),
+        ('{"a": 1}\n}', "line 2: extra data"),
+        ('{"a": {', "line 1: expecting property name"),
+        ("// only this", "line 1: expecting value"),
         ("[1]", "line 1: the file must be an object"),
         ('{\n"mcpServers": []}', 'line 2: "mcpServers" must be an object'),
         ('{"mcpServers": {},\n"mcpServers": {}}', 'line 2: "mcpServers" appears here a second'),
-        ("[" * 200, "line 1: more than 100 levels"),
-        ('{"a": "\n"}', "line 1: '\"' is not expected here"),
+        ("[" * 100_000, "line 1: it cannot be read: "),
+        ('{"a": "\n"}', "line 1: invalid control character"),
     ],
 )
 def test_what_cannot_be_edited_is_refused_with_its_line(text: str, words: str) -> None:
