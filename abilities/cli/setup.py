@@ -157,7 +157,7 @@ def _set_up(
     """Add the server to a client, or show what would be added. Raises Unusable."""
     # MCP is an optional dependency, and so is the TOML editor of some clients.
     from abilities.clients.changes import FileChange, ServerChange, build_hooks_change
-    from abilities.clients.edits import plan_put, write_put
+    from abilities.clients.edits import plan_put, write_edit
     from abilities.clients.entry import build_entry
 
     if tools is not None:
@@ -169,7 +169,7 @@ def _set_up(
     changes: list[tuple[Path, FileChange]] = [(target.file, server)]
     hooks_change: HooksChange | None = None
     if hooks and target.client.hooks is not None:
-        hooks_change = build_hooks_change(target.client.hooks, entry, tools)
+        hooks_change = build_hooks_change(target.client, entry, tools)
         changes.append((target.client.hooks.find_file(Machine(), target.project), hooks_change))
 
     # No server starts without the folder of the notes of all projects.
@@ -187,23 +187,20 @@ def _set_up(
         return
 
     # All files are planned before the first is written: either all can be changed, or none is.
-    reads_comments = target.client.reads_comments
-    plans = [
-        (plan_put(file, change, reads_comments=reads_comments), change) for file, change in changes
-    ]
+    plans = [plan_put(file, change) for file, change in changes]
     if dry_run:
-        for edit, _ in plans:
+        for edit in plans:
             _print_differences(edit)
         return
 
     if is_folder_missing:
         notes.parent.mkdir(mode=0o700, parents=True)
 
-    _try(target, server.read_back(plans[0][0].text or ""), hooks_change)
+    _try(target, server.read_back(plans[0].text or ""), hooks_change)
 
-    for edit, change in plans:
+    for edit in plans:
         if edit.is_needed:
-            _report(edit, write_put(edit, change, reads_comments=reads_comments))
+            _report(edit, write_edit(edit))
         else:
             echo(f"{edit.path} is as it should be; nothing was changed.")
 
@@ -271,28 +268,24 @@ def _try(target: _Target, entry: ServerEntry, hooks: "HooksChange | None") -> No
 
 def _remove(target: _Target, *, dry_run: bool) -> None:
     """Remove the server and its hooks from a client. Raises Unusable."""
-    from abilities.clients.changes import FileChange, HooksChange, ServerChange
-    from abilities.clients.edits import plan_removal, write_removal
+    from abilities.clients.changes import HooksChange, ServerChange
+    from abilities.clients.edits import plan_removal, write_edit
 
-    server = ServerChange(target.client, ServerEntry("", (), {}))
-    changes: list[tuple[Path, FileChange]] = []
-    hooks = target.client.hooks
+    client, hooks = target.client, target.client.hooks
+    plans = [plan_removal(target.file, ServerChange(client, ServerEntry("", (), {})))]
     if hooks is not None:  # first, as they were added last: one file may have both
         file = hooks.find_file(Machine(), target.project)
-        changes.append((file, HooksChange(hooks.matchers)))
-    changes.append((target.file, server))
+        plans.insert(0, plan_removal(file, HooksChange(client)))
 
-    plans = [(plan_removal(file, change), change) for file, change in changes]
-    needed = [(edit, change) for edit, change in plans if edit.is_needed]
-
+    needed = [edit for edit in plans if edit.is_needed]
     if not needed:
         echo(f"{target.file} does not have abilities; nothing was changed.")
 
-    for edit, change in needed:
+    for edit in needed:
         if dry_run:
             _print_differences(edit)
         else:
-            _report(edit, write_removal(edit, change))
+            _report(edit, write_edit(edit))
 
 
 def _print_differences(edit: "Edit") -> None:

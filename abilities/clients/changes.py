@@ -6,7 +6,7 @@ import shlex
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import Protocol
+from types import ModuleType
 
 from abilities.clients import jsonc, toml_edit
 from abilities.clients.entry import (
@@ -20,7 +20,7 @@ from abilities.clients.entry import (
     shape_entry,
 )
 from abilities.clients.jsonc import BOM
-from abilities.clients.table import Client, Hooks
+from abilities.clients.table import Client
 from abilities.declarations.values import JsonObject, as_object
 from abilities.settings import split_names
 
@@ -28,6 +28,9 @@ _OUR_COMMAND = re.compile(
     r"\babilities'? (?:hook [A-Za-z]+|catch-up(?: --max-tokens \d+)?) \|\| exit 1$"
 )
 """A command of this version, or of one before it."""
+
+_MAX_PARENTS = 2
+"""The most objects or tables around what is put into a file."""
 
 
 def format_hook(program: str, event: str) -> str:
@@ -47,36 +50,13 @@ def is_our_hook(command: str) -> bool:
     return _OUR_COMMAND.search(command) is not None
 
 
-class FileChange(Protocol):
-    """A change that can be put into the text of a file and removed from it.
-
-    All methods raise Unusable if the text does not have the expected form.
-    """
-
-    def is_in(self, text: str) -> bool:
-        """Return whether the text contains the change, in any version."""
-        ...
-
-    def put(self, text: str) -> str:
-        """Return the text with the change, or the same text if it has it already."""
-        ...
-
-    def repeat(self, source: str, text: str) -> str:
-        """Return the text with the change as it is in a source."""
-        ...
-
-    def remove(self, text: str, prune: int) -> str:
-        """Return the text without the change, and without up to ``prune`` parents left empty."""
-        ...
-
-    def count_missing_parents(self, text: str) -> int:
-        """Return the number of parents that `put` would add to a text."""
-        ...
-
-
 @dataclass(frozen=True)
 class ServerChange:
-    """A server in the configuration of a client."""
+    """A server in the configuration of a client. Methods raise Unusable for a text of another form.
+
+    ``put`` returns the text with the change, and ``remove`` the text without it and without up to
+    ``prune`` parents that are empty then.
+    """
 
     client: Client
     entry: ServerEntry
@@ -93,13 +73,9 @@ class ServerChange:
     def put(self, text: str) -> str:
         """Return the text with the server. Other fields of an old entry stay."""
         self.is_in(text)
-        return self._put(text, shape_entry(self.client, self.entry, self._get(text)))
-
-    def repeat(self, source: str, text: str) -> str:
-        """Return the text with the server as it is in a source."""
-        value = as_object(self._get(source))
-        assert value is not None, "the source has the server"
-        return self._put(text, value)
+        shaped = shape_entry(self.client, self.entry, self._get(text))
+        changed: str = self._editor.put(text, self.client.keys, shaped)
+        return changed
 
     def read_back(self, text: str) -> ServerEntry:
         """Return the entry of the server in a text."""
@@ -109,89 +85,64 @@ class ServerChange:
 
     def remove(self, text: str, prune: int) -> str:
         """Return the text without the server."""
-        if self.client.format == "toml":
-            return toml_edit.remove(text, self.client.keys, prune)
+        left: str = self._editor.remove(text, self.client.keys, prune)
+        return left
 
-        return jsonc.remove(text, self.client.keys, prune)
+    @property
+    def _editor(self) -> ModuleType:
+        return toml_edit if self.client.format == "toml" else jsonc
 
-    def count_missing_parents(self, text: str) -> int:
-        """Return how many objects or tables around the server are missing in a text."""
-        keys = self.client.keys
-        parents = [self._get(text, keys[:depth]) for depth in range(1, len(keys))]
-        return parents.count(None)
-
-    def _get(self, text: str, keys: Sequence[str] = ()) -> object:
-        if self.client.format == "toml":
-            return toml_edit.get(text, keys or self.client.keys)
-
-        return jsonc.get(text, keys or self.client.keys)
-
-    def _put(self, text: str, value: JsonObject) -> str:
-        if self.client.format == "toml":
-            return toml_edit.put(text, self.client.keys, value)
-
-        return jsonc.put(text, self.client.keys, value)
+    def _get(self, text: str) -> object:
+        return self._editor.get(text, self.client.keys)
 
 
 @dataclass(frozen=True)
 class HooksChange:
-    """The hooks of a client: the events with their matchers, and the program that answers them."""
+    """The hooks of a client, and the program that answers them; used as a `ServerChange`."""
 
-    matchers: Mapping[str, str | None]
+    client: Client
     program: str = ""
+
+    @property
+    def _matchers(self) -> Mapping[str, str | None]:
+        return {} if self.client.hooks is None else self.client.hooks.matchers
 
     def is_in(self, text: str) -> bool:
         """Return whether the text has any of the hooks."""
-        return any(_find_hooks(text, event) for event in self.matchers)
+        return any(_find_hooks(text, event) for event in self._matchers)
 
     def put(self, text: str) -> str:
         """Return the text with all hooks."""
-        for event in self.matchers:
-            text = self._put_hook(text, event, format_hook(self.program, event))
+        for event, matcher in self._matchers.items():
+            command = format_hook(self.program, event)
+            found = _find_hooks(text, event)
+            if [known for _, known in found] == [command]:
+                continue
 
-        return text
+            for index, _ in reversed(found):
+                text = jsonc.remove(text, ("hooks", event), 0, index)
 
-    def repeat(self, source: str, text: str) -> str:
-        """Return the text with the hooks as they are in a source."""
-        for event in self.matchers:
-            for _, command in _find_hooks(source, event):
-                text = self._put_hook(text, event, command)
+            hook: JsonObject = {"hooks": [{"type": "command", "command": command}]}
+            if matcher is not None:
+                hook = {"matcher": matcher, **hook}
+            text = jsonc.append(text, ("hooks", event), hook)
 
         return text
 
     def remove(self, text: str, prune: int) -> str:
         """Return the text without the hooks."""
         # In reverse, so that the object of all events is pruned with the last event, if at all.
-        for event in reversed(list(self.matchers)):
+        for event in reversed(list(self._matchers)):
             for index, _ in reversed(_find_hooks(text, event)):
                 text = jsonc.remove(text, ("hooks", event), prune, index)
 
         return text
 
-    def count_missing_parents(self, text: str) -> int:
-        """Return 2 if a text has no hooks at all, 1 if it has none of one event, or else 0."""
-        if jsonc.get(text, ("hooks",)) is None:
-            return 2
 
-        return int(any(jsonc.get(text, ("hooks", event)) is None for event in self.matchers))
-
-    def _put_hook(self, text: str, event: str, command: str) -> str:
-        found = _find_hooks(text, event)
-        if [known for _, known in found] == [command]:
-            return text
-
-        for index, _ in reversed(found):
-            text = jsonc.remove(text, ("hooks", event), 0, index)
-
-        hook: JsonObject = {"hooks": [{"type": "command", "command": command}]}
-        matcher = self.matchers[event]
-        if matcher is not None:
-            hook = {"matcher": matcher, **hook}
-
-        return jsonc.append(text, ("hooks", event), hook)
+FileChange = ServerChange | HooksChange
 
 
-def build_hooks_change(hooks: Hooks, entry: ServerEntry, tools: str | None) -> HooksChange:
+def build_hooks_change(client: Client, entry: ServerEntry, tools: str | None) -> HooksChange:
     """Return the hooks that answer with the variables of an entry, and with the same tools.
 
     A server answers for hooks with the same settings as its own.
@@ -204,15 +155,15 @@ def build_hooks_change(hooks: Hooks, entry: ServerEntry, tools: str | None) -> H
     if variables:
         words = ["env", *(f"{name}={value}" for name, value in variables.items()), *words]
 
-    return HooksChange(hooks.matchers, shlex.join(words))
+    return HooksChange(client, shlex.join(words))
 
 
-def put_change(change: FileChange, text: str, *, reads_comments: bool) -> str:
+def put_change(change: FileChange, text: str) -> str:
     """Return the text with a change. Raises Unusable if the client could not read it."""
     # Comes first, because its errors are more precise than those of the check below.
     changed = change.put(text)
 
-    if not reads_comments:
+    if not change.client.reads_comments:
         try:
             json.loads(text.removeprefix(BOM) or "{}")
         except json.JSONDecodeError as error:
@@ -228,22 +179,25 @@ def undo_change(change: FileChange, text: str, backups: Sequence[str]) -> str | 
     ``backups`` are earlier versions of the text, the newest first. If nothing else has changed
     since one of them, the result is that backup, byte for byte.
     """
-    originals: list[str] = []
+    has_original = False
     for backup in backups:
         with suppress(Unusable):
-            if not change.is_in(backup):
-                originals.append(backup)
+            if change.is_in(backup):
+                continue
 
-    for original in originals:
-        if change.repeat(text, original) == text:
-            return original
+            has_original = True
+            for prune in range(_MAX_PARENTS + 1):
+                if _squeeze(change.remove(text, prune)) == _squeeze(backup):
+                    return backup
 
-    if not originals:
-        if change.repeat(text, "") == text:
-            return None
-        return change.remove(text, 0)
+    left = change.remove(text, _MAX_PARENTS)
+    return left if has_original or _squeeze(left) else None
 
-    return change.remove(text, change.count_missing_parents(originals[0]))
+
+def _squeeze(text: str) -> str:
+    """Return the text without the space that a removal does not restore: in empty objects."""
+    squeezed = re.sub(r"\{\s*\}", "{}", text).strip()
+    return "" if squeezed == "{}" else squeezed
 
 
 def _find_hooks(text: str, event: str) -> list[tuple[int, str]]:

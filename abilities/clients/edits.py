@@ -203,12 +203,13 @@ class Edit:
     """The planned change of a file. ``text`` is its new text, or None if it is to be removed.
 
     ``path`` may be a symbolic link. ``written`` is our part of the text alone, whose strings can be
-    shown.
+    shown. ``plan_again`` returns the same edit for the file as it is now.
     """
 
     path: Path
     snapshot: FileSnapshot
     text: str | None
+    plan_again: Callable[[], "Edit"]
     written: str = ""
 
     @property
@@ -251,16 +252,16 @@ def read_server(client: Client, path: Path) -> ServerEntry | None:
         raise UnusableFile(path, str(error)) from None
 
 
-def plan_put(path: Path, change: FileChange, *, reads_comments: bool) -> Edit:
+def plan_put(path: Path, change: FileChange) -> Edit:
     """Return the edit that puts a change into a file. Raises UnusableFile, OSError."""
     try:
         snapshot = read_file(path)
-        text = put_change(change, snapshot.text, reads_comments=reads_comments)
+        text = put_change(change, snapshot.text)
         written = change.put("")
     except Unusable as error:
         raise UnusableFile(path, str(error)) from None
 
-    return Edit(path, snapshot, text, written)
+    return Edit(path, snapshot, text, partial(plan_put, path, change), written)
 
 
 def plan_removal(path: Path, change: FileChange) -> Edit:
@@ -280,24 +281,15 @@ def plan_removal(path: Path, change: FileChange) -> Edit:
     except Unusable as error:
         raise UnusableFile(path, str(error)) from None
 
-    return Edit(path, snapshot, text)
+    return Edit(path, snapshot, text, partial(plan_removal, path, change))
 
 
-def write_put(edit: Edit, change: FileChange, *, reads_comments: bool) -> Path | None:
-    """Write an edit of `plan_put`, and return the path of the backup.
+def write_edit(edit: Edit) -> Path | None:
+    """Write a planned edit, and return the path of the backup.
 
     If the file has changed since, the edit is planned again for its new content. Raises
     UnusableFile, OSError; the file is unchanged then.
     """
-    return _write(edit, partial(plan_put, edit.path, change, reads_comments=reads_comments))
-
-
-def write_removal(edit: Edit, change: FileChange) -> Path | None:
-    """Write an edit of `plan_removal`, as `write_put` does."""
-    return _write(edit, partial(plan_removal, edit.path, change))
-
-
-def _write(edit: Edit, plan_again: Callable[[], Edit]) -> Path | None:
     for _ in range(_ATTEMPTS):
         if not edit.is_needed:
             return None
@@ -305,7 +297,7 @@ def _write(edit: Edit, plan_again: Callable[[], Edit]) -> Path | None:
         try:
             return replace_file(edit.snapshot, _encode(edit.text))
         except Changed:
-            edit = plan_again()
+            edit = edit.plan_again()
 
     raise UnusableFile(edit.path, "another program keeps changing the file")
 
