@@ -29,7 +29,7 @@ Examples:
 
 _COMMANDS = {
     "about": ("memory", "Print what is remembered about files."),
-    "backup": ("backups", "Copy the store to FILE or DIR while it is in use."),
+    "backup": ("store", "Copy the store to FILE or DIR while it is in use."),
     "call": ("ability", "Call an ability and print its answer."),
     "catch-up": ("memory", "Print what an agent should know from earlier sessions."),
     "check": ("store", "Check the integrity of the store."),
@@ -42,20 +42,20 @@ _COMMANDS = {
     "explore": ("serve", "Look at memories, notes and files in the browser."),
     "export": ("store", "Export memories and their history as lines of JSON."),
     "graph": ("memory", "Draw the memories that a bulk read of KEY returns."),
-    "hook": ("hook", "Answer the hook of a client, such as Claude Code."),
+    "hook": ("memory", "Answer the hook of a client, such as Claude Code."),
     "import": ("store", "Import memories or sessions from SOURCE."),
     "init": ("demo", "Create an agent directory with a starter MEMORY.md."),
     "list": ("ability", "List the abilities, one per line."),
     "mcp": ("serve", "Serve the abilities to an MCP client over stdin and stdout."),
-    "mirror": ("mirror", "Keep Markdown files and the memories of a namespace equal."),
+    "mirror": ("store", "Keep Markdown files and the memories of a namespace equal."),
     "purge": ("memory", "Delete a memory for good, together with its history."),
     "recall": ("ability", "Find the memories and notes that answer questions."),
-    "repair": ("backups", "Mend a damaged store."),
-    "restore": ("backups", "Put the backup FILE in the store's place."),
+    "repair": ("store", "Mend a damaged store."),
+    "restore": ("store", "Put the backup FILE in the store's place."),
     "serve": ("serve", "Serve HTTP (/api), MCP (/mcp) and the memory explorer (/)."),
     "setup": ("setup", "Set up an MCP client, or list the clients."),
     "token": ("token", "Make, list and revoke the tokens of 'abilities serve'."),
-    "why": ("why", "Explain the place of KEY in the answer of recall to QUESTION."),
+    "why": ("memory", "Explain the place of KEY in the answer of recall to QUESTION."),
 }
 """The module and the summary of each command.
 

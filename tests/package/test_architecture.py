@@ -170,11 +170,10 @@ def test_memory_is_reached_through_its_helper_alone() -> None:
         "adapters.langgraph_store",  # says what to query
         "application",  # hands the store on
         "settings",  # asks what lies beside it, and checks its URL
-        "cli.backups",  # copies it
         "cli.errors",  # says what is wrong with a copy
         "cli.session",  # opens it for the commands that look after it
         "cli.completion",  # looks whether it may be read for keys
-        "cli.store",  # looks after the store
+        "cli.store",  # looks after the store, and copies it
         "cli.store_checks",  # asks it whether it answers
         "mirror.notes",  # writes memories as files
         "mirror.syncing",  # compares them with files
