@@ -5,6 +5,7 @@ import os
 import re
 from collections.abc import Callable, Sequence
 from contextlib import closing
+from functools import partial
 
 import click
 
@@ -68,19 +69,10 @@ def complete_tools(
     return [f"{before}{comma}{name}" for name in names if name.startswith(beginning)]
 
 
-def complete_key(context: click.Context, parameter: click.Parameter, incomplete: str) -> list[str]:
-    """Return at most 100 keys of memories that begin with ``incomplete``."""
-    return _complete_key(context, incomplete, archived=False)
-
-
-def complete_any_key(
-    context: click.Context, parameter: click.Parameter, incomplete: str
+def _complete_key(
+    context: click.Context, _parameter: click.Parameter, incomplete: str, *, archived: bool
 ) -> list[str]:
-    """Return keys as `complete_key` does, including those of archived memories."""
-    return _complete_key(context, incomplete, archived=True)
-
-
-def _complete_key(context: click.Context, incomplete: str, *, archived: bool) -> list[str]:
+    """Return at most 100 keys of memories that begin with ``incomplete``."""
     # Imported here, because commands import this module and rarely complete anything.
     from abilities.declarations.memory import is_key
     from abilities.helpers.store.sqlite.file import connect_to_file
@@ -112,6 +104,10 @@ def _complete_key(context: click.Context, incomplete: str, *, archived: bool) ->
 
     # Two backslashes, because bash removes one when the script reads the line.
     return [_UNSAFE_IN_BASH.sub(r"\\\\\1", key) for key in keys]
+
+
+complete_key = partial(_complete_key, archived=False)
+complete_any_key = partial(_complete_key, archived=True)
 
 
 def _suggest(context: click.Context, find: Callable[[Session], Sequence[str]]) -> Sequence[str]:

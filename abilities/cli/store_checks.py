@@ -31,21 +31,10 @@ Our own processes take turns with a lock, which other programs do not know.
 
 MIN_FREE_BYTES = 200 * 1024 * 1024
 
-REMOTE_FILE_SYSTEMS = frozenset(
-    {
-        "9p",
-        "afs",
-        "ceph",
-        "cifs",
-        "fuse.sshfs",
-        "glusterfs",
-        "lustre",
-        "nfs",
-        "nfs4",
-        "smb3",
-        "smbfs",
-    }
-)
+REMOTE_FILE_SYSTEMS = {
+    *("9p", "afs", "ceph", "cifs", "fuse.sshfs", "glusterfs"),
+    *("lustre", "nfs", "nfs4", "smb3", "smbfs"),
+}
 """Linux names of file systems whose locks do not hold between machines."""
 
 _ENCRYPTING_MODES = ("require", "verify-ca", "verify-full")
