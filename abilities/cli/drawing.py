@@ -222,21 +222,16 @@ def _draw_edge(edge: DrawnEdge, source: Point, target: Point) -> str:
 
     It leads to the right; within a column it runs around the boxes, and back it runs below them.
     """
-    right_side = (_BOX_WIDTH, _BOX_HEIGHT / 2)
-    left_side = (0, _BOX_HEIGHT / 2)
-    bottom = (_BOX_WIDTH / 2, _BOX_HEIGHT)
-
+    start = source.move(_BOX_WIDTH, _BOX_HEIGHT / 2)
     if target.x > source.x:
-        start, end = source.move(*right_side), target.move(*left_side)
-        controls = start.move(_BEND, 0.0), end.move(-_BEND, 0.0)
+        end, pulls = target.move(0, _BOX_HEIGHT / 2), ((_BEND, 0.0), (-_BEND, 0.0))
     elif target.x == source.x:
-        start, end = source.move(*right_side), target.move(*right_side)
-        controls = start.move(_BEND, 0.0), end.move(_BEND, 0.0)
+        end, pulls = target.move(_BOX_WIDTH, _BOX_HEIGHT / 2), ((_BEND, 0.0), (_BEND, 0.0))
     else:
-        start, end = source.move(*bottom), target.move(*bottom)
-        controls = start.move(0.0, _BEND), end.move(0.0, _BEND)
+        start = source.move(_BOX_WIDTH / 2, _BOX_HEIGHT)
+        end, pulls = target.move(_BOX_WIDTH / 2, _BOX_HEIGHT), ((0.0, _BEND), (0.0, _BEND))
 
-    points = (start, *controls, end)
+    points = (start, start.move(*pulls[0]), end.move(*pulls[1]), end)
     path = "M {} C {} {} {}".format(*(f"{x:.0f} {y:.0f}" for x, y in points))
 
     # The middle of the curve: the weights of its points at one half are 1/8, 3/8, 3/8, 1/8.

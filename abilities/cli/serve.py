@@ -144,8 +144,7 @@ def mcp(session: Session, tools: str | None) -> None:
 
         # stdout belongs to the protocol; everything for people goes to stderr.
         async with session.open_application() as abilities:
-            _print_problems(abilities)
-            _keep_loaded()
+            _begin_serving(abilities)
             async with answer_hooks(abilities, session.variables):
                 await serve_stdio(abilities)
 
@@ -220,7 +219,6 @@ async def _run_server(
     log_to_stderr()
 
     async with session.open_application() as abilities:
-        _print_problems(abilities)
         config = uvicorn.Config(
             create_app(abilities, host),
             ws="none",  # there is nothing to upgrade to
@@ -239,7 +237,7 @@ async def _run_server(
             # take seconds, hence the thread.
             threading.Thread(target=webbrowser.open, args=(address,), daemon=True).start()
 
-        _keep_loaded()
+        _begin_serving(abilities)
 
         # The store may take a while to answer, and requests need not wait for it.
         reporting = asyncio.create_task(_report_state(abilities))
@@ -317,18 +315,13 @@ def _choose_tools(session: Session, tools: str | None) -> Session:
     return session.override({"tools": split_names(tools)})
 
 
-def _print_problems(abilities: Abilities) -> None:
-    """Print a sentence for each plugin that did not load."""
+def _begin_serving(abilities: Abilities) -> None:
+    """Print a sentence for each plugin that did not load, and keep what is loaded."""
     for problem in abilities.problems:
         echo(problem, err=True)
 
-
-def _keep_loaded() -> None:
-    """Exempt all loaded objects from garbage collection, because they stay until the end.
-
-    Searching them would stop every call for a twentieth of a second now and then. They are not
-    collected first, because hardly any of them is garbage, and that takes as long.
-    """
+    # Searching for garbage would stop every call for a twentieth of a second now and then. Hardly
+    # any of what is loaded is garbage, and to collect it first takes as long.
     gc.freeze()
 
 

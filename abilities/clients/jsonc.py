@@ -66,7 +66,7 @@ class Document:
         try:
             self.data: object = json.loads(self._plain, parse_constant=_refuse_constant)
         except json.JSONDecodeError as error:
-            raise Unparsable(error.lineno, _lower(error.msg)) from None
+            raise Unparsable(error.lineno, error.msg) from None
         except (ValueError, RecursionError) as error:
             raise Unparsable(1, f"it cannot be read: {error}") from None
 
@@ -277,10 +277,6 @@ def _blank_comma(found: re.Match[str]) -> str:
 
 def _refuse_constant(name: str) -> NoReturn:
     raise ValueError(f"{name} is no JSON")
-
-
-def _lower(words: str) -> str:
-    return words[0].lower() + words[1:]
 
 
 def _skip_space(text: str, position: int) -> int:
