@@ -14,7 +14,7 @@ from contextlib import suppress
 
 import click
 
-from abilities.cli import checks, store_checks
+from abilities.cli import checks
 from abilities.cli.checks import Diagnosis, State, check_folder
 from abilities.cli.progress import show_progress
 from abilities.cli.session import Session, pass_session
@@ -112,7 +112,7 @@ def download_model(settings: Settings) -> None:
 async def diagnose(settings: Settings) -> list[Diagnosis]:
     """Return all findings, in the order in which people look. Changes nothing."""
     tokens = TokenFile(settings.tokens_file).load()
-    store = await store_checks.check_store_answers(settings, tokens.namespaces)
+    store = await checks.check_store_answers(settings, tokens.namespaces)
 
     return [
         *checks.check_versions(),
@@ -120,7 +120,7 @@ async def diagnose(settings: Settings) -> list[Diagnosis]:
         *checks.check_settings(settings),
         *checks.check_deny_list(settings),
         *checks.check_folders(settings),
-        *store_checks.check_store_setup(settings),
+        *checks.check_store_setup(settings),
         *store.diagnoses,
         *await check_tokens(settings, remembered=store.remembers_tokens),
         *checks.check_namespaces(settings, store.memories),

@@ -15,12 +15,11 @@ import click
 
 from abilities.application import build_registry, open_store
 from abilities.builtin.index import explain_unknown_tools
-from abilities.cli.checks import Diagnosis, check_privacy, check_separation
+from abilities.cli.checks import Diagnosis, check_privacy, check_separation, has_token_mark
 from abilities.cli.completion import complete_tools
 from abilities.cli.errors import Commands, describe_os_error
 from abilities.cli.options import take_namespace
 from abilities.cli.session import Session, pass_session
-from abilities.cli.store_checks import has_token_mark
 from abilities.cli.terminal import divert_stdout, echo, echo_line, escape_text, format_count
 from abilities.declarations.memory import MAX_OTHERS, parse_namespace
 from abilities.declarations.refusals import Refused

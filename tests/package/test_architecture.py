@@ -174,7 +174,7 @@ def test_memory_is_reached_through_its_helper_alone() -> None:
         "cli.session",  # opens it for the commands that look after it
         "cli.completion",  # looks whether it may be read for keys
         "cli.store",  # looks after the store, and copies it
-        "cli.store_checks",  # asks it whether it answers
+        "cli.checks",  # asks it whether it answers
         "mirror.notes",  # writes memories as files
         "mirror.syncing",  # compares them with files
         "mirror.folder",  # makes keys of paths, and shows names that are not UTF-8

@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 from abilities import Abilities, Settings
-from abilities.cli import checks, doctor, store_checks
+from abilities.cli import checks, doctor
 from abilities.cli.checks import Diagnosis
 from abilities.cli.doctor import diagnose
 from abilities.helpers.files.secret_search import SearchLimits
@@ -198,7 +198,7 @@ def test_a_store_that_does_not_answer(
     ],
 )
 def test_a_database_far_away_without_encryption(address: str, host: str | None) -> None:
-    diagnoses = store_checks.check_connection(f"postgresql://user@{address}")
+    diagnoses = checks.check_connection(f"postgresql://user@{address}")
 
     unencrypted = [f"the connection to {host} may be unencrypted (sslmode=prefer)"] if host else []
     assert [diagnosis.words for diagnosis in diagnoses] == unencrypted
@@ -210,11 +210,11 @@ def test_old_sqlite_and_remote_disks(sound: Settings, monkeypatch: pytest.Monkey
         diagnoses = find(sound, "ok", "note", "unsafe", "fails")
         assert [finding.state for finding in diagnoses if finding.about == "SQLite"] == states
 
-    assert store_checks.find_file_system(Path("/proc/self/stat")) == "proc"
-    own = store_checks.find_file_system(store_file(sound))
-    monkeypatch.setattr(store_checks, "REMOTE_FILE_SYSTEMS", {own})
+    assert checks.find_file_system(Path("/proc/self/stat")) == "proc"
+    own = checks.find_file_system(store_file(sound))
+    monkeypatch.setattr(checks, "REMOTE_FILE_SYSTEMS", {own})
     assert "network file system" in describe(sound)
-    monkeypatch.setattr(store_checks, "MIN_FREE_BYTES", 10**18)
+    monkeypatch.setattr(checks, "MIN_FREE_BYTES", 10**18)
     assert "are free on its disk" in describe(sound, "note", "unsafe", "fails")
 
 

@@ -16,7 +16,7 @@ import psycopg
 import pytest
 
 from abilities import Abilities, Settings
-from abilities.cli.store_checks import check_store_answers
+from abilities.cli.checks import check_store_answers
 from abilities.helpers.store import store as store_module
 from abilities.helpers.store.postgres import pool
 from abilities.helpers.store.postgres.server import OWN_READS
