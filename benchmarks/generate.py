@@ -2,7 +2,6 @@
 
 import os
 import random
-import sqlite3
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
@@ -20,6 +19,7 @@ from abilities.helpers.store.model import IMPORTANCES, TYPES, LinkRecord, LinkRo
 from abilities.helpers.store.query import fold_searchable
 from abilities.helpers.store.recall_index import change_terms
 from abilities.helpers.store.sqlite.file import StoreFile
+from abilities.helpers.store.sqlite.log import StoreConnection
 from abilities.helpers.store.sqlite.search import add_text
 from abilities.helpers.store.sqlite.transaction import run
 
@@ -116,7 +116,7 @@ def generate_rows(count: int, chance: random.Random) -> Iterator[Row]:
         )
 
 
-def insert_memories(connection: sqlite3.Connection, rows: list[Row]) -> None:
+def insert_memories(connection: StoreConnection, rows: list[Row]) -> None:
     """Insert memories and everything that finds them; sorted, because appending is fast."""
     columns = (*Row._fields, "hash")
     connection.executemany(
@@ -157,7 +157,7 @@ def build_tag_rows(rows: list[Row]) -> Iterator[tuple[object, ...]]:
             yield (NAMESPACE, tag, 0, row.created_at, row.id)
 
 
-def insert_links(connection: sqlite3.Connection, rows: list[Row], chance: random.Random) -> None:
+def insert_links(connection: StoreConnection, rows: list[Row], chance: random.Random) -> None:
     """Insert the links of all memories."""
     columns = ("namespace", *LinkRecord._fields)
     connection.executemany(

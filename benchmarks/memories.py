@@ -2,7 +2,6 @@
 
 import asyncio
 import random
-import sqlite3
 from collections.abc import Awaitable, Callable, Iterator
 from itertools import count, cycle
 from pathlib import Path
@@ -16,6 +15,7 @@ from abilities.helpers.store.changes import Change
 from abilities.helpers.store.protocol import ServableStore
 from abilities.helpers.store.query import MemoryPage, Query
 from abilities.helpers.store.sqlite.file import StoreFile
+from abilities.helpers.store.sqlite.log import StoreConnection
 from abilities.helpers.store.sqlite.store import SqliteStore
 from abilities.helpers.store.sqlite.threads import connect
 from abilities.helpers.store.sqlite.transaction import run
@@ -146,7 +146,7 @@ class InlineStore:
     def _choose_root(self, chance: random.Random) -> str:
         return f"k{chance.randrange(2, self._size):07}"
 
-    def _read(self, work: Callable[[sqlite3.Connection], T]) -> T:
+    def _read(self, work: Callable[[StoreConnection], T]) -> T:
         self._connection.execute("BEGIN")
         try:
             return work(self._connection)

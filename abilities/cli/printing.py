@@ -462,8 +462,8 @@ def print_tree(drawing: Drawing, console: Console) -> None:
     branches: dict[str, Tree] = {}
     for node in drawing.nodes:
         way = ways.get(node.key) if branches else None
-        words = _describe_node(node, way, again.get(node.key, []))
-        branches[node.key] = Tree(words) if way is None else branches[way.source].add(words)
+        label = _describe_node(node, way, again.get(node.key, []))
+        branches[node.key] = Tree(label) if way is None else branches[way.source].add(label)
 
     console.print(branches[drawing.nodes[0].key])
 

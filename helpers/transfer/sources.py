@@ -20,7 +20,6 @@ from abilities.declarations.values import JsonObject, as_object
 from abilities.helpers.store.history import Entry, seal
 from abilities.helpers.store.model import IncomingMemory
 from abilities.helpers.store.names import make_id
-from abilities.helpers.store.past import find_owner
 from abilities.helpers.transfer import export_lines
 
 CHUNK = 1 << 20
@@ -247,6 +246,7 @@ class Destination(NamedTuple):
 async def read_export(path: Path, destination: Destination, now: str) -> Source:
     """Read an export, or lines that people wrote, whose memories have no ids yet."""
     past: list[Entry] = []
+    owner = ("", "")
     remarks = Remarks()
     end = 0
 
@@ -262,13 +262,14 @@ async def read_export(path: Path, destination: Destination, now: str) -> Source:
             continue
 
         # All entries of a memory's history become one item.
-        owner = find_owner(read) if isinstance(read, Entry) else None
-        if past and owner != find_owner(past[0]):
+        is_next = isinstance(read, Entry) and (read.namespace, read.id) == owner
+        if past and not is_next:
             yield _make_past(past, end)
             past = []
 
         if isinstance(read, Entry):
             past.append(read)
+            owner = (read.namespace, read.id)
             continue
 
         if read.provisional:

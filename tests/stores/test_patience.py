@@ -13,7 +13,6 @@ import pytest
 from click.testing import CliRunner
 from typing_extensions import override
 
-from abilities.cli import backups
 from abilities.cli import store as commands
 from abilities.cli.main import main
 from abilities.declarations.refusals import Reason, Refused
@@ -179,7 +178,7 @@ def test_what_is_stopped_says_how_to_go_on(
             arguments[-1]["added"] = 3
         raise error
 
-    monkeypatch.setattr(backups if name == "backup" else commands, name, stop)
+    monkeypatch.setattr(commands, name, stop)
     result = CliRunner().invoke(main, command)
 
     assert result.exit_code == 1

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from abilities import registry
-from abilities.cli import backups
+from abilities.cli import store as commands
 from abilities.declarations.refusals import Refused
 from abilities.helpers.store import changing, linking, saving
 from abilities.helpers.store.changes import Change
@@ -157,7 +157,7 @@ async def keep_old_ranks(*_: Any) -> None:
     """Leave the ranks of links as they are when the score of a memory changes."""
 
 
-@instead_of(backups, "restore")
+@instead_of(commands, "restore")
 def restore_nothing(*_: Any, replace: bool) -> RestoredStore:
     """Say that a backup was restored, and leave the store as it is."""
     return RestoredStore(None, [])
