@@ -117,7 +117,11 @@ async def apply_change(
     check_change(namespace, change)
     memory_id, found = await _find_changed(transaction, namespace, change)
     if found.has_due:
-        await expire_memories(transaction, namespace, change.now, FIRST_DUE, rules)
+        first, row = FIRST_DUE, found.row
+        if row is not None and not row.archived and "" < row.expires_at <= change.now:
+            # Only so many are archived at once, and this one must be: begin just before its id.
+            first = DueMemory(row.expires_at, row.id[:-1])
+        await expire_memories(transaction, namespace, change.now, first, rules)
         memory_id, found = await _find_changed(transaction, namespace, change)
 
     check_version(change, found.row)

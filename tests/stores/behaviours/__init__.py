@@ -101,6 +101,7 @@ MEMORY_BEHAVIOURS: tuple[Behaviour[MemoryStore], ...] = (
     core.an_addition_goes_to_the_end_of_a_content,
     core.memories_are_listed_by_key_in_pages,
     core.a_memory_past_its_end_reads_as_archived,
+    core.a_change_finds_its_memory_ended_however_many_others_are,
     core.what_is_revived_after_its_end_stays,
     core.queries_filter_sort_search_and_page,
     *SEARCH_BEHAVIOURS,

@@ -28,6 +28,7 @@ from tests.stores.behaviours.steps import (
     list_targets,
     plan,
     put,
+    put_many,
     read_one,
     read_sources,
     read_targets,
@@ -614,6 +615,24 @@ async def a_memory_past_its_end_reads_as_archived(store: MemoryStore) -> None:
     written = await put(store, "other", now=LATER)
     archived = await read_one(store, "a")
     expect(archived.row.version < written.version, True, "a change comes after the end")
+
+
+async def a_change_finds_its_memory_ended_however_many_others_are(store: MemoryStore) -> None:
+    """A change archives only some of the memories that ended, but always its own."""
+    fields = {"type": "core", "content": "x", "expires_at": PAST}
+    keys = [f"k{number}" for number in range(300)]
+    changes = [plan("store", key, fields=fields) for key in keys]
+    await put_many(store, changes)
+
+    last = max(changes, key=lambda change: change.new_id)
+    result = await put(store, str(last.key), kind="update", now=LATER, content="changed")
+
+    expect(result.version, len(keys) + 2, "its own memory was archived before")
+    row = (await read_one(store, str(last.key))).row
+    expect((row.archived, row.content), (1, "changed"), "it stays so")
+    first = min(changes, key=lambda change: change.new_id)
+    row = (await read_one(store, str(first.key))).row
+    expect(row.archived, 1, "a read archives the others")
 
 
 async def what_is_revived_after_its_end_stays(store: MemoryStore) -> None:
