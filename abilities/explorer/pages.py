@@ -14,8 +14,10 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from abilities.adapters.http import get_abilities, parse_body, to_response
+from abilities.builtin.memory_history import memory_changes
 from abilities.declarations.refusals import Fault
 from abilities.declarations.values import JsonObject
+from abilities.explorer.retrievals import Retrievals
 from abilities.explorer.views import EQUIVALENTS, MAX_BYTES, VIEWS
 from abilities.helpers.reply.formats import render
 from abilities.registry import Reply, build_failed_reply
@@ -81,15 +83,40 @@ PAGES = _load_pages(files("abilities.explorer") / "static", "/explorer/")
 """Every page by its path."""
 
 
-def add_explorer(app: FastAPI) -> None:
+def add_explorer(app: FastAPI, retrievals: Retrievals) -> None:
     """Add the pages, ``POST /api/explorer/VIEW`` and ``POST /api/explorer/try/NAME`` to an app."""
+
+    async def list_retrievals(request: Request) -> Response:
+        # The questions of others are only for callers who may write here.
+        context = get_abilities(request).context
+        if context.read_only or memory_changes.name in context.disabled:
+            return to_response(build_failed_reply(Fault.from_reason("scope")))
+
+        try:
+            arguments = await _parse_arguments(request)
+        except ValueError:
+            return _refuse_request()
+
+        return _respond(retrievals.list_latest(context.namespace, arguments.get("key")))
+
+    async def list_namespaces(request: Request) -> Response:
+        caller = request.scope["caller"]
+        reads = [name for name in caller.reads if name != caller.namespace]
+        return _respond({"own": caller.namespace, "reads": reads})
+
     for path in PAGES:
         app.add_api_route(path, send_page, include_in_schema=False)
 
     app.add_api_route(
         "/api/explorer/try/{name}", try_ability, methods=["POST"], include_in_schema=False
     )
-    app.add_api_route("/api/explorer/{name}", read_view, methods=["POST"], include_in_schema=False)
+    for name, answer in (
+        ("retrievals", list_retrievals),
+        ("namespaces", list_namespaces),
+        ("{name}", read_view),
+    ):
+        path = f"/api/explorer/{name}"
+        app.add_api_route(path, answer, methods=["POST"], include_in_schema=False)
 
 
 async def send_page(request: Request) -> Response:
@@ -135,7 +162,11 @@ async def try_ability(name: str, request: Request) -> Response:
         "toon": render(reply.payload, "toon"),
         "max_bytes": abilities.context.max_response_bytes,
     }
-    return to_response(Reply(trial, render(trial), failed=False))
+    return _respond(trial)
+
+
+def _respond(answer: JsonObject) -> Response:
+    return to_response(Reply(answer, render(answer), failed=False))
 
 
 async def _parse_arguments(request: Request) -> JsonObject:

@@ -1,7 +1,7 @@
 """One ASGI application: the HTTP API, MCP over streamable HTTP and the explorer, behind a guard."""
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from contextlib import AbstractAsyncContextManager, nullcontext
 from functools import cache
 from importlib.metadata import version
@@ -22,12 +22,13 @@ from abilities.declarations.suggestions import ADDRESSES
 from abilities.declarations.values import JsonObject, json_bytes
 from abilities.errors import format_install, is_installed
 from abilities.explorer.pages import PAGES, add_explorer
+from abilities.explorer.retrievals import Retrievals
 from abilities.helpers.grants import SCOPES, GrantFile
 from abilities.helpers.reply.formats import render
 from abilities.helpers.tokens import TokenFile
 from abilities.prompts import COMPLETION, PROMPTS
 from abilities.registry import Reply
-from abilities.server.callers import MCP, METRICS, Caller, Callers
+from abilities.server.callers import EXPLORER, MCP, METRICS, Caller, Callers, current_caller
 from abilities.server.connections import read_headers
 from abilities.server.guard import Guard, HostCheck
 from abilities.server.kv_memory import KV_MEMORY
@@ -55,15 +56,25 @@ def create_app(abilities: Abilities, address: str = LOOPBACK[0]) -> ASGIApp:
     check_oauth(abilities.settings, address)
     settings = abilities.settings
     prompts = [prompt.call_name for prompt in PROMPTS]
+    writes = [ability.name for ability in abilities.registry if not ability.read_only]
     telemetry = Telemetry(
         [*abilities.registry.names, *prompts, COMPLETION],
-        [ability.name for ability in abilities.registry if not ability.read_only],
+        writes,
         lambda: abilities.queue_size,
         lambda: abilities.stuck_threads,
     )
-    observed = abilities.with_middleware(telemetry.observe)
+    retrievals = Retrievals()
 
-    app = _create_api(observed, telemetry)
+    async def observe(name: str, call: Callable[[], Awaitable[Reply]]) -> Reply:
+        reply = await telemetry.observe(name, call)
+        caller = current_caller.get()
+        # Whatever people look at on the explorer's page was given to no agent.
+        if name not in writes and caller.surface != EXPLORER:
+            retrievals.add(caller.namespace, caller.name, name, reply.payload)
+        return reply
+
+    observed = abilities.with_middleware(observe)
+    app = _create_api(observed, telemetry, retrievals)
     servers = [str(AnyHttpUrl(server)) for server in settings.authorization_servers]
     pages = set(PAGES)
     open_paths = {_HEALTH, _READY, METADATA, *PAGES}
@@ -177,7 +188,7 @@ class _Api(FastAPI):
         return super().openapi()
 
 
-def _create_api(abilities: Abilities, telemetry: Telemetry) -> FastAPI:
+def _create_api(abilities: Abilities, telemetry: Telemetry, retrievals: Retrievals) -> FastAPI:
     """Create all routes, for requests that have passed the guard."""
     run_mcp: Callable[[], AbstractAsyncContextManager[None]]
     if is_installed("mcp"):
@@ -213,7 +224,7 @@ def _create_api(abilities: Abilities, telemetry: Telemetry) -> FastAPI:
     add_operations(app, abilities, telemetry)
     add_ability_routes(app, abilities.registry)
     add_memories(app, abilities.registry, _DIALECTS[abilities.settings.compat])
-    add_explorer(app)
+    add_explorer(app, retrievals)
     app.router.routes.append(mcp_route)
 
     # Starlette's own responses to these are plain text or have another shape.

@@ -12,11 +12,13 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from contextvars import ContextVar
 from typing import NamedTuple
+from urllib.parse import unquote
 
 from abilities.adapters.http import get_status
 from abilities.application import Abilities
 from abilities.declarations.refusals import Fault, Refused
 from abilities.declarations.values import JsonObject
+from abilities.explorer.views import SHARED
 from abilities.helpers.grants import GrantFile
 from abilities.helpers.tokens import Token, TokenFile, TokenSet
 from abilities.server.connections import Headers, RefusedRequest
@@ -29,6 +31,9 @@ METRICS = "/metrics"
 
 SURFACE_HEADER = "x-abilities-surface"
 """The header by which the explorer's page marks its own requests."""
+
+NAMESPACE_HEADER = "x-abilities-namespace"
+"""The header by which the page chooses another namespace that its caller reads, percent-encoded."""
 
 FRESH_SECONDS = 0.5
 """Maximum age of a reading of the tokens file, so that most requests need no new one."""
@@ -55,11 +60,17 @@ _log = logging.getLogger("abilities")
 
 
 class Caller(NamedTuple):
-    """Who sent a request: its namespace, its token if it has one, and the surface that it uses."""
+    """Who sent a request: its namespace, its token if it has one, and the surface that it uses.
+
+    ``reads`` are the other namespaces that it may read. The explorer shows one of them if it is
+    ``shown``.
+    """
 
     namespace: str
     token: Token | None = None
     surface: str = "http"
+    reads: tuple[str, ...] = ()
+    shown: str = ""
 
     @property
     def name(self) -> str:
@@ -138,6 +149,8 @@ class Callers:
         file or the store does not answer.
         """
         authorization = headers.get("authorization", [])
+        shown = unquote(headers.get(NAMESPACE_HEADER, [""])[0])
+        settings = self._abilities.settings
         tokens = await self._watch.read_recent()
         if tokens.by_id:
             self._memory.remember()
@@ -147,18 +160,18 @@ class Callers:
         is_checked = bool(authorization and (tokens.by_id or tokens.problem))
         is_needed: bool | None = True
         if not is_checked and not self._is_public:
-            is_needed = self._abilities.settings.require_tokens
+            is_needed = settings.require_tokens
         if is_needed is None:
             # If the file exists without tokens, they were revoked or lost.
             is_needed = tokens.exists or await self._memory.recall()
         if not is_needed:
-            return Caller(self._abilities.settings.namespace)
+            return Caller(settings.namespace, reads=settings.other_namespaces, shown=shown)
 
         token = await self._find_token(tokens, authorization)
         if token is None:
             raise RefusedRequest(401, "unauthorized")
 
-        return Caller(token.namespace, token)
+        return Caller(token.namespace, token, reads=token.reads, shown=shown)
 
     async def _find_token(self, tokens: TokenSet, authorization: Sequence[str]) -> Token | None:
         """Return the token of a request; None unless it sent exactly one that is valid."""
@@ -181,15 +194,25 @@ class Callers:
         """Return the abilities that a caller may use at an address; None for metrics alone.
 
         Callers without a token share one object per surface. Raises RefusedRequest(403) for a token
-        that does not open the address.
+        that does not open the address, and for a namespace that the caller does not read.
         """
-        # The explorer's page shows one namespace.
-        is_page = caller.surface == EXPLORER
+        own = self._open_own(caller, path)
+        if own is None or caller.surface != EXPLORER or not caller.shown:
+            return own
+        if caller.shown not in caller.reads:
+            raise RefusedRequest(403, "scope")
+
+        return own.for_caller(
+            caller.name, namespace=caller.shown, read_only=True, tools=SHARED, reads=()
+        )
+
+    def _open_own(self, caller: Caller, path: str) -> Abilities | None:
+        # The explorer's page shows one namespace at a time.
+        reads = () if caller.surface == EXPLORER else caller.reads
         if caller.token is None:
             if caller.surface not in self._views:
-                self._views[caller.surface] = self._abilities.for_caller(
-                    caller.surface, reads=() if is_page else None
-                )
+                view = self._abilities.for_caller(caller.surface, reads=reads)
+                self._views[caller.surface] = view
 
             return self._views[caller.surface]
 
@@ -207,7 +230,7 @@ class Callers:
             read_only=caller.token.scope == "read",
             may_purge=caller.token.scope == "purge",
             tools=caller.token.tools,
-            reads=() if is_page else caller.token.reads,
+            reads=reads,
         )
 
     def _load(self) -> TokenSet:

@@ -3,6 +3,7 @@
 A review is bounded: it reads the memories that were changed last, and lists a few of each kind.
 """
 
+from collections import Counter
 from collections.abc import Sequence
 from datetime import datetime, timedelta
 from typing import Literal, NamedTuple
@@ -23,6 +24,8 @@ MAX_COMPARED = 50
 
 MAX_LISTED = 20
 """Memories of one kind in a review."""
+
+_COUNTED_AT_ONCE = 1_000
 
 UNREAD_DAYS = 30
 """Days after which a memory that was never read by its key is listed."""
@@ -86,6 +89,30 @@ async def list_labels(memory: MemoryHelper) -> tuple[list[str], list[str]]:
             categories.add(stored.row.category)
 
     return sorted(tags), sorted(categories - {""})
+
+
+async def count_labels(
+    memory: MemoryHelper, by: Literal["type", "category", "tag"], most: int
+) -> tuple[Counter[str], int, bool]:
+    """Return how many memories have each label, how many were counted, and whether these are all.
+
+    At most about ``most`` are, the latest changes first. The label of memories without one is "".
+    Raises Refused.
+    """
+    counts: Counter[str] = Counter()
+    total = 0
+
+    while True:
+        query = Query(limit=_COUNTED_AT_ONCE, offset=total, sort_by="updated_at")
+        page = await memory.query(query)
+        for stored in page.memories:
+            if isinstance(stored, StoredMemory):
+                tags = orjson.loads(stored.row.tags) or [""]
+                counts.update(tags if by == "tag" else [getattr(stored.row, by)])
+
+        total += len(page.memories)
+        if not page.has_more or total >= most:
+            return counts, total, not page.has_more
 
 
 async def _find_similar(memory: MemoryHelper, latest: Sequence[StoredMemory]) -> list[ReviewItem]:

@@ -130,7 +130,14 @@ def test_things_to_review_are_settled_and_undone(visitor: Visitor) -> None:
     visitor.settle()
     expect(review).to_be_visible()
     expect(visitor.button("Remove the link: from")).to_have_count(0)
+
+    # What an agent changes meanwhile is examined at leisure, or when asked for.
+    asked: list[str] = []
+    page.on("request", lambda request: asked.append(request.url.rpartition("/")[2]))
     agent.change("from", content="other")
+    expect(page.locator(".timeline li").first).to_contain_text("changed")
+    assert "timeline" in asked and "review" not in asked
+    visitor.press("Look again")
     expect(visitor.button("Remove the link: from")).to_be_visible()
 
 
@@ -176,6 +183,45 @@ def test_a_map_of_many_memories_shows_folders_that_open(visitor: Visitor) -> Non
     visitor.settle()
     (key,) = visitor.read_texts("h1")
     assert key in keys and key.endswith(f"/{name}")
+
+
+def test_a_map_shows_clusters_of_other_kinds(visitor: Visitor) -> None:
+    for n in range(3):
+        tags = [f"tag-{n}", "all"]
+        visitor.agent.store({"key": f"m/{n}", "type": "core", "content": "x", "tags": tags})
+    visitor.agent.store({"key": "bare", "type": "task", "content": "x"})
+    cells = visitor.page.locator(".map .cell")
+
+    visitor.go("map")
+    visitor.field("Memories by").select_option("type")
+    visitor.settle()
+    names = cells.evaluate_all("cells => cells.map(cell => cell.getAttribute('aria-label')  )")
+    assert names == ["core, 3 memories", "task, 1 memory"]
+    visitor.field("Memories by").select_option("tag")
+    visitor.settle()
+    names = cells.evaluate_all("cells => cells.map(cell => cell.getAttribute('aria-label'))")
+    assert names[0] == "all, 3 memories"
+    assert "no tag, 1 memory" in names
+    visitor.expect_usable()
+
+    cells.first.focus()
+    visitor.page.keyboard.press("Enter")
+    visitor.settle()
+    assert visitor.read_texts(".memories a.key") == ["m/2", "m/1", "m/0"]
+
+
+def test_the_page_says_what_agents_were_given(visitor: Visitor) -> None:
+    visitor.agent.store({"key": "tea", "type": "core", "content": "Ada prefers tea."})
+    visitor.agent.call("recall", queries=["What does Ada prefer?"])
+    visitor.agent.call("memory_get", key="tea")
+
+    visitor.go("")
+    given = visitor.page.get_by_role("region", name="Given to agents")
+    expect(given.locator("li").nth(1)).to_contain_text("What does Ada prefer?")
+    visitor.follow(given.get_by_role("link", name="tea").first)
+    expect(given.get_by_role("heading")).to_contain_text("2 times")
+    expect(given.locator("li").first).to_contain_text("http memory_get")
+    visitor.expect_usable()
 
 
 def test_the_first_memory_is_on_the_first_screen_of_a_phone(

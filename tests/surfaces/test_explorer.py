@@ -290,6 +290,25 @@ async def test_a_map_counts_what_is_in_each_folder_of_keys(
     assert (cut["total"], cut["complete"]) == (4, False)
 
 
+async def test_a_map_counts_types_categories_and_tags(client: httpx.AsyncClient) -> None:
+    labels: list[JsonObject] = [
+        {"type": "core", "category": "trip", "tags": ["a", "b"]},
+        {"type": "core", "tags": ["b"]},
+        {"type": "task"},
+    ]
+    for n, fields in enumerate(labels):
+        await call(client, "store_memory", content="x", key=str(n), **fields)
+
+    async def count(by: str) -> list[tuple[str, int]]:
+        answer = await read_view(client, "map", by=by)
+        assert (answer["total"], answer["complete"]) == (3, True)
+        return [(node["label"], node["count"]) for node in answer["nodes"]]
+
+    assert await count("type") == [("core", 2), ("task", 1)]
+    assert await count("category") == [("", 2), ("trip", 1)]
+    assert await count("tag") == [("b", 2), ("", 1), ("a", 1)]
+
+
 async def test_labels_that_are_in_use_are_suggested(client: httpx.AsyncClient) -> None:
     for n, (tags, category) in enumerate([(["b"], "x"), (["a", "b"], "")]):
         await call(client, "store_memory", **MEMORY, key=str(n), tags=tags, category=category)
@@ -433,6 +452,101 @@ async def test_with_tokens_the_pages_are_open_and_everything_else_is_shut(
 
         stats = await server.ask("GET", "/api/stats", read)
         assert stats.json()["total_memories"] == 1
+
+
+async def test_another_namespace_that_a_token_reads_is_shown_without_what_is_not_memory(
+    roots: Settings, tmp_path: Path
+) -> None:
+    tokens = TokenFile(tmp_path / "tokens.json")
+    ada = tokens.add("ada", "purge", reads=("team", "ada"))[1]
+    team = tokens.add("team", "write")[1]
+    narrow = tokens.add("ada", "write", reads=("team",), tools=("files",))[1]
+
+    async with serving_app(roots, tokens_file=tokens.path, shared_files=True) as server:
+        await server.call("store_memory", team, **MEMORY, key="rules")
+
+        async def ask(path: str, token: str, namespace: str, **arguments: Any) -> JsonObject:
+            headers = {"X-Abilities-Namespace": namespace, "X-Abilities-Surface": "explorer"}
+            response = await server.ask(
+                "POST", f"/api/{path}", token, json=arguments, headers=headers
+            )
+            answer: JsonObject = response.json()
+            return answer
+
+        assert await ask("explorer/namespaces", ada, "") == {"own": "ada", "reads": ["team"]}
+        session = await ask("explorer/session", ada, "team")
+        assert (session["namespace"], session["scope"]) == ("team", "read")
+        assert (await ask("explorer/memory", ada, "team", key="rules"))["memory"]["content"] == "x"
+        assert (await ask("explorer/map", ada, "team"))["nodes"][0]["key"] == "rules"
+        assert (await ask("explorer/timeline", ada, "team"))["changes"][0]["key"] == "rules"
+        assert (await ask("explorer/review", ada, "team"))["total"] == 1
+
+        # Notes, files, and whatever could change something are not there.
+        memory = {**MEMORY, "key": "mine"}
+        for path, arguments, reason in (
+            ("explorer/days", {}, "unknown_address"),
+            ("explorer/files", {}, "unknown_address"),
+            ("explorer/why", VIEWS_ASKED["why"], "unknown_address"),
+            ("explorer/retrievals", {}, "scope"),
+            ("abilities/memory_read_bulk", {"targets": [{"type": "long_term"}]}, "unknown_ability"),
+            ("abilities/recall", {"queries": ["x"]}, "unknown_ability"),
+            ("abilities/store_memory", memory, "unknown_ability"),
+            ("memories", memory, "unknown_address"),
+        ):
+            answer = await ask(path, ada, "team", **arguments)
+            assert answer["error"]["reason"] == reason, path
+        tried = await ask("explorer/try/store_memory", ada, "team", **memory)
+        assert tried["failed"]
+
+        # A token opens what it was made for, and its own abilities alone.
+        for token, namespace in ((ada, "other"), (team, "ada")):
+            refused = await ask("explorer/session", token, namespace)
+            assert refused["error"]["reason"] == "scope"
+        assert (await ask("explorer/map", narrow, "team"))["error"]["reason"] == "unknown_address"
+
+
+async def test_what_callers_were_given_is_listed_for_those_who_may_write(
+    roots: Settings, tmp_path: Path
+) -> None:
+    tokens = TokenFile(tmp_path / "tokens.json")
+    bot = tokens.add("ada", "read", label="bot", reads=("team",))[1]
+    ada, team = (tokens.add(name, "write")[1] for name in ("ada", "team"))
+
+    async with serving_app(roots, tokens_file=tokens.path, shared_files=True) as server:
+        links = [{"key": "rain"}]
+        await server.call("store_memory", ada, type="core", key="tea", content="Tea.", links=links)
+        await server.call("store_memory", ada, type="core", key="rain", content="It rains.")
+        await server.call("store_memory", team, type="core", key="cup", content="Tea in cups.")
+
+        async def list_given(token: str, **arguments: Any) -> list[tuple[str, str, str, Any]]:
+            path = "/api/explorer/retrievals"
+            answer = (await server.ask("POST", path, token, json=arguments)).json()
+            given = answer["retrievals"]
+            assert len(given) == answer["total"]
+            return [(one["by"], one["ability"], one["question"], one["keys"]) for one in given]
+
+        assert await list_given(ada) == []
+        await server.call("recall", bot, queries=["Tea?", "nothing like it"])
+        for detail in ("full", "concise"):
+            await server.call("memory_get", bot, key="tea", detail=detail)
+            await server.call("bulk_read_memory", bot, key="tea", detail=detail)
+        await server.call("memory_read_bulk", bot, targets=[{"key": "rain"}])
+        await server.call("memory_list", bot)
+        page = {"X-Abilities-Surface": "explorer"}
+        await server.ask("POST", "/api/abilities/query_memories", ada, json={}, headers=page)
+
+        reads = [
+            ("bot", "memory_get", "", ["tea"]),
+            ("bot", "bulk_read_memory", "", ["tea", "rain"]),
+        ]
+        asked = ("bot", "recall", "Tea?", ["tea", "rain"])
+        last = ("bot", "memory_read_bulk", "", ["rain"])
+        assert await list_given(ada) == [last, *reversed(reads), *reversed(reads), asked]
+        assert await list_given(ada, key="rain") == [last, reads[1], reads[1], asked]
+        assert await list_given(team) == []
+
+        refused = await server.ask("POST", "/api/explorer/retrievals", bot, json={})
+        assert (refused.status_code, refused.json()["error"]["reason"]) == (403, "scope")
 
 
 WRONG: list[tuple[str, str, int, str]] = [

@@ -4,15 +4,26 @@ const STORAGE_KEY = "abilities-token";
 
 const OTHERS_KEY = "abilities-tokens";
 
+const SHOWN_KEY = "abilities-namespace";
+
 export const token = {
   get: () => sessionStorage.getItem(STORAGE_KEY),
-  set: (text) => sessionStorage.setItem(STORAGE_KEY, text),
+  set: (text) => {
+    sessionStorage.setItem(STORAGE_KEY, text);
+    shown.set("");
+  },
   list: () => JSON.parse(sessionStorage.getItem(OTHERS_KEY) ?? "{}"),
   keep,
   forget: () => {
     sessionStorage.removeItem(STORAGE_KEY);
     sessionStorage.removeItem(OTHERS_KEY);
   },
+};
+
+/** The namespace to read in place of one's own; "" for the own. */
+export const shown = {
+  get: () => sessionStorage.getItem(SHOWN_KEY) ?? "",
+  set: (namespace) => sessionStorage.setItem(SHOWN_KEY, namespace),
 };
 
 /** Keeps the present token by its namespace, so that the tab can come back to it. */
@@ -36,6 +47,7 @@ async function send(path, body) {
   let response, payload;
 
   if (token.get()) options.headers.Authorization = `Bearer ${token.get()}`;
+  if (shown.get()) options.headers["X-Abilities-Namespace"] = encodeURIComponent(shown.get());
 
   if (body) {
     options.method = "POST";

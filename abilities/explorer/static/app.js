@@ -1,7 +1,7 @@
 // The page: the token if the server requires one, then the view at the current address.
 
 import { readAddress } from "./address.js";
-import { listAbilities, readView, token } from "./api.js";
+import { listAbilities, readView, shown, token } from "./api.js";
 import { drafts, warnOfDrafts } from "./drafts.js";
 import { Frame } from "./frame.js";
 import { useRequest } from "./hooks.js";
@@ -57,12 +57,18 @@ function App() {
 }
 
 async function loadStart() {
+  // A namespace that the caller may not read any more is not asked for again.
+  const chosen = shown.get();
+  shown.set("");
+  const { own, reads } = await readView("namespaces");
+  if (reads.includes(chosen)) shown.set(chosen);
+
   const session = await readView("session");
   const abilities = await listAbilities();
   drafts.open(session.namespace);
-  if (Object.keys(token.list()).length > 0) token.keep(session.namespace);
+  if (Object.keys(token.list()).length > 0) token.keep(own);
 
-  return { session, abilities };
+  return { session: { ...session, own, reads }, abilities };
 }
 
 /** Moves the focus to the view's search when "/" is pressed outside of a control. */

@@ -1,7 +1,7 @@
 // The frame around every view: where to go, who you are, and what you may do.
 
 import { linkTo, open } from "./address.js";
-import { readView, token } from "./api.js";
+import { readView, shown, token } from "./api.js";
 import { Files } from "./files.js";
 import { showName } from "./format.js";
 import { Graph } from "./graph.js";
@@ -29,15 +29,20 @@ const VIEWS = {
 // Agents may write through other processes, so the page asks; that is one small read.
 const ASK_MILLISECONDS = 3000;
 
-const TABS = ["home", "memories", "changes", "graph", "map", "notes", "files", "try"];
+// Of another namespace, memories alone are read.
+const SHARED_TABS = ["home", "memories", "changes", "graph", "map"];
+const TABS = [...SHARED_TABS, "notes", "files", "try"];
 
 export function Frame({ address, session, abilities, onToken, onAdd }) {
-  const { view, key } = address;
-  const { title, component: View } = Object.hasOwn(VIEWS, view) ? VIEWS[view] : VIEWS.home;
+  const tabs = session.namespace === session.own ? TABS : SHARED_TABS;
+  const { key } = address;
+  const view = [...tabs, "memory"].includes(address.view) ? address.view : "home";
+  const { title, component: View } = VIEWS[view];
   const main = useRef();
   const isFirst = useRef(true);
   const [notice, setNotice] = useState(null);
   const [round, setRound] = useState(0);
+  const [written, setWritten] = useState(0);
   const focusHeading = () => main.current.querySelector("h1")?.focus();
 
   // A new view begins at its heading, for the keyboard and for screen readers. The first one
@@ -51,6 +56,7 @@ export function Frame({ address, session, abilities, onToken, onAdd }) {
   // What is shown may have changed, so it is loaded again.
   const report = (made) => {
     setNotice(made);
+    setWritten((before) => before + 1);
     setRound((before) => before + 1);
   };
   const reportUndone = ({ text, key: undone }) => {
@@ -73,7 +79,7 @@ export function Frame({ address, session, abilities, onToken, onAdd }) {
       <a class="brand" href=${linkTo("home")}>
         <img src="/explorer/icon.svg" alt="" width="24" height="24" /> agent-abilities
       </a>
-      <${Tabs} view=${view} />
+      <${Tabs} tabs=${tabs} view=${view} />
       <${Session} session=${session} onToken=${onToken} onAdd=${onAdd} />
     </header>
     <${Notice} notice=${notice} onUndone=${reportUndone} onClose=${() => setNotice(null)} />
@@ -84,6 +90,7 @@ export function Frame({ address, session, abilities, onToken, onAdd }) {
         canWrite=${session.scope === "write"}
         abilities=${abilities}
         round=${round}
+        written=${written}
         onWritten=${report}
       />
     </main>
@@ -120,9 +127,9 @@ function useChanges(latest, onRefused, onChange) {
   }, []);
 }
 
-function Tabs({ view }) {
+function Tabs({ tabs, view }) {
   const tab = view === "memory" ? "memories" : view;
-  const links = TABS.map(
+  const links = tabs.map(
     (name) => html`
       <a href=${linkTo(name)} aria-current=${name === tab ? "page" : null}>
         ${VIEWS[name].title}
@@ -140,13 +147,13 @@ function Session({ session, onToken, onAdd }) {
     onToken();
   };
   const add = () => {
-    token.keep(session.namespace);
+    token.keep(session.own);
     onAdd();
   };
 
   return html`
     <span class="who">
-      <${Namespace} chosen=${session.namespace} onToken=${onToken} />
+      <${Namespace} session=${session} onToken=${onToken} />
       <span class="chip" title="Your access">${access}</span>
       ${token.get() && html`<button class="quiet" onClick=${add}>Add a token</button>`}
       ${token.get() && html`<button class="quiet" onClick=${forget}>Forget token</button>`}
@@ -155,22 +162,34 @@ function Session({ session, onToken, onAdd }) {
   `;
 }
 
-/** The namespace that is shown; a menu of those whose tokens are kept in this tab, if there are more. */
-function Namespace({ chosen, onToken }) {
-  const tokens = token.list();
-  const names = Object.keys(tokens);
+/** The namespace that is shown; a menu if there are more: of other tokens, and those that are read. */
+function Namespace({ session, onToken }) {
+  const { namespace, own, reads } = session;
+  const tokens = { [own]: token.get(), ...token.list() };
+  const others = reads.filter((name) => !Object.hasOwn(tokens, name));
+  const names = [...Object.keys(tokens), ...others];
   if (names.length < 2) {
-    return html`<span class="chip" title="Namespace of these memories and files">${chosen}</span>`;
+    return html`
+      <span class="chip" title="Namespace of these memories and files">${namespace}</span>
+    `;
   }
 
   const choose = (event) => {
-    token.set(tokens[event.target.value]);
+    const chosen = event.target.value;
+    if (tokens[chosen]) token.set(tokens[chosen]);
+    shown.set(others.includes(chosen) ? chosen : "");
     open("home");
     onToken();
   };
   const options = names.map(
-    (name) => html`<option value=${name} selected=${name === chosen}>${showName(name)}</option>`,
+    (name) => html`
+      <option value=${name} selected=${name === namespace}>
+        ${showName(name)}${others.includes(name) && " (read only)"}
+      </option>
+    `,
   );
 
-  return html`<select aria-label="Namespace" value=${chosen} onChange=${choose}>${options}</select>`;
+  return html`
+    <select aria-label="Namespace" value=${namespace} onChange=${choose}>${options}</select>
+  `;
 }

@@ -3,6 +3,7 @@
 
 import { linkTo, open } from "./address.js";
 import { callAbility, readView } from "./api.js";
+import { Given } from "./given.js";
 import { useRequest } from "./hooks.js";
 import { Fault, RequestStatus } from "./parts.js";
 import { Question } from "./question.js";
@@ -15,7 +16,7 @@ import { html, useState } from "./vendor/htm-preact.js";
 
 const SHOWN_CHANGES = 8;
 
-export function Home({ address, canWrite, abilities, round, onWritten }) {
+export function Home({ address, canWrite, abilities, round, written, onWritten }) {
   const { question } = address.params;
   const stats = useRequest(() => readStats(abilities), [round]);
   const ask = (asked) => open("home", "", { question: asked });
@@ -39,9 +40,13 @@ export function Home({ address, canWrite, abilities, round, onWritten }) {
             canWrite=${canWrite}
             abilities=${abilities}
             round=${round}
+            written=${written}
             onWritten=${onWritten}
           />
-          ${isOffered(abilities, "memory_changes") && html`<${Latest} round=${round} />`}
+          <div>
+            ${isOffered(abilities, "memory_changes") && html`<${Latest} round=${round} />`}
+            <${Given} canWrite=${canWrite} abilities=${abilities} round=${round} />
+          </div>
         </div>
       `
     }

@@ -1,6 +1,8 @@
 // Hooks that the views share.
 
-import { useEffect, useState } from "./vendor/htm-preact.js";
+import { useEffect, useRef, useState } from "./vendor/htm-preact.js";
+
+const PAUSE_MILLISECONDS = 30_000;
 
 /**
  * Sends a request again whenever its inputs change, and returns {data, error, loading, reload}.
@@ -60,6 +62,32 @@ export function usePages(load, inputs) {
 
   const request = { error: first.error ?? error, loading: first.loading || loading };
   return { all, hasMore: Boolean(next), request, loadMore };
+}
+
+/**
+ * Returns [ref, followed], for what takes the server long: a number that follows `round` only while
+ * the element with that ref can be seen, and at most every 30 seconds; null until it was seen.
+ */
+export function useSparingly(round) {
+  const element = useRef();
+  const [isSeen, setIsSeen] = useState(false);
+  const [followed, setFollowed] = useState({ round: null, at: 0 });
+
+  useEffect(() => {
+    const observer = new IntersectionObserver(([entry]) => setIsSeen(entry.isIntersecting));
+    observer.observe(element.current);
+    return () => observer.disconnect();
+  }, []);
+
+  useEffect(() => {
+    if (!isSeen || round === followed.round) return undefined;
+
+    const follow = () => setFollowed({ round, at: Date.now() });
+    const timer = setTimeout(follow, followed.at + PAUSE_MILLISECONDS - Date.now());
+    return () => clearTimeout(timer);
+  }, [round, isSeen]);
+
+  return [element, followed.round];
 }
 
 /** Returns a value once it has stopped changing, for example when typing pauses. */

@@ -1,10 +1,11 @@
-// All memories by the folders of their keys, each folder as large as what is in it.
+// All memories by the folders of their keys, their types, categories or tags, each as large as what
+// is in it.
 
-import { linkTo } from "./address.js";
+import { linkTo, replaceParams } from "./address.js";
 import { readView } from "./api.js";
 import { formatCount, formatNumber, shorten, showName } from "./format.js";
-import { useRequest } from "./hooks.js";
-import { Name, RequestStatus } from "./parts.js";
+import { useRequest, useSparingly } from "./hooks.js";
+import { Name, RequestStatus, Select } from "./parts.js";
 import { hierarchy, treemap } from "./vendor/d3-hierarchy.js";
 import { html } from "./vendor/htm-preact.js";
 
@@ -14,30 +15,43 @@ const MIN_LABEL_WIDTH = 44;
 const LINE_HEIGHT = 18;
 const PADDING = 7;
 
+const CLUSTERS = [
+  ["folder", "the folders of their keys"],
+  ["type", "type"],
+  ["category", "category"],
+  ["tag", "tag"],
+];
+
 const narrow = matchMedia("(max-width: 44rem)");
 
 export function MemoryMap({ address, round }) {
-  const { key: prefix } = address;
-  const request = useRequest(() => readView("map", { prefix }), [prefix, round]);
-  const { nodes = [], total, complete, others } = request.data ?? {};
+  const { key: prefix, params } = address;
+  const { by = "folder" } = params;
+  const [section, shown] = useSparingly(round);
+  const request = useRequest(
+    () => shown !== null && readView("map", { prefix, by }),
+    [prefix, by, shown],
+  );
+  const choose = (chosen) => replaceParams("map", "", { by: chosen });
 
   return html`
     <div class="headline"><h1 tabindex="-1">Map</h1></div>
-    <p class="faint">
-      Memories by the folders of their keys, which end at each slash. A folder opens its own map.
+    <${Select} label="Memories by" options=${CLUSTERS} value=${by} onChange=${choose} />
+    ${by === "folder" && html`<${Trail} prefix=${prefix} />`}
+    <div ref=${section}>
+      <${RequestStatus} request=${request} />
+      ${request.data && html`<${Clusters} by=${by} ...${request.data} />`}
+    </div>
+  `;
+}
+
+function Clusters({ by, nodes, total, others, complete }) {
+  return html`
+    <p class="count" role="status">
+      ${formatCount(total, "memory", "memories")}${!complete && " and more"}
+      ${others > 0 && `; ${formatNumber(others)} in smaller parts are not drawn`}
     </p>
-    <${Trail} prefix=${prefix} />
-    <${RequestStatus} request=${request} />
-    ${
-      request.data &&
-      html`
-        <p class="count" role="status">
-          ${formatCount(total, "memory", "memories")}${!complete && " and more"}
-          ${others > 0 && `; ${formatNumber(others)} in smaller parts are not drawn`}
-        </p>
-        <${Picture} nodes=${nodes} />
-      `
-    }
+    <${Picture} by=${by} nodes=${nodes} />
   `;
 }
 
@@ -54,33 +68,34 @@ function Trail({ prefix }) {
   `;
 }
 
-function Picture({ nodes }) {
+function Picture({ by, nodes }) {
   const [width, height] = narrow.matches ? [360, 560] : [1200, 640];
   const root = hierarchy({ children: nodes }).sum(({ count }) => count);
   const cells = treemap().size([width, height]).padding(2)(root).leaves();
 
   return html`
     <svg class="map" viewBox="0 0 ${width} ${height}" role="group" aria-label="Map">
-      ${nodes.length > 0 && cells.map((cell) => html`<${Cell} ...${cell} />`)}
+      ${nodes.length > 0 && cells.map((cell) => html`<${Cell} by=${by} ...${cell} />`)}
     </svg>
   `;
 }
 
-function Cell({ x0: left, y0: top, x1: right, y1: bottom, data }) {
-  const { name, folder, count } = data;
+function Cell({ by, x0: left, y0: top, x1: right, y1: bottom, data }) {
+  const { key, count } = data;
+  const name = data.name || `no ${by}`;
   const width = right - left;
   const height = bottom - top;
   const counted = formatCount(count, "memory", "memories");
-  const title = folder ? `${showName(name)}, ${counted}` : showName(name);
+  const title = key === undefined ? `${showName(name)}, ${counted}` : showName(name);
 
   const room = Math.floor((width - 2 * PADDING) / CHARACTER_WIDTH);
   const hasLabel = width >= MIN_LABEL_WIDTH && height >= LINE_HEIGHT + PADDING;
-  const hasCount = folder && height >= 2 * LINE_HEIGHT + PADDING && counted.length <= room;
+  const hasCount = key === undefined && height >= 2 * LINE_HEIGHT + PADDING && counted.length <= room;
 
   return html`
     <a
-      class=${folder ? "cell folder" : "cell"}
-      href=${folder ? linkTo("map", folder) : linkTo("memory", data.key)}
+      class=${key === undefined ? "cell folder" : "cell"}
+      href=${findTarget(by, data)}
       aria-label=${title}
     >
       <title>${title}</title>
@@ -95,4 +110,11 @@ function Cell({ x0: left, y0: top, x1: right, y1: bottom, data }) {
       }
     </a>
   `;
+}
+
+/** Returns the link to what a cell holds; null for memories without a label, which no filter has. */
+function findTarget(by, { key, folder, label }) {
+  if (key !== undefined) return linkTo("memory", key);
+  if (folder !== undefined) return linkTo("map", folder);
+  return label ? linkTo("memories", "", { [by]: label }) : null;
 }

@@ -7,7 +7,7 @@ import { Editor } from "./editor.js";
 import { formatCount, shorten, showName } from "./format.js";
 import { useDebounced, useRequest } from "./hooks.js";
 import { Chips, Name, Pager, RequestStatus, Select, TextField, Time } from "./parts.js";
-import { getArguments, listOptions } from "./schemas.js";
+import { getArguments, isOffered, listOptions } from "./schemas.js";
 import { LabelField } from "./suggested.js";
 import { html, useState } from "./vendor/htm-preact.js";
 
@@ -38,7 +38,7 @@ export function Memories({ address, canWrite, abilities, round, onWritten }) {
 
   const debounced = useDebounced(JSON.stringify(params));
   const request = useRequest(() => queryMemories(JSON.parse(debounced)), [debounced, round]);
-  const exact = useRequest(() => findExactKey(JSON.parse(debounced).search), [debounced, round]);
+  const exact = useRequest(() => findExactKey(JSON.parse(debounced), abilities), [debounced, round]);
 
   // Other filters match other memories, so their first page is shown.
   const filter = (changes) => replaceParams("memories", "", { ...params, offset: "", ...changes });
@@ -84,8 +84,8 @@ function queryMemories(params) {
 }
 
 /** Returns the text that is searched for if it is a memory's key, otherwise null. */
-async function findExactKey(search) {
-  if (!search) return null;
+async function findExactKey({ search }, abilities) {
+  if (!search || !isOffered(abilities, "memory_read_bulk")) return null;
 
   const { results } = await callAbility("memory_read_bulk", {
     targets: [{ type: "stored", key: search }],

@@ -6,6 +6,7 @@ import { loadMemory } from "./changes.js";
 import { DraftNotice } from "./draft_notice.js";
 import { Editor } from "./editor.js";
 import { formatCount } from "./format.js";
+import { Given } from "./given.js";
 import { History } from "./history.js";
 import { useRequest } from "./hooks.js";
 import { Links } from "./links.js";
@@ -84,6 +85,7 @@ export function Memory({ address, canWrite, abilities, round, onWritten }) {
         onMove=${(offset) => movePage({ back: offset || "" })}
       />
     </div>
+    <${Given} memoryKey=${key} canWrite=${canWrite} abilities=${abilities} round=${round} />
     <${History}
       name=${{ id: memory.id }}
       version=${memory.version}

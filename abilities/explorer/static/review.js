@@ -4,7 +4,7 @@
 import { linkTo } from "./address.js";
 import { readView } from "./api.js";
 import { formatCount, formatNumber, shorten } from "./format.js";
-import { useRequest } from "./hooks.js";
+import { useRequest, useSparingly } from "./hooks.js";
 import { kept } from "./kept.js";
 import { Fault, Name, RequestStatus, Time } from "./parts.js";
 import { isOffered } from "./schemas.js";
@@ -21,8 +21,9 @@ const KINDS = {
   unread: "Not read by their keys, not changed for 30 days",
 };
 
-export function Review({ canWrite, abilities, round, onWritten }) {
-  const request = useRequest(() => readView("review"), [round]);
+export function Review({ canWrite, abilities, round, written, onWritten }) {
+  const [section, shown] = useSparingly(round);
+  const request = useRequest(() => shown !== null && readView("review"), [shown, written]);
   // Views that the caller's abilities do not cover are not there.
   if (request.error?.status === 404) return null;
 
@@ -42,8 +43,11 @@ export function Review({ canWrite, abilities, round, onWritten }) {
   });
 
   return html`
-    <section class="review" aria-labelledby="review-title">
-      <h2 id="review-title">Review</h2>
+    <section class="review" aria-labelledby="review-title" ref=${section}>
+      <div class="headline">
+        <h2 id="review-title">Review</h2>
+        <button class="quiet" onClick=${request.reload}>Look again</button>
+      </div>
       <${RequestStatus} request=${request} />
       ${request.data && html`<${Extent} ...${request.data} count=${items.length} />`}
       ${groups}
