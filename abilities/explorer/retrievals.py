@@ -5,7 +5,7 @@ It is kept in the memory of the process alone, and none of it is logged.
 
 from collections import deque
 from collections.abc import Iterator
-from typing import NamedTuple, cast
+from typing import cast
 
 from abilities.declarations.values import JsonObject, as_object, utc_now
 
@@ -22,21 +22,12 @@ _PARTS = ("results", "memories", "targetMemory", "associatedMemories")
 """The fields of answers with memories, or with records that have some."""
 
 
-class _Retrieval(NamedTuple):
-    namespace: str
-    by: str
-    ability: str
-    at: str
-    question: str
-    keys: tuple[str, ...]
-
-
 class Retrievals:
     """The latest answers of a server that had memories."""
 
     def __init__(self) -> None:
         self._since = utc_now()
-        self._kept: deque[_Retrieval] = deque(maxlen=MAX_KEPT)
+        self._kept: deque[tuple[str, JsonObject]] = deque(maxlen=MAX_KEPT)
 
     def add(self, namespace: str, by: str, ability: str, payload: JsonObject) -> None:
         """Note what a caller was given, once per question."""
@@ -44,21 +35,26 @@ class Retrievals:
         for question, key in _find_memories(payload):
             found.setdefault(question, {})[key] = None
 
+        made: JsonObject = {"by": by, "ability": ability, "at": utc_now()}
         for question, keys in found.items():
-            kept = tuple(keys)[:MAX_KEYS]
-            self._kept.append(_Retrieval(namespace, by, ability, utc_now(), question, kept))
+            self._kept.append(
+                (namespace, {**made, "question": question, "keys": [*keys][:MAX_KEYS]})
+            )
 
     def list_latest(self, namespace: str, key: object = None) -> JsonObject:
         """Return the latest retrievals of a namespace, or those of one memory, and their number.
 
         ``since`` is when the server began to keep them.
         """
-        kept = [one for one in self._kept if one.namespace == namespace]
+        kept = [one for name, one in self._kept if name == namespace]
         if key is not None:
-            kept = [one for one in kept if key in one.keys]
+            kept = [one for one in kept if key in one["keys"]]
 
-        latest = [one._asdict() for one in reversed(kept[-MAX_LISTED:])]
-        return {"retrievals": latest, "total": len(kept), "since": self._since}
+        return {
+            "retrievals": kept[: -MAX_LISTED - 1 : -1],
+            "total": len(kept),
+            "since": self._since,
+        }
 
 
 def _find_memories(value: object, question: str = "") -> Iterator[tuple[str, str]]:

@@ -418,18 +418,18 @@ def test_notes_are_read_by_day(reader: Visitor) -> None:
     (record,) = reader.agent.call("memory_read_bulk", targets=[target])["results"]
     content = record["data"]["content"]
 
-    # The latest notes are open, beside the calendar of the months that have any.
+    # The latest notes are open, beside the days of the months that have any.
     reader.go("notes")
     today = date.today()
     heading = f"{today.day} {today:%B} {today.year}"
     assert reader.read_texts(".note h3") == [heading]
-    note, calendar = reader.page.locator(".note"), reader.page.locator(".year")
-    beside, below = note.bounding_box(), calendar.bounding_box()
+    note, days = reader.page.locator(".note"), reader.page.locator(".year")
+    beside, below = note.bounding_box(), days.bounding_box()
     assert beside and below and beside["x"] > below["x"] + below["width"] - 1
 
     months = {f"{today - timedelta(days=age):%B}" for age in AGES_OF_NOTES}
     if len({(today - timedelta(days=age)).year for age in AGES_OF_NOTES}) == 1:
-        assert set(reader.read_texts(".year caption")) == months
+        assert set(reader.read_texts(".year h3")) == months
 
     reader.go(f"notes?year={day.year}")
     reader.press(f"{day.isoformat()}, {len(content.encode())} bytes")

@@ -1,5 +1,6 @@
 """What the explorer keeps from others (tokens, hostile content), and that everybody can use it."""
 
+import re
 from pathlib import Path
 from urllib.parse import quote
 
@@ -27,6 +28,7 @@ VIEWS = [
     "graph/project%2Fgoals?breadth=1",
     "map",
     "map/project%2F",
+    "map?by=tag",
     "notes",
     "notes?read=long_term",
     "files",
@@ -117,6 +119,50 @@ def test_tokens_of_several_namespaces_are_chosen_from_a_menu(
     visitor.button("Forget token").click()
     expect_token_form(page)
     assert page.evaluate("sessionStorage.length") == 0
+
+
+def test_other_namespaces_that_a_token_reads_are_shown_without_a_way_to_write(
+    token_visit: TokenVisit, tmp_path: Path
+) -> None:
+    visitor, page = token_visit.visitor, token_visit.visitor.page
+    tokens = TokenFile(tmp_path / "tokens.json")
+    reader = tokens.add("ada", "write", reads=("team",))[1]
+    agent = Agent(visitor.address, tokens.add("team", "write")[1])
+    agent.store({"key": "rules", "type": "core", "content": "x", "links": [{"key": "more"}]})
+    agent.store({"key": "more", "type": "core", "content": "y"})
+    agent.call("update_memory", id=agent.get("rules")["id"], content="z")
+    page.goto(visitor.address)
+    visitor.enter(reader)
+
+    menu = visitor.field("Namespace")
+    expect(menu).to_have_value("ada")
+    menu.select_option("team")
+    expect(visitor.page.locator(".timeline a.key").first).to_have_text("rules")
+    assert "team (read only)" in visitor.read_texts(".who")[0]
+    tabs = visitor.read_texts("nav[aria-label=Views] a")
+    assert tabs == ["Overview", "Memories", "Changes", "Graph", "Map"]
+
+    writes = re.compile("New|Edit|Rename|Archive|Delete|Restore|Replace|Remove|Load|Store")
+    for address in ("", "memories", "memory/rules", "memory/none", "changes", "graph/rules", "map"):
+        visitor.expected = ["404 (Not Found)"]
+        visitor.go(address)
+        visitor.expect_usable()
+        expect(page.get_by_role("button", name=writes)).to_have_count(0)
+        if address != "memory/none":
+            expect(page.get_by_role("alert")).to_have_count(0)
+            expect(page.locator("main")).to_contain_text("rules")
+    visitor.go("notes")
+    assert visitor.read_texts("h1") == ["Overview"]
+
+    # The choice outlasts a reload, and ends with the right to it.
+    page.reload()
+    expect(menu).to_have_value("team")
+    menu.select_option("ada")
+    expect(visitor.page.get_by_text("No memory is stored")).to_be_visible()
+    expect(page.get_by_role("link", name="Notes")).to_be_visible()
+    page.evaluate("sessionStorage.setItem('abilities-namespace', 'default')")
+    page.reload()
+    expect(menu).to_have_value("ada")
 
 
 def test_a_read_token_is_offered_no_way_to_write(token_visit: TokenVisit) -> None:

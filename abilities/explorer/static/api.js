@@ -17,13 +17,17 @@ export const token = {
   forget: () => {
     sessionStorage.removeItem(STORAGE_KEY);
     sessionStorage.removeItem(OTHERS_KEY);
+    shown.set("");
   },
 };
 
 /** The namespace to read in place of one's own; "" for the own. */
 export const shown = {
   get: () => sessionStorage.getItem(SHOWN_KEY) ?? "",
-  set: (namespace) => sessionStorage.setItem(SHOWN_KEY, namespace),
+  set: (namespace) => {
+    if (namespace) sessionStorage.setItem(SHOWN_KEY, namespace);
+    else sessionStorage.removeItem(SHOWN_KEY);
+  },
 };
 
 /** Keeps the present token by its namespace, so that the tab can come back to it. */

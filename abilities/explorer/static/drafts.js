@@ -1,6 +1,8 @@
 // Forms that were not saved yet. They stay in this tab, for each namespace and memory, until they
 // are saved or discarded.
 
+import { html, useState } from "./vendor/htm-preact.js";
+
 const PREFIX = "abilities-draft:";
 
 const kept = new Map();
@@ -46,4 +48,23 @@ function name(key) {
 /** Asks before the tab is closed while something in it is not saved. */
 export function warnOfDrafts(event) {
   if (kept.size > 0) event.preventDefault();
+}
+
+/** Says that a form was left without saving it. */
+export function DraftNotice({ draftKey, onContinue }) {
+  const [, setRound] = useState(0);
+  if (!drafts.get(draftKey)) return null;
+
+  const discard = () => {
+    drafts.drop(draftKey);
+    setRound((round) => round + 1);
+  };
+
+  return html`
+    <div class="draft" role="note">
+      <span>What you typed here is not saved yet.</span>
+      <button onClick=${onContinue}>Go on editing</button>
+      <button class="quiet" onClick=${discard}>Discard it</button>
+    </div>
+  `;
 }

@@ -64,7 +64,7 @@ function Trail({ prefix }) {
   });
 
   return html`
-    <nav aria-label="Folders"><a href=${linkTo("map")}>all</a>${links}</nav>
+    <nav class="trail" aria-label="Folders"><a href=${linkTo("map")}>all</a>${links}</nav>
   `;
 }
 

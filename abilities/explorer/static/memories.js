@@ -2,7 +2,7 @@
 
 import { linkTo, open, replaceParams } from "./address.js";
 import { callAbility } from "./api.js";
-import { DraftNotice } from "./draft_notice.js";
+import { DraftNotice } from "./drafts.js";
 import { Editor } from "./editor.js";
 import { formatCount, shorten, showName } from "./format.js";
 import { useDebounced, useRequest } from "./hooks.js";

@@ -1,9 +1,9 @@
 // One memory: its content, its counters, its links in both directions, and what you may do with it.
 
 import { linkTo, open, replaceParams } from "./address.js";
-import { callAbility, readView } from "./api.js";
+import { readView } from "./api.js";
 import { loadMemory } from "./changes.js";
-import { DraftNotice } from "./draft_notice.js";
+import { DraftNotice } from "./drafts.js";
 import { Editor } from "./editor.js";
 import { formatCount } from "./format.js";
 import { Given } from "./given.js";
@@ -14,7 +14,7 @@ import { MissingMemory } from "./missing_memory.js";
 import { Chips, Confirm, Fault, Name, RequestStatus, Sizes, Time } from "./parts.js";
 import { getArguments, isOffered } from "./schemas.js";
 import { KeyField } from "./suggested.js";
-import { archiveMemory, deleteMemory, renameMemory } from "./undoing.js";
+import { archiveMemory, deleteMemory, renameMemory, reviveMemory } from "./undoing.js";
 import { html, useState } from "./vendor/htm-preact.js";
 
 export function Memory({ address, canWrite, abilities, round, onWritten }) {
@@ -114,13 +114,11 @@ function Body({ memory, canWrite, abilities, onChange, onWritten }) {
   const ask = (asked) => {
     setQuestion({ ...asked, run: () => runOrReload(asked.run, onChange) });
   };
-  const report = (text) => {
-    setMessage(text);
-    onChange();
-  };
   const finishEditing = (outcome) => {
     setStart(null);
-    if (outcome) report(outcome.message);
+    if (!outcome) return;
+    setMessage(outcome.message);
+    onChange();
   };
 
   const status = html`<p class="done" role="status">${message}</p>`;
@@ -145,7 +143,6 @@ function Body({ memory, canWrite, abilities, onChange, onWritten }) {
       canUndo=${isOffered(abilities, "memory_restore")}
       onEdit=${edit}
       onAsk=${ask}
-      onReport=${report}
       onWritten=${onWritten}
     />`;
 
@@ -182,9 +179,9 @@ function Content({ memory, children }) {
   `;
 }
 
-function Actions({ memory, abilities, canUndo, onEdit, onAsk, onReport, onWritten }) {
+function Actions({ memory, abilities, canUndo, onEdit, onAsk, onWritten }) {
   const archive = () => onAsk(askToArchive(memory, onWritten));
-  const restore = () => onAsk(askToRestore(memory, onReport));
+  const restore = () => onAsk(askToRestore(memory, onWritten));
   const remove = () => onAsk(askToDelete(memory, canUndo, onWritten));
   const [isRenaming, setIsRenaming] = useState(false);
 
@@ -255,17 +252,12 @@ function askToArchive(memory, onWritten) {
   };
 }
 
-function askToRestore({ id, version }, onReport) {
-  const run = async () => {
-    await callAbility("update_memory", { id, archived: false, if_version: version });
-    onReport("Restored.");
-  };
-
+function askToRestore(memory, onWritten) {
   return {
     title: "Restore this memory?",
     text: "Queries and walks will find it again.",
     action: "Restore",
-    run,
+    run: async () => onWritten(await reviveMemory(memory)),
   };
 }
 

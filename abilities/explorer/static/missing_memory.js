@@ -1,7 +1,7 @@
 // What is left of a memory that is not there: its history, and a form that was not saved.
 
 import { linkTo, open } from "./address.js";
-import { DraftNotice } from "./draft_notice.js";
+import { DraftNotice } from "./drafts.js";
 import { Editor } from "./editor.js";
 import { History } from "./history.js";
 import { Name, Time } from "./parts.js";

@@ -1,9 +1,8 @@
-// The agent's notes: the long-term ones, and a calendar of the daily ones.
+// The agent's notes: the long-term ones, and those of each day.
 
 import { replaceParams } from "./address.js";
 import { callAbility, readView } from "./api.js";
-import { formatDay, Year } from "./calendar.js";
-import { formatCount } from "./format.js";
+import { formatBytes, formatCount } from "./format.js";
 import { usePages, useRequest } from "./hooks.js";
 import { More, RequestStatus } from "./parts.js";
 import { Record } from "./reply.js";
@@ -34,7 +33,7 @@ export function Notes({ address, round }) {
     <div class="notes">
       ${
         request.data &&
-        html`<${Calendar}
+        html`<${Year}
           ...${request.data}
           chosen=${chosen}
           onYear=${(other) => change({ year: other, read: undefined })}
@@ -46,20 +45,52 @@ export function Notes({ address, round }) {
   `;
 }
 
-function Calendar({ year, today, days, chosen, onYear, onChoose }) {
+function Year({ year, days, chosen, onYear, onChoose }) {
   const count = formatCount(days.length, "day has notes", "days have notes");
+  const months = [...new Set(days.map(({ date }) => date.slice(0, 7)))].reverse();
+  const lists = months.map(
+    (month) => html`
+      <h3>${formatDay(`${month}-01`, { month: "long" })}</h3>
+      <div class="days">
+        ${days
+          .filter(({ date }) => date.startsWith(month))
+          .map((day) => html`<${Day} ...${day} chosen=${chosen} onChoose=${onChoose} />`)}
+      </div>
+    `,
+  );
 
   return html`
-    <section aria-label="Calendar">
+    <section class="year" aria-label="Days">
       <div class="headline">
         <h2>${year}</h2>
         <button aria-label="Previous year" onClick=${() => onYear(year - 1)}>←</button>
         <button aria-label="Next year" onClick=${() => onYear(year + 1)}>→</button>
         <span class="count" role="status">${count}</span>
       </div>
-      <${Year} year=${year} today=${today} days=${days} chosen=${chosen} onChoose=${onChoose} />
+      ${lists}
     </section>
   `;
+}
+
+function Day({ date, error, size_bytes: size, chosen, onChoose }) {
+  const label = `${date}, ${error ? error.message : formatBytes(size)}`;
+
+  return html`
+    <button
+      class=${error && "danger"}
+      aria-pressed=${date === chosen}
+      aria-label=${label}
+      title=${label}
+      onClick=${() => onChoose(date)}
+    >
+      ${Number(date.slice(8))}
+    </button>
+  `;
+}
+
+/** Formats a date, by default as "26 November 2026". */
+function formatDay(date, parts = { day: "numeric", month: "long", year: "numeric" }) {
+  return new Date(date).toLocaleDateString("en-GB", { ...parts, timeZone: "UTC" });
 }
 
 /** The long-term notes or those of a day, read as an agent would. */

@@ -5,7 +5,6 @@ import { linkTo } from "./address.js";
 import { readView } from "./api.js";
 import { formatCount, formatNumber, shorten } from "./format.js";
 import { useRequest, useSparingly } from "./hooks.js";
-import { kept } from "./kept.js";
 import { Fault, Name, RequestStatus, Time } from "./parts.js";
 import { isOffered } from "./schemas.js";
 import { archiveMemory, keepMemory, removeLink, reviveMemory, supersedeMemory } from "./undoing.js";
@@ -21,13 +20,18 @@ const KINDS = {
   unread: "Not read by their keys, not changed for 30 days",
 };
 
+const STORAGE_KEY = "abilities-kept";
+
+// What was left as it is. The tab remembers it until the memory changes.
+const kept = new Set(JSON.parse(sessionStorage.getItem(STORAGE_KEY) ?? "[]"));
+
 export function Review({ canWrite, abilities, round, written, onWritten }) {
   const [section, shown] = useSparingly(round);
   const request = useRequest(() => shown !== null && readView("review"), [shown, written]);
   // Views that the caller's abilities do not cover are not there.
   if (request.error?.status === 404) return null;
 
-  const items = (request.data?.items ?? []).filter((item) => !kept.has(item));
+  const items = (request.data?.items ?? []).filter((item) => !kept.has(nameItem(item)));
   const groups = Object.keys(KINDS).map((kind) => {
     const own = items.filter((item) => item.kind === kind);
     return (
@@ -162,11 +166,21 @@ function listActions({ kind }) {
 }
 
 async function keepAsItIs(item) {
-  kept.add(item);
+  kept.add(nameItem(item));
+  saveKept();
 
   const undo = async () => {
-    kept.drop(item);
+    kept.delete(nameItem(item));
+    saveKept();
     return { text: "It is to be reviewed again." };
   };
   return { text: "Kept as it is; hidden here until it changes.", undo };
+}
+
+function nameItem({ kind, id, version, other }) {
+  return JSON.stringify([kind, id, version, other]);
+}
+
+function saveKept() {
+  sessionStorage.setItem(STORAGE_KEY, JSON.stringify([...kept]));
 }
