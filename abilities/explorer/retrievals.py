@@ -62,8 +62,9 @@ def _find_memories(value: object, question: str = "") -> Iterator[tuple[str, str
     if isinstance(value, list):
         for one in cast(list[object], value):
             yield from _find_memories(one, question)
+        return
 
-    record = as_object(cast(object, value))
+    record = as_object(value)
     if record is None:
         return
 

@@ -55,7 +55,7 @@ MAX_HIDDEN = 1_000
 """Hidden files shown on one page; the workspace is listed this much further than the page."""
 
 EQUIVALENTS: Mapping[str, tuple[str, ...]] = {
-    "memory": (memory_get.name, memory_read_bulk.name),
+    "memory": (memory_get.name, bulk_read_memory.name, memory_read_bulk.name),
     "version": (memory_history.name,),
     "timeline": (memory_changes.name,),
     "review": (query_memories.name,),
@@ -70,7 +70,6 @@ EQUIVALENTS: Mapping[str, tuple[str, ...]] = {
 SHARED = tuple(
     shared.name
     for shared in (
-        memory_get,
         bulk_read_memory,
         query_memories,
         get_memory_stats,
@@ -79,7 +78,10 @@ SHARED = tuple(
         memory_changes,
     )
 )
-"""The abilities for another namespace that a caller reads: none that reads notes or files."""
+"""The abilities for another namespace that a caller reads.
+
+None of them reads notes or files, or counts an access as `memory_get` does.
+"""
 
 
 @ability(name="session", read_only=True)
@@ -207,7 +209,7 @@ async def show_map(
         nodes.append({"name": text.removeprefix(prefix) or text, kind: text, "count": count})
 
     others = counts.total() - sum(node["count"] for node in nodes)
-    return {"nodes": nodes, "total": total, "others": others, "complete": complete}
+    return {"by": by, "nodes": nodes, "total": total, "others": others, "complete": complete}
 
 
 async def _count_folders(

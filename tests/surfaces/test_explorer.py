@@ -268,6 +268,7 @@ async def test_a_map_counts_what_is_in_each_folder_of_keys(
 
     whole = await read_view(client, "map")
     assert whole == {
+        "by": "folder",
         "nodes": [
             {"name": "a/", "folder": "a/", "count": 3},
             {"name": "a", "key": "a", "count": 1},
@@ -489,6 +490,7 @@ async def test_another_namespace_that_a_token_reads_is_shown_without_what_is_not
             ("explorer/why", VIEWS_ASKED["why"], "unknown_address"),
             ("explorer/retrievals", {}, "scope"),
             ("abilities/memory_read_bulk", {"targets": [{"type": "long_term"}]}, "unknown_ability"),
+            ("abilities/memory_get", {"key": "rules"}, "unknown_ability"),
             ("abilities/recall", {"queries": ["x"]}, "unknown_ability"),
             ("abilities/store_memory", memory, "unknown_ability"),
             ("memories", memory, "unknown_address"),

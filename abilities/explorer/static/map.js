@@ -16,7 +16,7 @@ const LINE_HEIGHT = 18;
 const PADDING = 7;
 
 const CLUSTERS = [
-  ["folder", "the folders of their keys"],
+  ["folder", "folder of the key"],
   ["type", "type"],
   ["category", "category"],
   ["tag", "tag"],
@@ -36,11 +36,13 @@ export function MemoryMap({ address, round }) {
 
   return html`
     <div class="headline"><h1 tabindex="-1">Map</h1></div>
-    <${Select} label="Memories by" options=${CLUSTERS} value=${by} onChange=${choose} />
+    <form class="filters">
+      <${Select} label="Memories by" options=${CLUSTERS} value=${by} onChange=${choose} />
+    </form>
     ${by === "folder" && html`<${Trail} prefix=${prefix} />`}
     <div ref=${section}>
       <${RequestStatus} request=${request} />
-      ${request.data && html`<${Clusters} by=${by} ...${request.data} />`}
+      ${request.data && html`<${Clusters} ...${request.data} />`}
     </div>
   `;
 }
