@@ -63,8 +63,7 @@ async function loadStart() {
   const { own, reads } = await readView("namespaces");
   if (reads.includes(chosen)) shown.set(chosen);
 
-  const session = await readView("session");
-  const abilities = await listAbilities();
+  const [session, abilities] = await Promise.all([readView("session"), listAbilities()]);
   drafts.open(session.namespace);
   if (Object.keys(token.list()).length > 0) token.keep(own);
 
