@@ -9,12 +9,15 @@ import re
 import subprocess
 import sys
 import tempfile
+from collections import Counter
+from itertools import chain
 from pathlib import Path
+from typing import NamedTuple
 
 from abilities import schemas
 from abilities.declarations.memory import LinkData, Memory
 from abilities.declarations.records import Summary, Truncation
-from abilities.declarations.refusals import FAULTS, Fault, Meaning, Reason
+from abilities.declarations.refusals import FAULTS, Fault
 from abilities.declarations.values import JsonObject, Model
 from abilities.definition import Ability
 from tests.support.catalog import BUILT_IN
@@ -38,13 +41,11 @@ NOTES = "first line\nsecond line\n"
 EXAMPLES: dict[str, list[str]] = {
     "file_read_bulk": [
         '{"paths": ["notes.md#L2", "missing.md"]}',
-        '{"paths": ["notes.md"], "output_format": "text"}',
         '{"paths": ["notes.md#L2", "missing.md"], "detail": "concise"}',
     ],
     "memory_read_bulk": ['{"targets": [{"type": "stored", "key": "tea"}, {"type": "long_term"}]}'],
     "bulk_read_memory": [
         '{"key": "Ada", "depth": 1}',
-        '{"key": "Ada", "detail": "concise", "output_format": "toon"}',
     ],
     "memory_get": ['{"key": "Ada"}'],
     "store_memory": [
@@ -58,7 +59,6 @@ EXAMPLES: dict[str, list[str]] = {
     "read": [
         '{"items": ["notes.md#L2", {"memory": "tea"}, {"search": "first", "in": "*.md"}, '
         '{"note": "monday"}], "detail": "concise"}',
-        '{"items": ["notes.md", {"glob": "*.md"}], "plan": true}',
     ],
     "recall": [
         '{"queries": ["What does Ada drink?"]}',
@@ -100,24 +100,77 @@ and the limits, and a running server describes the HTTP API at `/docs`.
 `abilities describe NAME --json` prints the schemas for MCP, OpenAI and Anthropic clients.
 
 The same call returns the same answer from Python, LangChain, MCP, HTTP and the command line.
-Arguments in **bold** are required.
+Arguments in **bold** are required. A field without a type is a string.
+"""
+_COMMON_HEAD = """\
+## Common arguments
+
+Several abilities take these:
 """
 _REASONS_HEAD = """\
 ## Reasons
 
-If the rule for a wrong argument is known, the message says it instead, such as "depth must be 1 to
-6."; [Refusals](refusals.md) explains this.
+The reasons are grouped by their codes. If the rule for a wrong argument is known, the message says
+it instead, such as "depth must be 1 to 6."; [Refusals](refusals.md) explains this.
 """
+_COMMON = 3
+"""An argument of so many abilities is described once, and so are objects of so many fields."""
+
+
+class Group(NamedTuple):
+    """The fields of one object of an answer, with the path to it."""
+
+    path: str
+    is_concise: bool
+    fields: dict[str, JsonObject]
 
 
 def page() -> str:
     """Return the whole page."""
-    abilities = [describe_ability(ability) for ability in BUILT_IN]
-    return "\n".join([_HEAD, *abilities, describe_shared_parts()])
+    common = find_common_arguments()
+    described: dict[tuple[str, ...], str] = {}
+    shared = list_shared_rows()
+    abilities = [describe_ability(ability, common, described, shared) for ability in BUILT_IN]
+    rows = [describe_argument(f"`{name}`", field) for name, field in common.items()]
+    table = "\n".join(["| argument | meaning |", "|---|---|", *rows, ""])
+    return "\n".join([_HEAD, _COMMON_HEAD, table, *abilities, describe_shared_parts()])
 
 
-def describe_ability(ability: Ability) -> str:
-    """Return the section of an ability: what it takes, what it answers, and examples."""
+def find_common_arguments() -> dict[str, JsonObject]:
+    """Return the arguments that several abilities describe in the same words."""
+    counts: Counter[str] = Counter()
+    fields: dict[str, JsonObject] = {}
+    for ability in BUILT_IN:
+        for name, field in schemas.build_schema(ability.input).get("properties", {}).items():
+            row = describe_argument(f"`{name}`", field)
+            counts[row] += 1
+            if counts[row] == _COMMON:
+                fields.setdefault(name, field)
+
+    return fields
+
+
+def list_shared_rows() -> dict[str, list[str]]:
+    """Return the rows of each shared object by its name."""
+    rows: dict[str, list[str]] = {}
+    for ability in BUILT_IN:
+        for name, schema in find_shared(schemas.build_schema(ability.answer)).items():
+            (group, *_) = list_groups(schema)
+            rows[name] = [describe_argument(f"`{key}`", each) for key, each in group.fields.items()]
+
+    return rows
+
+
+def describe_ability(
+    ability: Ability,
+    common: dict[str, JsonObject],
+    described: dict[tuple[str, ...], str],
+    shared: dict[str, list[str]],
+) -> str:
+    """Return the section of an ability: what it takes, what it answers, and examples.
+
+    Objects that an earlier ability has described are named with that ability's name.
+    """
     effects = "reads only"
     if not ability.read_only:
         effects = "writes, destructive" if ability.destructive else "writes"
@@ -126,67 +179,119 @@ def describe_ability(ability: Ability) -> str:
     return "\n".join(
         [
             f"## {ability.name}\n\n*{ability.title}; {effects}.*\n\n{ability.description}\n",
-            describe_arguments(schemas.build_schema(ability.input)),
-            "Answer:\n\n" + describe_fields(schemas.build_schema(ability.answer)),
+            describe_arguments(schemas.build_schema(ability.input), common),
+            describe_answer(schemas.build_schema(ability.answer), ability.name, described, shared),
             *examples,
         ]
     )
 
 
-def describe_arguments(schema: JsonObject) -> str:
-    """Return the table of arguments; required ones are bold."""
+def describe_arguments(schema: JsonObject, common: dict[str, JsonObject]) -> str:
+    """Return the table of arguments, and below it the names of those that are common."""
     fields: JsonObject = schema.get("properties", {})
     if not fields:
         return "It takes no arguments.\n"
 
     required = schema.get("required", [])
     rows: list[str] = []
+    shared: list[str] = []
     for name, field in fields.items():
         shown_name = f"**`{name}`**" if name in required else f"`{name}`"
-        rows.append(f"| {shown_name} | {describe_type(field)} | {describe_meaning(field)} |")
+        if name not in required and common.get(name) == field:
+            shared.append(shown_name)
+        else:
+            rows.append(describe_argument(shown_name, field))
 
-    return "\n".join(["| argument | type | meaning |", "|---|---|---|", *rows, ""])
+    table = ["| argument | meaning |", "|---|---|", *rows, ""]
+    if shared:
+        table.append(f"Also [common](#common-arguments): {', '.join(shared)}.\n")
 
-
-def describe_fields(schema: JsonObject) -> str:
-    """Return the table of the fields of an answer."""
-    rows = [
-        f"| `{name}` | {describe_type(field)} | {describe_meaning(field)} |"
-        for name, field in flatten(schema)
-    ]
-    return "\n".join(["| field | type | meaning |", "|---|---|---|", *rows, ""])
+    return "\n".join(table)
 
 
-def flatten(schema: JsonObject, prefix: str = "") -> list[tuple[str, JsonObject]]:
-    """Return the fields of an object and of the objects in it, three levels deep.
+def describe_argument(shown_name: str, field: JsonObject) -> str:
+    """Return the row of an argument or a field: its name and type, and its meaning."""
+    kind = describe_type(field)
+    if kind == "string":
+        kind = ""
+    elif kind.startswith("string, "):
+        kind = kind.removeprefix("string, ")
+
+    return f"| {f'{shown_name} {kind}'.rstrip()} | {describe_meaning(field)} |"
+
+
+def describe_answer(
+    schema: JsonObject,
+    owner: str,
+    described: dict[tuple[str, ...], str],
+    shared: dict[str, list[str]],
+) -> str:
+    """Return the table of an answer, object by object.
+
+    Of a concise record, fields that its full record describes in the same words are named only.
+    """
+    rows: list[str] = []
+    above: set[str] = set()
+
+    for group in list_groups(schema):
+        fields = {name: describe_argument(f"`{name}`", each) for name, each in group.fields.items()}
+        new = list(fields.values())
+        words = ""
+        if group.is_concise:
+            same = [f"`{name}`" for name, row in fields.items() if row in above]
+            new = [row for row in new if row not in above]
+            words = f"{', '.join(same)}: as above" if same else ""
+
+        first = described.setdefault((group.path, *new), owner)
+        if first != owner and len(new) >= _COMMON:
+            new = []
+            words = f"{words}; the rest as in [{first}](#{first})".removeprefix("; the rest ")
+
+        for name, shared_rows in shared.items():
+            if name != owner and set(shared_rows) <= set(new):
+                new = [row for row in new if row not in shared_rows]
+                words = f"the fields of [{name}](#{name})"
+
+        if group.path:
+            mark = "concise " if group.is_concise else ""
+            rows.append(f"| **{mark}`{group.path}`** | {words} |")
+
+        rows += new
+        above.update(fields.values())
+
+    return "\n".join(["| answer | meaning |", "|---|---|", *rows, ""])
+
+
+def list_groups(schema: JsonObject, path: str = "", is_concise: bool = False) -> list[Group]:
+    """Return an object and the objects in it, three levels deep, each after those around it.
 
     Of a shared object only the name is shown.
     """
-    fields: list[tuple[str, JsonObject]] = []
-    has_more_levels = prefix.count(".") < MAX_LEVELS - 1
+    fields: dict[str, JsonObject] = {}
+    inner_groups: list[Group] = []
+    has_more_levels = path.count(".") + bool(path) < MAX_LEVELS
 
     for name, field in schema.get("properties", {}).items():
         brackets = "[]" if field.get("type") == "array" else ""
-        inner_fields: list[tuple[str, JsonObject]] = []
-        shown = field
+        inner_path = f"{path}.{name}{brackets}".removeprefix(".")
+        fields[name] = field
 
-        for mark, inner in list_alternatives(field.get("items", field)):
+        for is_second, inner in list_alternatives(field.get("items", field)):
             shared = _NAMES.get(tuple(inner["properties"]))
             if shared is not None:
-                shown = {**field, "description": f"{describe_meaning(field)} [{shared}](#{shared})"}
+                meaning = f"{describe_meaning(field)} [{shared}](#{shared})"
+                fields[name] = {**field, "description": meaning}
             elif has_more_levels:
-                inner_fields += flatten(inner, f"{prefix}{name}{brackets}{mark}.")
+                inner_groups += list_groups(inner, inner_path, is_concise or is_second)
 
-        fields += [(f"{prefix}{name}", shown), *inner_fields]
-
-    return fields
+    return [Group(path, is_concise, fields), *inner_groups]
 
 
-def list_alternatives(schema: JsonObject) -> list[tuple[str, JsonObject]]:
-    """Return the objects that a value may be, each with its mark; the second one is concise."""
+def list_alternatives(schema: JsonObject) -> list[tuple[bool, JsonObject]]:
+    """Return the objects that a value may be, and whether each is the second, concise one."""
     alternatives = schema.get("anyOf", [schema])
     objects = [alternative for alternative in alternatives if alternative.get("properties")]
-    return list(zip(("", " (concise)"), objects, strict=False))
+    return list(zip((False, True), objects, strict=False))
 
 
 def describe_type(field: JsonObject) -> str:
@@ -197,7 +302,10 @@ def describe_type(field: JsonObject) -> str:
     alternatives = [str(alternative.get("type")) for alternative in field.get("anyOf", [])]
     words = str(field.get("type") or " or ".join(dict.fromkeys(alternatives)) or "any")
     if words == "array":
-        words = f"array of {describe_type(field.get('items', {}))}"
+        inner, _, limits = describe_type(field.get("items", {})).partition(", ")
+        words = f"({inner})[]" if " " in inner else f"{inner}[]"
+        if limits:
+            words += f", each {limits}"
 
     bounds = describe_bounds(field)
     if bounds and len(bounds) < LONGEST_BOUNDS:
@@ -263,12 +371,21 @@ def describe_shared_parts() -> str:
         schemas_by_name |= find_shared(schemas.build_schema(ability.answer))
 
     parts = [
-        f"## {name}\n\n{model.__doc__}\n\n{describe_fields(schemas_by_name[name])}"
+        f"## {name}\n\n{model.__doc__}\n\n{describe_answer(schemas_by_name[name], name, {}, {})}"
         for name, model in _SHARED.items()
     ]
-    head = ["| reason | code | retryable | message |", "|---|---|---|---|"]
-    rows = [_describe_reason(reason, meaning) for reason, meaning in FAULTS.items()]
-    return "\n".join([*parts, _REASONS_HEAD, *head, *rows, ""])
+    return "\n".join([*parts, _REASONS_HEAD, describe_reasons()])
+
+
+def describe_reasons() -> str:
+    """Return the table of the reasons, grouped by their codes."""
+    rows: dict[str, list[str]] = {}
+    for reason, meaning in FAULTS.items():
+        retryable = " *Retryable.*" if meaning.retryable else ""
+        row = f"| `{reason}` | {meaning.message}{retryable} |"
+        rows.setdefault(meaning.code, [f"| **{meaning.code}** | |"]).append(row)
+
+    return "\n".join(["| reason | message |", "|---|---|", *chain(*rows.values()), ""])
 
 
 def find_shared(schema: JsonObject) -> dict[str, JsonObject]:
@@ -282,8 +399,3 @@ def find_shared(schema: JsonObject) -> dict[str, JsonObject]:
                 found[name] = inner
 
     return found
-
-
-def _describe_reason(reason: Reason, meaning: Meaning) -> str:
-    retryable = "yes" if meaning.retryable else ""
-    return f"| `{reason}` | {meaning.code} | {retryable} | {meaning.message} |"
