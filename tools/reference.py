@@ -338,7 +338,7 @@ def run_example(name: str, arguments: str) -> str:
         project.mkdir()
         (project / "notes.md").write_text(NOTES)
         (project / "memory.jsonl").write_text(GRAPH)
-        run_command(project, "import", "memory.jsonl")
+        run_command(project, "import", "memory.jsonl", check=True)
         (project / "memory.jsonl").unlink()
 
         output = run_command(project, "call", name, arguments)
@@ -347,8 +347,11 @@ def run_example(name: str, arguments: str) -> str:
     return f"```console\n$ abilities call {name} '{arguments}'\n{shown}\n```\n"
 
 
-def run_command(project: Path, *arguments: str) -> str:
-    """Return what a command prints, run in a project with a store and a home beside it."""
+def run_command(project: Path, *arguments: str, check: bool = False) -> str:
+    """Return what a command prints, run in a project with a store and a home beside it.
+
+    Raises CalledProcessError if the command must work, and fails.
+    """
     base = project.parent
     done = subprocess.run(
         [sys.executable, "-m", "abilities", *arguments],
@@ -360,6 +363,7 @@ def run_command(project: Path, *arguments: str) -> str:
         },
         capture_output=True,
         text=True,
+        check=check,
     )
     return done.stdout
 
