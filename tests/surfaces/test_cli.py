@@ -15,7 +15,7 @@ import click
 import pytest
 from click.testing import CliRunner, Result
 
-from abilities import Settings, parse_text, plugins
+from abilities import Settings, application, parse_text
 from abilities.application import open_store
 from abilities.cli.main import main
 from abilities.helpers.store.sqlite.store import SqliteStore
@@ -367,7 +367,7 @@ def test_a_command_makes_what_it_needs_once(
 
     count(Settings, "__init__", "settings")
     count(SqliteStore, "__init__", "stores")
-    count(plugins, "list_points", "registries")  # each discovers plugins once
+    count(application, "add_plugins", "registries")
     variables = environment(roots)
 
     done = CliRunner().invoke(main, command, env=variables)
