@@ -61,8 +61,8 @@ def workspace(roots: Settings) -> Path:
 async def app(
     roots: Settings, workspace: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> AsyncIterator[Abilities]:
-    """An application with the rude readers, whose documents have a second."""
-    monkeypatch.setattr(documents, "SECONDS", 1)
+    """An application with the rude readers, whose documents have three seconds."""
+    monkeypatch.setattr(documents, "SECONDS", 3)
     package = tmp_path / "package"
     package.mkdir()
     with install(package, {"rude": RUDE}, POINTS, monkeypatch, "abilities.readers"):
@@ -150,8 +150,9 @@ async def test_an_endless_text_is_cut(app: Abilities, workspace: Path) -> None:
 
 
 async def test_many_that_hang_leave_no_thread_or_descriptor(
-    app: Abilities, workspace: Path
+    app: Abilities, workspace: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(documents, "SECONDS", 1)
     await read(app, "fine.pdf")
     before = count_descriptors()
     names = [f"{number}.hang" for number in range(9)]
