@@ -8,7 +8,7 @@ Python's own parser reads the text with blanks in their place, so all positions 
 import json
 import re
 from collections.abc import Sequence
-from typing import NamedTuple, NoReturn, cast
+from typing import NamedTuple, NoReturn
 
 from abilities.clients.entry import Unparsable
 
@@ -159,7 +159,7 @@ def put(text: str, path: Path, value: object) -> str:
     if item.data == value:
         return text
 
-    has_items = isinstance(item.data, dict | list) and bool(cast(object, item.data))
+    has_items = item.data not in ({}, []) and isinstance(item.data, dict | list)
     is_inline = has_items and "\n" not in text[item.value : item.end]
     rendered = _render(text, value, _indent_of_line(text, item.gap.end), is_inline=is_inline)
     return text[: item.value] + rendered + text[item.end :]

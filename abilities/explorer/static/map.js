@@ -92,7 +92,8 @@ function Cell({ by, x0: left, y0: top, x1: right, y1: bottom, data }) {
 
   const room = Math.floor((width - 2 * PADDING) / CHARACTER_WIDTH);
   const hasLabel = width >= MIN_LABEL_WIDTH && height >= LINE_HEIGHT + PADDING;
-  const hasCount = key === undefined && height >= 2 * LINE_HEIGHT + PADDING && counted.length <= room;
+  const hasCount =
+    key === undefined && height >= 2 * LINE_HEIGHT + PADDING && counted.length <= room;
 
   return html`
     <a

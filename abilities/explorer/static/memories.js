@@ -38,7 +38,10 @@ export function Memories({ address, canWrite, abilities, round, onWritten }) {
 
   const debounced = useDebounced(JSON.stringify(params));
   const request = useRequest(() => queryMemories(JSON.parse(debounced)), [debounced, round]);
-  const exact = useRequest(() => findExactKey(JSON.parse(debounced), abilities), [debounced, round]);
+  const exact = useRequest(
+    () => findExactKey(JSON.parse(debounced), abilities),
+    [debounced, round],
+  );
 
   // Other filters match other memories, so their first page is shown.
   const filter = (changes) => replaceParams("memories", "", { ...params, offset: "", ...changes });
