@@ -76,11 +76,11 @@ FIGURES = {
         "no unknown exception, no eighth code, no 5xx but 503",
         [
             "tests/files/test_properties.py",
-            "tests/surfaces/test_openapi.py",
+            "tests/surfaces/test_server.py",
             "tests/stores/test_postgres.py",
             "tests/stores/test_stores.py",
             "-k",
-            "properties or openapi or walk",
+            "properties or schemathesis or walk",
         ],
         full={"EXAMPLES": 20_000, "API_EXAMPLES": 200, "GRAPHS": 2_000},
         quick={"EXAMPLES": 200, "API_EXAMPLES": 5, "GRAPHS": 100},

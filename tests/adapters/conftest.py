@@ -27,7 +27,6 @@ def _own_home(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
 
 @pytest.fixture
 async def settings(tmp_path: Path) -> Settings:
-    """Settings for the sample of the check of parity."""
     await fill(tmp_path / "sample")
     return make_settings(tmp_path / "sample")
 

@@ -20,8 +20,6 @@ QUOTED = 'one "two" \\ three\r\n\tätsch 🙂\u2028<b>&amp;{not_a_field}</b>'
 
 
 class Call(NamedTuple):
-    """A call of an ability, as a model makes it."""
-
     name: str
     arguments: dict[str, Any]
 
@@ -52,7 +50,6 @@ WHO = Call("file_read_bulk", {"paths": ["who.txt"]})
 
 
 def make_settings(folder: Path) -> Settings:
-    """Return settings for the sample in a folder; `fill` makes it."""
     return Settings(
         agent_dir=folder / "agent",
         workspace_dir=folder / "workspace",
@@ -79,7 +76,6 @@ async def fill(folder: Path) -> str:
 
 
 def list_calls(identifier: str) -> list[Call]:
-    """Return calls of every ability: good ones, mixed ones, and ones that fail as a whole."""
     return [
         READ,
         WRONG,
@@ -137,11 +133,17 @@ async def check_parity(through: Through, folder: Path) -> None:
 
 
 def check_offered(offered: dict[str, tuple[str, Any]]) -> None:
-    """Check that a model is offered each ability by its name, with its description and schema."""
     assert offered == {
         ability.name: (ability.description, schemas.build_schema(ability.input, "brief"))
         for ability in BUILT_IN
     }
+
+
+def check_functions(offered: Sequence[dict[str, Any]]) -> None:
+    check_offered({each["name"]: (each["description"], each["parameters"]) for each in offered})
+
+
+WRONG_NAMESPACES = [{"namespace": wrong} for wrong in ("../ada", "", None)]
 
 
 async def check_namespaces(
@@ -159,14 +161,11 @@ async def check_namespaces(
 
 
 class Recorder:
-    """Keeps the replies of an application, in the order of the calls."""
-
     def __init__(self) -> None:
         self.names: list[str] = []
         self.replies: list[Reply] = []
 
     async def record(self, name: str, call: Callable[[], Awaitable[Reply]]) -> Reply:
-        """Make a call of an application, and keep the reply."""
         reply = await call()
         self.names.append(name)
         self.replies.append(reply)

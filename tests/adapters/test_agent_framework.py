@@ -21,21 +21,11 @@ from agent_framework import (
 
 from abilities import Abilities, Settings
 from abilities.adapters.agent_framework import load_tools
-from tests.adapters.parity import (
-    READ,
-    WHO,
-    WRONG,
-    Call,
-    Seen,
-    check_namespaces,
-    check_offered,
-    check_parity,
-)
+from tests.adapters import parity
+from tests.adapters.parity import Call, Seen
 
 
 class Scripted(FunctionInvocationLayer, BaseChatClient):
-    """Makes one call after the other, and then says that it is done."""
-
     def __init__(self, calls: Sequence[Call | tuple[str, str]]) -> None:
         # The framework ends a run after 40 of its model's answers.
         super().__init__(function_invocation_configuration={"max_iterations": 1_000})
@@ -85,12 +75,10 @@ async def through_an_agent(abilities: Abilities, calls: Sequence[Call]) -> list[
 
 
 async def test_a_model_sees_what_the_application_answers(tmp_path: Path) -> None:
-    await check_parity(through_an_agent, tmp_path)
+    await parity.check_parity(through_an_agent, tmp_path)
 
 
 class Middleware(FunctionMiddleware):
-    """Counts the calls, and lets them happen."""
-
     def __init__(self) -> None:
         self.count = 0
 
@@ -102,9 +90,9 @@ class Middleware(FunctionMiddleware):
 async def test_middleware_changes_nothing(settings: Settings) -> None:
     middleware = Middleware()
 
-    with_it = await run(load_tools(settings), READ, WRONG, middleware=[middleware])
+    with_it = await run(load_tools(settings), parity.READ, parity.WRONG, middleware=[middleware])
 
-    assert with_it == await run(load_tools(settings), READ, WRONG)
+    assert with_it == await run(load_tools(settings), parity.READ, parity.WRONG)
     assert middleware.count == 2
 
 
@@ -120,18 +108,18 @@ async def test_odd_arguments_are_told_to_the_model(settings: Settings) -> None:
 
 async def test_the_namespace_is_an_argument_of_the_run(tenants: Settings) -> None:
     async def ask(arguments: Any) -> str:
-        (text,) = await run(load_tools(tenants), WHO, function_invocation_kwargs=arguments)
+        (text,) = await run(load_tools(tenants), parity.WHO, function_invocation_kwargs=arguments)
         return text
 
     named = [(None, "default"), ({}, "default"), ({"namespace": 42}, "42")]
-    await check_namespaces(ask, named, [{"namespace": wrong} for wrong in ("../ada", "", None)])
+    await parity.check_namespaces(ask, named, parity.WRONG_NAMESPACES)
 
     with pytest.raises(MiddlewareFailure, match="require_namespace is set: pass function_invoc"):
-        await run(load_tools(tenants, require_namespace=True), WHO)
+        await run(load_tools(tenants, require_namespace=True), parity.WHO)
 
 
 async def test_an_agent_that_is_a_tool_has_the_namespace_of_its_caller(tenants: Settings) -> None:
-    inner = Scripted([WHO])
+    inner = Scripted([parity.WHO])
     reader = Agent(inner, name="reader", tools=load_tools(tenants)).as_tool()
     named = {"namespace": "ada"}
 
@@ -144,4 +132,6 @@ async def test_an_agent_that_is_a_tool_has_the_namespace_of_its_caller(tenants: 
 def test_a_model_is_offered_each_schema_as_it_is() -> None:
     offered = [tool.to_json_schema_spec()["function"] for tool in load_tools()]
 
-    check_offered({each["name"]: (each["description"], each["parameters"]) for each in offered})
+    parity.check_offered(
+        {each["name"]: (each["description"], each["parameters"]) for each in offered}
+    )

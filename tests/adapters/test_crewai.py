@@ -3,7 +3,6 @@
 import asyncio
 import json
 from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -18,8 +17,6 @@ from tests.adapters.parity import READ, WHO, WRONG, Call, Seen, check_parity
 
 
 class Scripted(BaseLLM):
-    """Makes one call after the other, and then says that it is done."""
-
     calls: list[Any]
     requests: list[tuple[list[Any], Any]] = []  # noqa: RUF012 (pydantic copies it)
 
@@ -167,13 +164,3 @@ async def test_the_namespace_is_that_of_the_source(tenants: Settings) -> None:
 
     with pytest.raises(ValueError, match="require_namespace is set: pass namespace"):
         load_tools(tenants, require_namespace=True)
-
-
-def test_crews_on_several_threads_share_tools(settings: Settings) -> None:
-    tools = load_tools(settings)
-    expected = run(tools, READ, WRONG)
-
-    with ThreadPoolExecutor(4) as pool:
-        answers = list(pool.map(lambda _: run(tools, READ, WRONG), range(4)))
-
-    assert answers == [expected] * 4

@@ -13,19 +13,11 @@ from google.genai import types
 
 from abilities import Abilities, Settings
 from abilities.adapters.google_adk import load_tools
-from tests.adapters.parity import (
-    WHO,
-    Call,
-    Seen,
-    check_namespaces,
-    check_offered,
-    check_parity,
-)
+from tests.adapters import parity
+from tests.adapters.parity import Call, Seen
 
 
 class Scripted(BaseLlm):
-    """Makes one call after the other, and then says that it is done."""
-
     model: str = "scripted"
     calls: list[Call]
     requests: list[LlmRequest] = []  # noqa: RUF012 (pydantic copies it)
@@ -77,7 +69,7 @@ async def through_an_agent(abilities: Abilities, calls: Sequence[Call]) -> list[
 
 
 async def test_a_model_sees_what_the_application_answers(tmp_path: Path) -> None:
-    await check_parity(through_an_agent, tmp_path)
+    await parity.check_parity(through_an_agent, tmp_path)
 
 
 async def test_a_model_is_offered_each_schema_as_it_is() -> None:
@@ -88,7 +80,7 @@ async def test_a_model_is_offered_each_schema_as_it_is() -> None:
     tools: Any = model.requests[0].config.tools
     (tool,) = tools
     declarations = tool.function_declarations
-    check_offered(
+    parity.check_offered(
         {each.name: (each.description, each.parameters_json_schema) for each in declarations}
     )
     assert all(each.parameters is None for each in declarations)
@@ -96,18 +88,18 @@ async def test_a_model_is_offered_each_schema_as_it_is() -> None:
 
 async def test_the_namespace_is_in_the_state_of_the_session(tenants: Settings) -> None:
     async def ask(state: Any) -> str:
-        (answer,) = await run(load_tools(tenants), WHO, state=state)
+        (answer,) = await run(load_tools(tenants), parity.WHO, state=state)
         return str(answer["result"])
 
     named = [(None, "default"), ({"namespace": "ada"}, "ada"), ({"namespace": 42}, "42")]
-    await check_namespaces(ask, named, [{"namespace": wrong} for wrong in ("../ada", "", None)])
+    await parity.check_namespaces(ask, named, parity.WRONG_NAMESPACES)
 
     with pytest.raises(ValueError, match="require_namespace is set: set 'namespace' in the state"):
-        await run(load_tools(tenants, require_namespace=True), WHO)
+        await run(load_tools(tenants, require_namespace=True), parity.WHO)
 
 
 async def test_an_agent_that_is_a_tool_has_the_namespace_of_its_caller(tenants: Settings) -> None:
-    inner = Scripted(calls=[WHO])
+    inner = Scripted(calls=[parity.WHO])
     reader = LlmAgent(name="reader", description="", model=inner, tools=load_tools(tenants))
 
     await run([AgentTool(reader)], Call("reader", {"request": "Who?"}), state={"namespace": "ada"})

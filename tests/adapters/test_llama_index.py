@@ -3,12 +3,11 @@
 import asyncio
 import json
 from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
 import pytest
-from llama_index.core.agent.workflow import AgentWorkflow, FunctionAgent
+from llama_index.core.agent.workflow import FunctionAgent
 from llama_index.core.base.llms.types import ToolCallBlock
 from llama_index.core.llms import ChatMessage
 from llama_index.core.llms.mock import MockFunctionCallingLLM
@@ -18,15 +17,8 @@ from llama_index.core.workflow import Context
 
 from abilities import Abilities, Settings
 from abilities.adapters.llama_index import load_tools
-from tests.adapters.parity import (
-    READ,
-    WHO,
-    WRONG,
-    Call,
-    Seen,
-    check_offered,
-    check_parity,
-)
+from tests.adapters import parity
+from tests.adapters.parity import Call, Seen
 from tests.support.catalog import BUILT_IN
 
 # The framework's agents look at all attributes of theirs, old ones of pydantic among them.
@@ -34,8 +26,6 @@ pytestmark = pytest.mark.filterwarnings("ignore::pydantic.warnings.PydanticDepre
 
 
 class Script:
-    """Makes one call after the other, and then says that it is done."""
-
     def __init__(self, calls: Sequence[Call]) -> None:
         self.calls = list(calls)
         self.number = 0
@@ -91,21 +81,10 @@ async def through_sync_calls(abilities: Abilities, calls: Sequence[Call]) -> lis
 
 @pytest.mark.parametrize("through", [through_agents, through_sync_calls])
 async def test_a_model_sees_what_the_application_answers(through: Any, tmp_path: Path) -> None:
-    await check_parity(through, tmp_path)
+    await parity.check_parity(through, tmp_path)
 
 
-async def test_a_workflow_of_agents_does_the_same(settings: Settings) -> None:
-    script = Script([READ, WRONG])
-    tools = load_tools(settings)
-    agent = FunctionAgent(name="reader", tools=[*tools], llm=script.model, streaming=False)
-
-    result: Any = await AgentWorkflow(agents=[agent]).run("Read.")
-
-    assert str(result) == "Done."
-    assert [call.tool_output.is_error for call in result.tool_calls] == [False, True]
-
-
-async def test_what_frameworks_use_themselves_may_be_the_name_of_an_argument(
+async def test_what_frameworks_use_themselves_may_name_an_argument(
     settings: Settings,
 ) -> None:
     names = ("ctx", "context", "args", "function", "tool", "input")
@@ -120,7 +99,9 @@ def test_a_model_is_offered_each_schema_as_it_is() -> None:
     tools = load_tools()
     for _ in range(2):
         offered = [tool.metadata.to_openai_tool()["function"] for tool in tools]
-        check_offered({each["name"]: (each["description"], each["parameters"]) for each in offered})
+        parity.check_offered(
+            {each["name"]: (each["description"], each["parameters"]) for each in offered}
+        )
         offered[0]["parameters"].clear()  # as clients do that adapt it
 
     assert [tool.metadata.fn_schema for tool in tools] == [ability.input for ability in BUILT_IN]
@@ -134,29 +115,15 @@ async def test_the_namespace_is_that_of_the_runs_context(tenants: Settings) -> N
         ({"namespace": "ada"}, "ada"),
         ({"namespace": 42}, "42"),
     ):
-        (output,) = await run(tools, WHO, context=context)
+        (output,) = await run(tools, parity.WHO, context=context)
         assert output.content.split()[-1] == namespace
 
     for wrong in (None, "", "../ada"):  # agents give every exception of a tool to the model
-        (output,) = await run(tools, WHO, context={"namespace": wrong})
+        (output,) = await run(tools, parity.WHO, context={"namespace": wrong})
         assert output.is_error
         assert output.content.startswith("a namespace is 1 to 128")
         assert isinstance(output.exception, ValueError)
 
-    (output,) = await run(load_tools(tenants, require_namespace=True), WHO, context={})
+    (output,) = await run(load_tools(tenants, require_namespace=True), parity.WHO, context={})
     assert output.is_error
     assert "require_namespace is set: set 'namespace' in the store" in output.content
-
-
-async def test_tools_work_on_several_loops(settings: Settings) -> None:
-    tools = load_tools(settings)
-
-    async def call() -> list[str]:
-        outputs = [*await run(tools, READ, WRONG), tools[0].call(**READ.arguments)]
-        return [output.content for output in outputs]
-
-    expected = await call()
-    with ThreadPoolExecutor(4) as pool:
-        answers = list(pool.map(lambda _: asyncio.run(call()), range(4)))
-
-    assert answers == [expected] * 4

@@ -21,23 +21,13 @@ from openai.types.responses import (
 
 from abilities import Abilities, Settings
 from abilities.adapters.openai_agents import load_tools
-from tests.adapters.parity import (
-    READ,
-    WHO,
-    WRONG,
-    Call,
-    Seen,
-    check_namespaces,
-    check_offered,
-    check_parity,
-)
+from tests.adapters import parity
+from tests.adapters.parity import Call, Seen
 
 WITHOUT_TRACE = RunConfig(tracing_disabled=True)
 
 
 class Scripted(Model):
-    """Makes one call after the other, and then says that it is done."""
-
     def __init__(self, calls: Sequence[Call | tuple[str, str]]) -> None:
         self.calls = list(calls)
         self.inputs: list[Any] = []
@@ -90,7 +80,7 @@ async def through_agents(abilities: Abilities, calls: Sequence[Call]) -> list[Se
 
 
 async def test_a_model_sees_what_the_application_answers(tmp_path: Path) -> None:
-    await check_parity(through_agents, tmp_path)
+    await parity.check_parity(through_agents, tmp_path)
 
 
 async def test_arguments_that_are_not_json_are_told_to_the_model(settings: Settings) -> None:
@@ -104,7 +94,7 @@ async def test_arguments_that_are_not_json_are_told_to_the_model(settings: Setti
 
 @pytest.mark.usefixtures("default_loop")
 def test_an_agent_without_an_event_loop_does_the_same(tenants: Settings) -> None:
-    agent = Agent(name="reader", model=Scripted([WHO]), tools=load_tools(tenants))
+    agent = Agent(name="reader", model=Scripted([parity.WHO]), tools=load_tools(tenants))
 
     result = Runner.run_sync(agent, "Who?", run_config=WITHOUT_TRACE)
 
@@ -117,7 +107,9 @@ def test_a_model_is_offered_each_schema_as_it_is() -> None:
     responses: Any = ResponsesConverter.convert_tools(tools, []).tools
 
     for offered in (chat, responses):
-        check_offered({each["name"]: (each["description"], each["parameters"]) for each in offered})
+        parity.check_offered(
+            {each["name"]: (each["description"], each["parameters"]) for each in offered}
+        )
         assert not any(each["strict"] for each in offered)
 
 
@@ -128,19 +120,17 @@ class User:
 
 async def test_the_namespace_is_that_of_the_runs_context(tenants: Settings) -> None:
     async def ask(context: Any) -> str:
-        (text,) = await run(load_tools(tenants), WHO, context=context)
+        (text,) = await run(load_tools(tenants), parity.WHO, context=context)
         return text
 
     named = [(None, "default"), (User("ada"), "ada"), ({"namespace": 42}, "42")]
-    await check_namespaces(ask, named, [User(None), {"namespace": "../ada"}])
+    await parity.check_namespaces(ask, named, [User(None), {"namespace": "../ada"}])
 
     with pytest.raises(Exception, match=r"require_namespace is set: give Runner\.run"):
-        await run(load_tools(tenants, require_namespace=True), WHO)
+        await run(load_tools(tenants, require_namespace=True), parity.WHO)
 
 
 class Spans(TracingProcessor):
-    """Keeps the errors of tools' spans."""
-
     def __init__(self) -> None:
         self.errors: list[Any] = []
 
@@ -160,7 +150,7 @@ async def test_the_trace_says_which_calls_failed(settings: Settings) -> None:
     spans = Spans()
     set_trace_processors([spans])
 
-    await run(load_tools(settings), READ, WRONG, run_config=RunConfig())
+    await run(load_tools(settings), parity.READ, parity.WRONG, run_config=RunConfig())
 
-    failed = {"message": "INVALID_INPUT", "data": {"tool_name": WRONG.name}}
+    failed = {"message": "INVALID_INPUT", "data": {"tool_name": parity.WRONG.name}}
     assert spans.errors == [None, failed]

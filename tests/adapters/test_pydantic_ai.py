@@ -22,22 +22,13 @@ from pydantic_ai.toolsets import FunctionToolset
 
 from abilities import Abilities, Settings
 from abilities.adapters.pydantic_ai import load_tools
-from tests.adapters.parity import (
-    WHO,
-    WRONG,
-    Call,
-    Seen,
-    check_namespaces,
-    check_offered,
-    check_parity,
-)
+from tests.adapters import parity
+from tests.adapters.parity import Call, Seen
 
 UNBOUND = UsageLimits(request_limit=None)
 
 
 class Script:
-    """Makes one call after the other, and then says that it is done."""
-
     def __init__(self, calls: Sequence[Call | tuple[str, Any]]) -> None:
         self.calls = list(calls)
         self.number = 0
@@ -81,10 +72,10 @@ async def through_agents(abilities: Abilities, calls: Sequence[Call]) -> list[Se
 
 
 async def test_a_model_sees_what_the_application_answers(tmp_path: Path) -> None:
-    await check_parity(through_agents, tmp_path)
+    await parity.check_parity(through_agents, tmp_path)
 
 
-async def test_what_frameworks_use_themselves_may_be_the_name_of_an_argument(
+async def test_what_frameworks_use_themselves_may_name_an_argument(
     settings: Settings,
 ) -> None:
     names = ("self", "function", "context", "ctx", "namespace", "arguments")
@@ -97,9 +88,7 @@ async def test_what_frameworks_use_themselves_may_be_the_name_of_an_argument(
 
 
 @pytest.mark.parametrize("arguments", ["[]", "5", '{"pattern": '])
-async def test_arguments_that_are_no_object_are_told_to_the_model(
-    arguments: str, settings: Settings
-) -> None:
+async def test_arguments_that_are_no_object_are_told(arguments: str, settings: Settings) -> None:
     wrong, right = await run(load_tools(settings), ("file_list", arguments), ("file_list", None))
 
     assert wrong.outcome in ("failed", "retried")
@@ -108,7 +97,9 @@ async def test_arguments_that_are_no_object_are_told_to_the_model(
 
 @pytest.mark.usefixtures("default_loop")
 def test_an_agent_without_an_event_loop_does_the_same(tenants: Settings) -> None:
-    agent = Agent(FunctionModel(Script([WHO])), toolsets=[FunctionToolset(load_tools(tenants))])
+    agent = Agent(
+        FunctionModel(Script([parity.WHO])), toolsets=[FunctionToolset(load_tools(tenants))]
+    )
 
     assert agent.run_sync("Who?").output == "Done."
 
@@ -118,7 +109,9 @@ async def test_a_model_is_offered_each_schema_as_it_is(settings: Settings) -> No
     await Agent(FunctionModel(script), tools=load_tools(settings)).run("Nothing.")
 
     tools = script.offered
-    check_offered({tool.name: (tool.description, tool.parameters_json_schema) for tool in tools})
+    parity.check_offered(
+        {tool.name: (tool.description, tool.parameters_json_schema) for tool in tools}
+    )
     for tool in tools:
         # What OpenAI's models get says the same; an object without fields is written differently.
         openai = OpenAIJsonSchemaTransformer(tool.parameters_json_schema, strict=tool.strict)
@@ -126,7 +119,6 @@ async def test_a_model_is_offered_each_schema_as_it_is(settings: Settings) -> No
 
 
 def drop_empty_fields(schema: Any) -> Any:
-    """Return a schema without empty ``properties``."""
     if isinstance(schema, list):
         return [drop_empty_fields(value) for value in schema]
     if not isinstance(schema, dict):
@@ -146,19 +138,19 @@ class User:
 
 async def test_the_namespace_is_that_of_the_runs_deps(tenants: Settings) -> None:
     async def ask(deps: Any) -> str:
-        (part,) = await run(load_tools(tenants), WHO, deps=deps)
+        (part,) = await run(load_tools(tenants), parity.WHO, deps=deps)
         return str(part.content)
 
     named = [(None, "default"), (User("ada"), "ada"), ({"namespace": 42}, "42")]
-    await check_namespaces(ask, named, [User(None), {"namespace": "../ada"}])
+    await parity.check_namespaces(ask, named, [User(None), {"namespace": "../ada"}])
 
     with pytest.raises(ValueError, match=r"require_namespace is set: give agent\.run"):
-        await run(load_tools(tenants, require_namespace=True), WHO)
+        await run(load_tools(tenants, require_namespace=True), parity.WHO)
 
 
-async def test_a_wrong_call_may_be_repeated_more_often_than_an_agent_may_retry(
+async def test_a_wrong_call_may_be_repeated_beyond_an_agents_retries(
     settings: Settings,
 ) -> None:
-    parts = await run(load_tools(settings), *[WRONG] * 4)
+    parts = await run(load_tools(settings), *[parity.WRONG] * 4)
 
     assert [part.outcome for part in parts] == ["failed"] * 4

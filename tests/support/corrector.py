@@ -17,8 +17,6 @@ Step = str | int
 
 
 class Call(NamedTuple):
-    """A tool's name and its arguments."""
-
     name: str
     arguments: dict[str, Any]
 

@@ -89,7 +89,6 @@ def _measure_depth(value: Any) -> int:
 
 
 def check_answer(answer: Any) -> None:
-    """Check that an answer is well-formed, and speaks in our words if it is an error."""
     assert answer.keys() in ({"jsonrpc", "id", "result"}, {"jsonrpc", "id", "error"})
     assert answer["jsonrpc"] == "2.0"
     if "error" in answer:

@@ -11,8 +11,6 @@ LONG = "Test, then ship. 世界 " * 20
 
 
 class Recorder:
-    """Calls abilities, and keeps what they answered."""
-
     def __init__(self, abilities: Abilities) -> None:
         self._abilities = abilities
         self.answers: list[AnsweredCall] = []

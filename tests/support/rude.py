@@ -9,7 +9,7 @@ import os
 import resource
 import socket
 import sys
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -64,7 +64,6 @@ async def _send(rude: socket.socket, data: bytes) -> None:
 
 
 async def exchange(address: str, data: bytes) -> bytes:
-    """Send bytes on a connection, and return all that comes until the server closes it."""
     url = httpx.URL(address)
     reader, writer = await asyncio.open_connection(url.host, url.port)
     writer.write(data)
@@ -98,6 +97,12 @@ HUB = "hub"
 _PAUSE_SECONDS = 0.05
 
 
+FILES = {"paths": [f"{n}.txt" for n in range(25)]}
+
+
+_Call = tuple[str, dict[str, Any]]
+
+
 class RudeNeighbor:
     """What a tenant does to a server at an address, with a token of its own."""
 
@@ -109,47 +114,38 @@ class RudeNeighbor:
 
     async def read(self) -> None:
         """Read 25 files, and the largest walks, 64 at a time."""
-        files = {"paths": [f"{n}.txt" for n in range(25)]}
         walk = {"key": HUB, "depth": 6, "breadth": 20, "total": 50, "direction": "both"}
-        calls: list[tuple[str, dict[str, Any]]] = [
-            ("file_read_bulk", files),
-            ("bulk_read_memory", walk),
-        ]
+        calls: list[_Call] = [("file_read_bulk", FILES), ("bulk_read_memory", walk)]
         await self._repeat(calls * (CALLS // 2))
 
     async def search(self) -> None:
-        """Search for what is everywhere and for what is nowhere."""
-        calls: list[tuple[str, dict[str, Any]]] = []
-        for text in ("common", "nowhere to be found"):
-            calls.append(("query_memories", {"search": text, "sort_by": "created_at", "limit": 50}))
+        asked = {"sort_by": "created_at", "limit": 50}
+        texts = ("common", "nowhere to be found")
+        calls: list[_Call] = [("query_memories", {"search": text, **asked}) for text in texts]
         await self._repeat(calls * (CALLS // 2))
 
     async def update(self) -> None:
         """Change the score of a memory to which everything links."""
-        calls: list[tuple[str, dict[str, Any]]] = []
-        for n in range(CALLS):
-            change = {"key": HUB, "type": "core", "content": "hub", "memory_score": n / CALLS}
-            calls.append(("store_memory", change))
-        await self._repeat(calls)
+        hub = {"key": HUB, "type": "core", "content": "hub"}
+        scores = [n / CALLS for n in range(CALLS)]
+        await self._repeat([("store_memory", {**hub, "memory_score": score}) for score in scores])
 
     async def send_slowly(self) -> None:
-        await self._hold_sockets(260, b"Content-Length: 1000\r\n\r\n{", reads=False)
+        await self._hold_sockets(260, b"Content-Length: 1000\r\n\r\n{")
 
     async def never_read(self) -> None:
-        body = orjson.dumps({"paths": [f"{n}.txt" for n in range(25)]})
+        body = orjson.dumps(FILES)
         rest = b"Content-Length: %d\r\n\r\n%s" % (len(body), body)
-        await self._hold_sockets(CALLS, rest, reads=False, times=50)
+        await self._hold_sockets(CALLS, rest, times=50)
 
-    async def _repeat(self, calls: list[tuple[str, dict[str, Any]]]) -> None:
+    async def _repeat(self, calls: list[_Call]) -> None:
         limits = httpx.Limits(max_connections=CALLS)
         async with httpx.AsyncClient(
             base_url=self._address, headers=self._headers, timeout=60, limits=limits
         ) as client:
             await asyncio.gather(*(self._repeat_call(client, *call) for call in calls))
 
-    async def _repeat_call(
-        self, client: httpx.AsyncClient, name: str, arguments: dict[str, Any]
-    ) -> None:
+    async def _repeat_call(self, client: httpx.AsyncClient, name: str, arguments: Any) -> None:
         while True:
             try:
                 answer = await client.post(f"/api/abilities/{name}", json=arguments)
@@ -160,7 +156,7 @@ class RudeNeighbor:
             if answer.status_code != 200:
                 await asyncio.sleep(_PAUSE_SECONDS)
 
-    async def _hold_sockets(self, number: int, rest: bytes, *, reads: bool, times: int = 1) -> None:
+    async def _hold_sockets(self, number: int, rest: bytes, *, times: int = 1) -> None:
         head = b"POST /api/abilities/file_read_bulk HTTP/1.1\r\nHost: %s\r\n" % self._host.encode()
         head += b"Content-Type: application/json\r\nAuthorization: "
         request = head + self._headers["Authorization"].encode() + b"\r\n" + rest
@@ -178,7 +174,7 @@ class RudeNeighbor:
                 await asyncio.sleep(_PAUSE_SECONDS)
 
 
-WAYS: dict[str, Callable[[RudeNeighbor], Awaitable[None]]] = {
+WAYS: dict[str, Callable[[RudeNeighbor], Coroutine[Any, Any, None]]] = {
     "reads": RudeNeighbor.read,
     "searches": RudeNeighbor.search,
     "hub updates": RudeNeighbor.update,
@@ -187,11 +183,8 @@ WAYS: dict[str, Callable[[RudeNeighbor], Awaitable[None]]] = {
 }
 
 
-async def _main(address: str, token: str, way: str) -> None:
-    await WAYS[way](RudeNeighbor(address, token))
-
-
 if __name__ == "__main__":
     # Its own work must not take the processor from those who are measured: it has another machine.
     os.nice(19)
-    asyncio.run(_main(*sys.argv[1:]))
+    _, _address, _token, _way = sys.argv
+    asyncio.run(WAYS[_way](RudeNeighbor(_address, _token)))

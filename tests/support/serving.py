@@ -162,12 +162,10 @@ class ServedApp:
     async def ask(
         self, method: str, path: str, token: str | None = None, **options: Any
     ) -> httpx.Response:
-        """Send a request, which has a token if one is given."""
         headers = {**_authorize(token), **options.pop("headers", {})}
         return await self.client.request(method, path, headers=headers, **options)
 
     async def call(self, name: str, token: str | None = None, **arguments: Any) -> httpx.Response:
-        """Call an ability."""
         return await self.ask("POST", f"/api/abilities/{name}", token, json=arguments)
 
     async def wait_for(self, status: int, token: str | None) -> None:
@@ -179,7 +177,6 @@ class ServedApp:
 
     @asynccontextmanager
     async def mcp(self, token: str | None = None, mode: str = "auto") -> AsyncIterator[Client]:
-        """Connect a client of MCP."""
         transport = httpx2.ASGITransport(app=self._app)
         async with (
             httpx2.AsyncClient(transport=transport, headers=_authorize(token)) as sender,

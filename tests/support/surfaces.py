@@ -11,6 +11,7 @@ from contextlib import asynccontextmanager
 from functools import partial
 from typing import Any
 
+import click.testing
 import httpx
 import httpx2
 import toon_format
@@ -59,26 +60,11 @@ async def python(settings: Settings, name: str, arguments: Payload) -> Payload:
 
 async def command_line(settings: Settings, name: str, arguments: Payload) -> Payload:
     text = refuse_uncarried(arguments)
-    result = await asyncio.to_thread(
-        lambda: CliRunner().invoke(main, ["call", name, "-"], input=text, env=environment(settings))
-    )
+    result = await asyncio.to_thread(run, settings, "call", name, "-", stdin=text)
     output = result.stdout_bytes.decode()
     payload = read_reply(output, arguments.get("output_format", "json"))
     assert result.exit_code == (1 if "error" in payload else 0), result.output
     return payload
-
-
-async def langchain(settings: Settings, name: str, arguments: Payload) -> Payload:
-    (tool,) = load_tools(settings, only=[name])
-    message = await tool.ainvoke({"type": "tool_call", "id": "1", "name": name, "args": arguments})
-    return read_tool_message(message, find_model_format(settings, name, arguments))
-
-
-async def langchain_sync(settings: Settings, name: str, arguments: Payload) -> Payload:
-    (tool,) = load_tools(settings, only=[name])
-    call = {"type": "tool_call", "id": "1", "name": name, "args": arguments}
-    message = await asyncio.to_thread(tool.invoke, call)
-    return read_tool_message(message, find_model_format(settings, name, arguments))
 
 
 async def mcp_current(settings: Settings, name: str, arguments: Payload) -> Payload:
@@ -140,11 +126,20 @@ async def _call_mcp_http(
         )
 
 
+async def _call_langchain(
+    settings: Settings, name: str, arguments: Payload, *, is_sync: bool = False
+) -> Payload:
+    (tool,) = load_tools(settings, only=[name])
+    call = {"type": "tool_call", "id": "1", "name": name, "args": arguments}
+    message = await (asyncio.to_thread(tool.invoke, call) if is_sync else tool.ainvoke(call))
+    return read_tool_message(message, find_model_format(settings, name, arguments))
+
+
 SURFACES: dict[str, Surface] = {
     "python": python,
     "command_line": command_line,
-    "langchain": langchain,
-    "langchain_sync": langchain_sync,
+    "langchain": _call_langchain,
+    "langchain_sync": partial(_call_langchain, is_sync=True),
     "mcp_current": mcp_current,
     "mcp_earlier": partial(_call_mcp, mode=EARLIER),
     "mcp_structured": mcp_structured,
@@ -173,6 +168,21 @@ def calls_through(name: str) -> Through:
         return call
 
     return bind_settings
+
+
+def run(
+    settings: Settings | None, *command: str, stdin: str | None = None, **more: str
+) -> click.testing.Result:
+    """Run a command in this process, with the settings and more variables in its environment."""
+    variables = {**(environment(settings) if settings else {}), **more}
+    done = CliRunner().invoke(main, command, stdin, variables, prog_name="abilities")
+    assert done.exception is None or isinstance(done.exception, SystemExit), done.exception
+    return done
+
+
+def with_changes(settings: Settings, **changes: Any) -> Settings:
+    """Return settings with other values, which are checked."""
+    return Settings(**{**settings.model_dump(exclude_unset=True), **changes})
 
 
 def environment(settings: Settings) -> dict[str, str]:
@@ -232,7 +242,6 @@ def _parse_reply(text: str) -> Payload:
 
 
 def read_tool_result(result: Any, *, chosen: str = "text", structured: bool = False) -> Payload:
-    """Return the payload of an MCP tool result, whose parts must all say the same."""
     (part,) = result.content
     payload = read_reply(part.text, chosen)
     structured_content = payload if structured and not result.is_error else None
@@ -260,7 +269,6 @@ async def run_lifespan(app: ASGIApp) -> AsyncIterator[Any]:
 
 
 def read_tool_message(message: Any, chosen: str = "text") -> Payload:
-    """Return the payload of LangChain's message, whose parts must all say the same."""
     assert isinstance(message, ToolMessage)
     payload = read_reply(str(message.content), chosen)
     assert message.status == ("error" if "error" in payload else "success")

@@ -38,6 +38,10 @@ def _file(habit: str, path: str) -> WrongCall:
     return _call(habit, "file_read_bulk", paths=[path])
 
 
+def _day(habit: str, date: str) -> WrongCall:
+    return _call(habit, "memory_read_bulk", targets=[{"type": "short_term", "date": date}])
+
+
 def _item(habit: str, item: Any) -> WrongCall:
     return _call(habit, "read", items=[item])
 
@@ -101,16 +105,8 @@ WRONG_ARGUMENTS = [
     _store("a tag too long", tags=["release " * 5]),
     _call("a search too long", "query_memories", search="release " * 40),
     # Forms
-    _call(
-        "a date in words",
-        "memory_read_bulk",
-        targets=[{"type": "short_term", "date": "January 2, 2026"}],
-    ),
-    _call(
-        "a date without zeros",
-        "memory_read_bulk",
-        targets=[{"type": "short_term", "date": "2026-1-2"}],
-    ),
+    _day("a date in words", "January 2, 2026"),
+    _day("a date without zeros", "2026-1-2"),
     _call("a key with spaces around", "memory_get", key=f" {KEY}\n"),
     # Several mistakes at once
     _call("three at once", "query_memories", query="May", limit=500, sort_order="DESC"),
@@ -182,12 +178,8 @@ WRONG_VALUES = [
     _change("another verb", op="add", type="core", content="x", key="new"),
     _change("another verb", op="Update", key=KEY, summary="s"),
     _change("critical for high", op="store", type="core", content="x", importance="critical"),
-    _call(
-        "a key that is not there",
-        "remember",
-        operations=[{"op": "append", "key": "nobody", "content": "x"}],
-        detail="full",
-        is_curable=False,
+    _change("a key that is not there", op="append", key="nobody", content="x")._replace(
+        is_curable=False
     ),
 ]
 

@@ -118,7 +118,6 @@ async def test_what_the_product_adds_to_an_answer_holds_no_internals_and_no_inpu
 
 
 def drop_quoted_fields(payload: Any) -> Any:
-    """Return an answer without what was requested and what was read."""
     if isinstance(payload, list):
         return [drop_quoted_fields(value) for value in payload]
     if not isinstance(payload, dict):
@@ -141,24 +140,6 @@ def check_that_errors_quote_no_item(row: Row, payload: dict[str, Any]) -> None:
         if "error" in record and len(text) > 5 and not text.isidentifier():
             said = drop_quoted_fields(record["error"])
             assert text not in json.dumps(said, ensure_ascii=False), row.id
-
-
-MENDED_FIRST = {
-    "schema_too_new",
-    "schema_too_old",
-    "schema_unpublished",
-    "storage_moved",
-    "storage_denied",
-    "storage_missing",
-}
-
-
-def test_a_fault_that_somebody_must_mend_first_is_not_retryable() -> None:
-    retryable = {reason for reason in FAULTS if Fault.from_reason(reason).retryable}
-    of_the_store = {reason for reason in FAULTS if FAULTS[reason].code == "STORAGE_ERROR"}
-
-    assert retryable == of_the_store - MENDED_FIRST
-    assert not retryable & {"read_only", "corrupted"}
 
 
 @pytest.mark.requirement("R3.6.1", "R3.8.5")

@@ -121,9 +121,7 @@ async def test_namespaces_are_folders_of_their_own(roots: Settings) -> None:
         AsyncMemoryTool(roots, namespace="")
 
 
-async def test_a_change_by_others_is_not_overwritten(
-    roots: Settings, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_changes_of_others_are_kept(roots: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
     async with Abilities.open(roots) as abilities:
         tool = AsyncMemoryTool(abilities)
         await tool.call(create("/memories/a", "one"))

@@ -1,12 +1,10 @@
 """`search` and `fetch`: the shapes that ChatGPT expects, on every surface, by a setting."""
 
-from typing import Any
-
 import pytest
 
 from abilities import Abilities, AbilityError, Settings
 from tests.support.reading import write_files
-from tests.support.surfaces import SURFACES
+from tests.support.surfaces import SURFACES, with_changes
 
 URL = "http://localhost:8000"
 MEMORY = {"type": "core", "key": "people/Ada", "content": "Ada drinks green tea."}
@@ -18,12 +16,8 @@ def chatgpt(roots: Settings) -> Settings:
     return with_changes(roots, chatgpt=True, public_url=URL)
 
 
-def with_changes(settings: Settings, **changes: Any) -> Settings:
-    return Settings(**{**settings.model_dump(exclude_unset=True), **changes})
-
-
 @pytest.mark.parametrize("surface", SURFACES)
-async def test_they_answer_in_the_shapes_of_chatgpt_on_every_surface(
+async def test_they_answer_as_chatgpt_expects_on_every_surface(
     chatgpt: Settings, surface: str
 ) -> None:
     call = SURFACES[surface]
@@ -62,35 +56,28 @@ async def test_the_rest_of_a_large_file_is_fetched_by_its_id(chatgpt: Settings) 
     assert text == content
 
 
-@pytest.mark.parametrize(
-    ("wrong", "reason"),
-    [
-        ("memory:none", "not_found"),
-        ("memory:people/*", "not_found"),
-        ("file:none.txt", "not_found"),
-        ("file:../secret", "parent_traversal"),
-        ("file:/etc/passwd", "absolute_path"),
-        ("file:.env", "denied"),
-        ("people/Ada", "invalid_format"),
-        ("memory:", "invalid_format"),
-        ("note:today", "invalid_format"),
-    ],
-)
-async def test_what_cannot_be_fetched_is_refused_as_elsewhere(
-    chatgpt: Settings, wrong: str, reason: str
-) -> None:
+async def test_what_cannot_be_fetched_is_refused_as_elsewhere(chatgpt: Settings) -> None:
     write_files(chatgpt.workspace_dir, {".env": "SECRET=1"})
-
     async with Abilities.open(chatgpt) as abilities:
         await abilities.call("store_memory", MEMORY)
-        with pytest.raises(AbilityError) as raised:
-            await abilities.call("fetch", {"id": wrong})
-
-    assert raised.value.fault.reason == reason
+        for wrong, reason in (
+            ("memory:none", "not_found"),
+            ("memory:people/*", "not_found"),
+            ("file:none.txt", "not_found"),
+            ("file:../secret", "parent_traversal"),
+            ("file:/etc/passwd", "absolute_path"),
+            ("file:.env", "denied"),
+            ("people/Ada", "invalid_format"),
+            ("memory:", "invalid_format"),
+            ("note:today", "invalid_format"),
+        ):
+            with pytest.raises(AbilityError) as raised:
+                await abilities.call("fetch", {"id": wrong})
+            assert raised.value.fault.reason == reason, wrong
 
 
 async def test_they_do_nothing_that_is_disabled_and_see_no_other_namespace(
-    chatgpt: Settings,
+    chatgpt: Settings, roots: Settings
 ) -> None:
     disabled = with_changes(chatgpt, disabled=("recall", "file_read_bulk"))
     async with Abilities.open(disabled) as abilities:
@@ -103,12 +90,8 @@ async def test_they_do_nothing_that_is_disabled_and_see_no_other_namespace(
         team = abilities.for_namespace("team")
         await team.call("store_memory", {**MEMORY, "key": "theirs"})
         found = await abilities.call("search", {"query": "What does Ada drink?"})
-
     assert [result["title"] for result in found["results"]] == ["MEMORY.md"]
 
-
-async def test_without_the_setting_they_are_not_there(roots: Settings) -> None:
     async with Abilities.open(roots) as abilities:
         names = {ability.name for ability in abilities.offered}
-
-    assert names.isdisjoint({"search", "fetch"})
+    assert names.isdisjoint({"search", "fetch"}), "without the setting they are not there"

@@ -2,7 +2,6 @@
 
 import asyncio
 import os
-import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -30,14 +29,12 @@ def get_shell(name: str) -> ShellComplete:
 
 
 def complete(*words: str, shell: str = "zsh") -> list[str]:
-    """Return what click suggests for the last word, in this process."""
     items = get_shell(shell).get_completions([*words[:-1]], words[-1])
     return [str(item.value) for item in items]
 
 
 @pytest.fixture
 async def stored(roots: Settings, monkeypatch: pytest.MonkeyPatch) -> Settings:
-    """Settings of this process, whose store has some memories."""
     keys = ["goals", "goals/a b", "it's", "世界", "old"]
     store = {"op": "store", "type": "core", "content": "x"}
     async with Abilities.open(roots) as abilities:
@@ -73,9 +70,7 @@ def test_plugins_are_completed_in_silence(
     assert capfd.readouterr() == ("", "")
 
 
-def test_a_store_of_an_older_version_is_not_migrated(
-    stored: Settings, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_old_store_is_not_migrated(stored: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
     path = stored.store_path
     assert path is not None and complete("graph", "goa")
     before = path.read_bytes()
@@ -89,38 +84,29 @@ def test_bash_completes_by_the_script(stored: Settings, tmp_path: Path) -> None:
     program = tmp_path / "abilities"
     program.write_text(f'#!/bin/sh\nexec "{sys.executable}" -m abilities "$@"\n')
     program.chmod(0o755)
-    bash = shutil.which("bash")
-    assert bash is not None
-    # What `abilities completion bash` prints.
-    script = (
-        get_shell("bash").source()
-        + r"""
-    ask() {
-        COMP_WORDS=("$@"); COMP_CWORD=$(($# - 1)); COMPREPLY=()
-        _abilities_completion abilities
-        printf '%s|' "${COMPREPLY[@]}"; echo
-    }
-    ask abilities call mem
-    ask abilities graph goa
-    """
-    )
-    variables = {**os.environ, "PATH": f"{tmp_path}:{os.environ['PATH']}"}
+    for shell in SHELLS:
+        printed = CliRunner().invoke(main, ["completion", shell]).stdout
+        assert printed == get_shell(shell).source() + "\n"
+        assert f"_ABILITIES_COMPLETE={shell}_complete" in printed
+    script = get_shell("bash").source() + ASK
 
-    done = subprocess.run(
-        [bash, "-c", script], capture_output=True, text=True, env=variables, timeout=120
-    )
+    variables = {**os.environ, "PATH": f"{tmp_path}:{os.environ['PATH']}"}
+    done = subprocess.run(["bash", "-c", script], capture_output=True, text=True, env=variables)
 
     assert done.stderr == ""
     names = [ability.name for ability in BUILT_IN if ability.name.startswith("mem")]
     assert done.stdout == "|".join([*names, "\n"]) + "|".join(["goals", r"goals/a\ b", "\n"])
 
 
-@pytest.mark.parametrize("shell", SHELLS)
-def test_a_script_calls_the_program(shell: str) -> None:
-    script = CliRunner().invoke(main, ["completion", shell]).stdout
-
-    assert script == get_shell(shell).source() + "\n"
-    assert f"_ABILITIES_COMPLETE={shell}_complete" in script and "abilities" in script
+ASK = r"""
+ask() {
+    COMP_WORDS=("$@"); COMP_CWORD=$(($# - 1)); COMPREPLY=()
+    _abilities_completion abilities
+    printf '%s|' "${COMPREPLY[@]}"; echo
+}
+ask abilities call mem
+ask abilities graph goa
+"""
 
 
 KEYS = ["goals", "goals/a b", "it's", "世界"]

@@ -115,18 +115,19 @@ def test_a_large_folder_hides_none_beside_it(
     assert "narrower" in (backend.ls(root).error or "")
 
 
-@pytest.mark.parametrize("folder", ["app/[id]", "{a,b}", "a*", "why?", "x]y"])
-def test_the_name_of_a_folder_is_no_pattern(folder: str, roots: Settings) -> None:
-    for name in (folder, "app/i", "a", "b", "ab", "whys", "xzy"):
+def test_the_name_of_a_folder_is_no_pattern(roots: Settings) -> None:
+    folders = ("app/[id]", "{a,b}", "a*", "why?", "x]y")
+    for name in (*folders, "app/i", "a", "b", "ab", "whys", "xzy"):
         (roots.workspace_dir / name).mkdir(parents=True, exist_ok=True)
         (roots.workspace_dir / name / "c.py").write_text("one\n")
 
     backend = FileBackend(roots)
-    path = f"/{folder}/c.py"
-    for root in (f"/{folder}", f"/{folder}/"):
-        assert [entry["path"] for entry in backend.ls(root).entries or []] == [path]
-        assert [file["path"] for file in backend.glob("*.py", root).matches or []] == [path]
-        assert [match["path"] for match in backend.grep("one", root).matches or []] == [path]
+    for folder in folders:
+        path = f"/{folder}/c.py"
+        for root in (f"/{folder}", f"/{folder}/"):
+            assert [entry["path"] for entry in backend.ls(root).entries or []] == [path]
+            assert [file["path"] for file in backend.glob("*.py", root).matches or []] == [path]
+            assert [match["path"] for match in backend.grep("one", root).matches or []] == [path]
 
 
 def test_a_search_names_lines(backend: BackendProtocol) -> None:
@@ -150,26 +151,22 @@ def test_a_search_names_lines(backend: BackendProtocol) -> None:
     assert len(capped.matches or []) == 1 and capped.truncated
 
 
-@pytest.mark.parametrize(
-    ("offset", "limit", "shown", "following"),
-    [(0, 2_000, 9, None), (0, 3, 3, 3), (3, 3, 3, 6), (6, 3, 3, None), (-5, 2, 2, 2)],
-)
-def test_a_window_says_where_to_go_on(
-    offset: int, limit: int, shown: int, following: int | None, roots: Settings
-) -> None:
+def test_a_window_says_where_to_go_on(roots: Settings) -> None:
     text = "".join(f"line {number}\n" for number in range(9))
     (roots.workspace_dir / "nine.txt").write_text(text)
     memories = MemoryBackend(roots)
     memories.write("/nine.txt", text)
+    windows = [(0, 2_000, 9, None), (0, 3, 3, 3), (3, 3, 3, 6), (6, 3, 3, None), (-5, 2, 2, 2)]
 
-    begin = max(offset, 0)
     for backend in (FileBackend(roots), memories):
-        read = backend.read("/nine.txt", offset, limit)
-        assert read.file_data is not None
-        lines = read.file_data["content"].splitlines()
-        assert lines == [f"line {number}" for number in range(begin, begin + shown)]
-        assert (read.start_line, read.end_line) == (begin + 1, begin + shown)
-        assert read.next_offset == following
+        for offset, limit, shown, following in windows:
+            begin = max(offset, 0)
+            read = backend.read("/nine.txt", offset, limit)
+            assert read.file_data is not None
+            lines = read.file_data["content"].splitlines()
+            assert lines == [f"line {number}" for number in range(begin, begin + shown)]
+            assert (read.start_line, read.end_line) == (begin + 1, begin + shown)
+            assert read.next_offset == following
 
         assert backend.read("/nine.txt", 0, 0).no_lines_requested
         assert "exceeds" in (backend.read("/nine.txt", 99).error or "")
@@ -195,7 +192,7 @@ def test_windows_of_a_large_file_are_the_file(roots: Settings) -> None:
     assert whole.content == "".join(lines).encode()
 
 
-def test_only_line_feeds_end_lines_and_one_longer_than_a_reply_says_that_it_was_cut(
+def test_only_line_feeds_end_lines_and_a_long_one_says_that_it_was_cut(
     roots: Settings,
 ) -> None:
     text = "one\ftwo\x85three\u2028four\rfive\nsix\nseven\n"
@@ -231,9 +228,7 @@ def test_only_utf_8_is_downloaded(roots: Settings) -> None:
             assert (answer.content, answer.error) == (None, "File is not UTF-8 text.")
 
 
-async def test_files_are_confined_redacted_and_never_written(
-    files: FileBackend, roots: Settings
-) -> None:
+async def test_files_are_confined_redacted_unwritten(files: FileBackend, roots: Settings) -> None:
     (roots.workspace_dir / ".env").write_text("PASSWORD=1")
     (roots.workspace_dir / "out.txt").symlink_to("/etc/passwd")
     (roots.workspace_dir / "key.txt").write_text("ghp_" + "aB3dE5fG7hJ9" * 3)
@@ -254,25 +249,6 @@ async def test_files_are_confined_redacted_and_never_written(
     assert uploaded.error == "permission_denied"
     after = {path: path.read_bytes() for path in roots.workspace_dir.rglob("*") if path.is_file()}
     assert after == before
-
-
-async def test_a_written_file_is_a_memory_with_a_history(roots: Settings) -> None:
-    async with Abilities.open(roots) as abilities:
-        backend = MemoryBackend(abilities)
-        await backend.awrite("/people/ada.md", "Ada likes tea.")
-        edited = await backend.aedit("/people/ada.md", "tea", "coffee")
-        assert edited.occurrences == 1
-
-        answer = await abilities.call("recall", {"queries": ["What does Ada like?"]})
-        (found,) = answer["results"][0]["memories"]
-        assert (found["key"], found["content"]) == ("people/ada.md", "Ada likes coffee.")
-        history = await abilities.call("memory_history", {"key": "people/ada.md"})
-        assert [entry["by"] for entry in history["entries"]] == ["deepagents", "deepagents"]
-
-        await backend.adelete("/people")
-        assert (await backend.als("/")).entries == []
-        await abilities.call("memory_restore", {"key": "people/ada.md", "version": 1})
-        assert (await backend.aread("/people/ada.md")).error is None
 
 
 async def test_a_memory_that_is_written_again_keeps_its_type(roots: Settings) -> None:
@@ -307,14 +283,11 @@ async def test_what_cannot_be_a_memory_is_refused_in_words(roots: Settings) -> N
 async def test_long_files_and_neighboring_names_are_kept_apart(roots: Settings) -> None:
     backend = MemoryBackend(roots)
     long = "".join(f"{number:05}\n" for number in range(3_000))
-    await backend.awrite("/notes.md", long)
-    await backend.awrite("/notes.md.bak", "other")
-    await backend.awrite("/notes", "beside")
+    for path, text in (("/notes.md", long), ("/notes.md.bak", "other"), ("/notes", "beside")):
+        await backend.awrite(path, text)
 
     (read,) = await backend.adownload_files(["/notes.md"])
     assert read.content == long.encode()
-    entries = (await backend.als("/")).entries or []
-    assert [entry["path"] for entry in entries] == ["/notes", "/notes.md", "/notes.md.bak"]
     (match,) = (await backend.agrep("02999")).matches or []
     assert (match["path"], match["line"]) == ("/notes.md", 3_000)
 
@@ -323,7 +296,7 @@ async def test_long_files_and_neighboring_names_are_kept_apart(roots: Settings) 
     assert [entry["path"] for entry in entries] == ["/notes", "/notes.md.bak"]
 
 
-async def test_a_search_reads_contents_as_a_whole(
+async def test_a_search_reads_whole_contents(
     roots: Settings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     backend = MemoryBackend(roots)
@@ -391,44 +364,13 @@ async def test_a_deep_agent_reads_files_and_writes_memories(roots: Settings) -> 
         [("read_file", {"file_path": "/memories/ship.md"})],
     )
 
-    async with Abilities.open(roots) as abilities:
-        agent = create_deep_agent(model, backend=create_backend(abilities))
-        state = await agent.ainvoke({"messages": [HumanMessage("Remember when we ship.")]})
-        memory = await abilities.call("memory_get", {"key": "ship.md"})
+    agent = create_deep_agent(model, backend=create_backend(roots))
+    state = await agent.ainvoke({"messages": [HumanMessage("Remember when we ship.")]})
 
     read, _, refused, back = (answer.text for answer in find_answers(state))
     assert "Ship on 4 May." in read and "Ships on 4 May." in back
     assert refused == "Error: files are read-only here; write beneath /memories/"
+    async with Abilities.open(roots) as abilities:
+        memory = await abilities.call("memory_get", {"key": "ship.md"})
     assert memory["data"]["content"] == "Ships on 4 May."
     assert (roots.workspace_dir / "plan.md").read_text() == "Ship on 4 May.\n"
-
-
-async def test_a_large_result_of_a_tool_is_put_aside(roots: Settings) -> None:
-    def fetch() -> str:
-        """Fetch a large page."""
-        return "".join(f"line {number}\n" for number in range(30_000))
-
-    result = "/scratch/large_tool_results/0-0"
-    again = ("read_file", {"file_path": result, "offset": 29_998})
-    model = script_model([("fetch", {})], [again])
-
-    agent = create_deep_agent(model, [fetch], backend=create_backend(roots))
-    state = await agent.ainvoke({"messages": [HumanMessage("Fetch it.")]})
-
-    aside, back = (answer.text for answer in find_answers(state))
-    assert len(aside) < 10_000 and result in aside
-    assert "line 29999" in back
-    assert not list(roots.workspace_dir.iterdir())
-
-
-def test_a_namespace_may_be_required(settings: Settings) -> None:
-    with pytest.raises(ValueError, match="require_namespace is set: pass namespace"):
-        create_backend(settings, require_namespace=True)
-
-    assert create_backend(settings, namespace="ada", require_namespace=True)
-
-
-def test_every_method_of_the_protocol_is_there() -> None:
-    for name, method in vars(BackendProtocol).items():
-        if not name.startswith("_"):
-            assert method not in (getattr(FileBackend, name), getattr(MemoryBackend, name)), name

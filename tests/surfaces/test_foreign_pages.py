@@ -62,9 +62,7 @@ async def test_h9_a_request_from_another_site_reaches_no_ability(
                 assert (refused.status_code, refused.json()) == (403, FOREIGN), (site, path)
 
 
-async def test_h9_it_is_refused_before_its_token_and_its_body(
-    roots: Settings, tmp_path: Path
-) -> None:
+async def test_h9_it_is_refused_before_token_and_body(roots: Settings, tmp_path: Path) -> None:
     tokens_file = tmp_path / "tokens.json"
     token = TokenFile(tokens_file).add("default", "read")[1]
 
@@ -114,7 +112,7 @@ async def test_no_answer_may_be_loaded_framed_or_kept_by_other_pages(roots: Sett
         assert "access-control-allow-origin" not in headers
 
 
-async def test_a_page_cannot_tell_a_memory_that_exists_from_one_that_does_not(
+async def test_a_page_cannot_tell_whether_a_memory_exists(
     roots: Settings,
 ) -> None:
     async with serving_app(roots) as server:

@@ -1,6 +1,7 @@
-"""`output_format`: the same payload and text from every surface, within the bound of the format."""
+"""`output_format` and `detail`: the same payload and text from every surface, within the bound."""
 
 import asyncio
+from collections import defaultdict
 from typing import Any, get_args
 
 import pytest
@@ -16,8 +17,13 @@ from abilities.helpers.batch.sharing import fill_reply
 from abilities.helpers.reply.budget import Bound, Counting
 from abilities.helpers.reply.envelope import BulkRequest, FoundItem
 from abilities.helpers.text.pieces import Piece
+from abilities.server.telemetry import CallMetrics
 from tests.support.catalog import BUILT_IN
-from tests.support.surfaces import FORMATTED, SURFACES, python
+from tests.support.detail_cases import CASES, Case, check_schema, fill, without_changing_values
+from tests.support.file_cases import ROWS, Row
+from tests.support.sample_files import SampleFiles
+from tests.support.serving import serving_app
+from tests.support.surfaces import FORMATTED, SURFACES, calls_through, python
 from tests.support.tier import size
 
 FORMATS = get_args(OutputFormat)
@@ -76,7 +82,7 @@ def test_every_reading_and_finding_ability_has_formats() -> None:
 
 
 @pytest.mark.requirement("R1.7.2")
-@pytest.mark.parametrize("chosen", FORMATS)
+@pytest.mark.parametrize("chosen", ["text", "toon", "auto"])
 @pytest.mark.parametrize("surface", SURFACES)
 async def test_every_surface_answers_in_the_format_that_a_call_asks_for(
     surface: str, chosen: str, full: Settings
@@ -88,14 +94,12 @@ async def test_every_surface_answers_in_the_format_that_a_call_asks_for(
             assert payload == await python(full, name, asked)
 
 
-@pytest.mark.parametrize("chosen", FORMATS)
 @pytest.mark.parametrize("surface", SURFACES)
-async def test_models_read_the_format_of_the_settings_and_programs_json(
-    surface: str, chosen: str, full: Settings
-) -> None:
-    settings = full.model_copy(update={"output_format": chosen})
-
-    for name in ("file_read_bulk", "bulk_read_memory", "file_list", "recall"):
+async def test_models_read_the_format_set_and_programs_json(surface: str, full: Settings) -> None:
+    for chosen, name in zip(
+        FORMATS, ("file_read_bulk", "recall", "bulk_read_memory", "file_list"), strict=True
+    ):
+        settings = full.model_copy(update={"output_format": chosen})
         payload = await SURFACES[surface](settings, name, CALLS[name])
         if surface not in MODEL_SURFACES:
             assert payload == await python(full, name, CALLS[name])
@@ -115,20 +119,13 @@ async def test_a_reply_keeps_the_bound_in_the_format_that_is_sent(
 
             assert len(reply.text.encode()) <= BOUND
             assert max(len(both.text.encode()), len(render(both.payload).encode())) <= BOUND
+            if chosen == "text" and name in FILLING:  # what JSON escapes fills the room as text
+                assert parse_text(reply.text) == reply.payload
+                assert len(reply.text.encode()) > 0.85 * BOUND
+                assert len(render(reply.payload).encode()) > 1.5 * BOUND
 
 
-@pytest.mark.parametrize("detail", ["full", "concise"])
-async def test_contents_that_json_escapes_fill_the_room_as_text(
-    detail: str, full: Settings
-) -> None:
-    async with Abilities.open(full) as abilities:
-        for name in ("file_read_bulk", "bulk_read_memory", "memory_read_bulk", "query_memories"):
-            asked = {**CALLS[name], "output_format": "text", "detail": detail}
-            reply = await abilities.reply(name, asked)
-
-            assert parse_text(reply.text) == reply.payload
-            assert len(reply.text.encode()) > 0.85 * BOUND
-            assert len(render(reply.payload).encode()) > 1.5 * BOUND
+FILLING = ("file_read_bulk", "bulk_read_memory", "memory_read_bulk", "query_memories")
 
 
 async def test_auto_is_the_smallest_of_the_three_and_fits_as_json(full: Settings) -> None:
@@ -145,20 +142,6 @@ async def test_auto_is_the_smallest_of_the_three_and_fits_as_json(full: Settings
             assert auto.payload == as_json
             texts = [render(as_json), render(as_json, "text"), render(as_json, "toon")]
             assert auto.text == min(texts, key=lambda text: len(text.encode()))
-
-
-async def test_what_has_no_contents_to_read_stays_json(full: Settings) -> None:
-    calls: dict[str, JsonObject] = {
-        "store_memory": {"type": "core", "key": "new", "content": "text"},
-        "get_memory_stats": {},
-        "file_list": {"pattern": "*.txt"},
-        "file_read_bulk": {"paths": ["none.txt"]},
-        "memory_get": {"key": "none"},
-    }
-    async with Abilities.open(full) as abilities:
-        for name, arguments in calls.items():
-            reply = await abilities.reply(name, arguments, for_model=True)
-            assert (reply.format, reply.text) == ("json", render(reply.payload))
 
 
 async def test_the_rest_is_asked_for_in_the_same_format(full: Settings) -> None:
@@ -219,3 +202,204 @@ def _find(item: str, content: str) -> FoundItem:
     data: dict[str, Any] = {"path": item, "content": ""}
     size = len(content.encode())
     return FoundItem(data, Piece(content), item, lambda point: f"{item}#{point}", size)
+
+
+WITH_DETAIL = [ability.name for ability in BUILT_IN if "detail" in ability.input.model_fields]
+
+
+@pytest.mark.parametrize("case", CASES, ids=str)
+async def test_a_concise_answer_has_few_fields(case: Case, settings: Settings) -> None:
+    await fill(settings)
+
+    answer = await python(settings, case.name, {**case.arguments, "detail": "concise"})
+
+    assert without_changing_values(answer) == case.answer
+
+
+@pytest.mark.parametrize("surface", SURFACES)
+async def test_the_setting_decides_where_a_call_does_not(surface: str, settings: Settings) -> None:
+    await fill(settings)
+    concise = settings.model_copy(update={"detail": "concise"})
+    call = SURFACES[surface]
+
+    for name, arguments, _ in CASES:
+        if name == "recall":
+            continue  # its records are concise whatever is set
+        by_argument = await python(settings, name, {**arguments, "detail": "concise"})
+        by_setting = await call(concise, name, arguments)
+        full = await call(concise, name, {**arguments, "detail": "full"})
+
+        # Only what was given is repeated.
+        assert by_setting == without_detail(by_argument, "concise")
+        assert without_detail(full, "full") == await python(settings, name, arguments)
+
+
+def without_detail(payload: dict[str, Any], detail: str) -> dict[str, Any]:
+    for request in (payload.get("next_request"), *payload.get("next_requests", [])):
+        if request is not None:
+            assert request.pop("detail") == detail
+
+    return payload
+
+
+@pytest.mark.parametrize("surface", SURFACES)
+async def test_models_get_concise_answers_by_default_and_programs_full_ones(
+    surface: str, roots: Settings
+) -> None:
+    (roots.workspace_dir / "tiny.txt").write_text("tiny")
+    unset = roots.model_copy(update={"detail": None})
+    is_for_models = surface.startswith(("mcp", "langchain"))
+
+    usual = await SURFACES[surface](unset, "file_read_bulk", {"paths": ["tiny.txt"]})
+    full = await SURFACES[surface](
+        unset, "file_read_bulk", {"paths": ["tiny.txt"], "detail": "full"}
+    )
+
+    assert ("data" in usual["results"][0]) is not is_for_models
+    assert full["results"][0]["data"]["content"] == "tiny"
+
+
+async def test_a_concise_write_sends_nothing_back(settings: Settings) -> None:
+    call = calls_through("python")(settings)
+    write = {"type": "core", "key": "k", "detail": "concise"}
+
+    stored = await call("store_memory", **write, content="word " * 900)
+    again = await call("store_memory", **write, content="x")
+    name = stored["id"]
+    updated = await call("update_memory", id=name, summary="new", detail="concise")
+    archived = await call("delete_memory", id=name, detail="concise")
+    deleted = await call("delete_memory", id=name, permanent=True, detail="concise")
+
+    version = stored["version"]
+    assert stored == {"id": name, "key": "k", "version": version, "created": True}
+    replaced = {"created": False, "replaced": version}
+    assert again == {"id": name, "key": "k", "version": version + 1, **replaced}
+    assert updated == {"id": name, "key": "k", "version": version + 2}
+    assert archived == {"id": name, "key": "k", "action": "archived", "version": version + 3}
+    assert deleted == {"id": name, "action": "deleted", "version": version + 4}
+
+
+async def test_an_address_takes_the_detail_in_its_query_or_body(settings: Settings) -> None:
+    ids = await fill(settings)
+    asked = {"detail": "concise"}
+
+    async with serving_app(settings) as server:
+        for path, name, arguments in (
+            ("/api/memories/A", "memory_get", {"key": "A"}),
+            ("/api/memories/A/bulk", "bulk_read_memory", {"key": "A"}),
+            ("/api/memories", "query_memories", {}),
+        ):
+            answer = await server.ask("GET", path, params=asked)
+            assert answer.text == render(await server.abilities.call(name, {**arguments, **asked}))
+
+        memory = {"type": "core", "key": "A", "content": "new", **asked}
+        of_one = f"/api/memories/by-id/{ids['A']}"
+        stored = await server.ask("POST", "/api/memories", json=memory)
+        updated = await server.ask("PATCH", of_one, json={"summary": "s", **asked})
+        deleted = await server.ask("DELETE", of_one, params=asked)
+
+    assert list(stored.json()) == ["id", "key", "version", "created", "replaced"]
+    assert list(updated.json()) == ["id", "key", "version"]
+    assert list(deleted.json()) == ["id", "key", "action", "version"]
+
+
+@pytest.mark.parametrize("detail", ["full", "concise"])
+async def test_every_answer_is_what_its_schema_says(
+    detail: str, settings: Settings, world: SampleFiles, unprivileged: None
+) -> None:
+    ids = await fill(settings)
+    calls: list[tuple[str, dict[str, Any]]] = [
+        *((case.name, case.arguments) for case in CASES),
+        *((row.name, row.arguments) for row in ROWS),
+        ("store_memory", {"type": "core", "content": "x", "key": "A"}),
+        ("update_memory", {"id": ids["B"], "content": "y"}),
+        ("delete_memory", {"id": ids["C"]}),
+        ("delete_memory", {"id": ids["D"], "permanent": True}),
+        ("bulk_read_memory", {"key": "A", "depth": 1, "breadth": 1}),
+    ]
+
+    checked = set()
+    async with Abilities.open(settings) as abilities:
+        for name, arguments in calls:
+            if name in WITH_DETAIL:
+                reply = await abilities.reply(name, {**arguments, "detail": detail})
+                if not reply.failed:
+                    check_schema(name, reply.payload)
+                    checked.add(name)
+
+    assert len(checked) >= 8
+
+
+@pytest.mark.parametrize("row", ROWS, ids=str)
+async def test_concise_records_are_those_of_the_full_answer_with_fewer_fields(
+    row: Row, settings: Settings, world: SampleFiles, unprivileged: None
+) -> None:
+    row_settings = settings.model_copy(update=row.settings)
+    full = await python(row_settings, row.name, row.arguments)
+    concise = await python(row_settings, row.name, {**row.arguments, "detail": "concise"})
+    if "error" in full:
+        assert concise == full or "detail" in row.arguments
+        return
+
+    assert concise["summary"]["requested"] == full["summary"]["requested"]
+    for shown, record in zip(concise["results"], full["results"], strict=True):
+        assert shown["success"] == record["success"]
+        assert not any(isinstance(value, dict | list) for value in shown.values())
+
+        if record["success"]:
+            assert shown.get("source", "workspace") == record["data"].get("source", "workspace")
+            # More fits beside shorter frames.
+            assert shown["content"].startswith(record["data"]["content"])
+            assert ("next" in shown) <= ("truncation" in record)
+        elif record["error"]["reason"] != "response_budget":
+            assert shown["input"] == record["input"]
+            assert shown["reason"] == record["error"]["reason"]
+            assert shown.get("message", record["error"]["message"]) == record["error"]["message"]
+
+
+async def test_metrics_count_concise_answers_as_full_ones(settings: Settings) -> None:
+    await fill(settings)
+
+    for name, arguments, _ in CASES:
+        full = CallMetrics.from_payload(await python(settings, name, arguments))
+        concise = CallMetrics.from_payload(
+            await python(settings, name, {**arguments, "detail": "concise"})
+        )
+        assert concise == full, name
+
+
+async def test_a_concise_walk_continues_to_the_last_character(roots: Settings) -> None:
+    limited = roots.model_copy(update={"max_response_bytes": 40_000})
+    texts = {f"k{number}": f'{number} "é"\n' * 700 for number in range(30)}
+
+    async with Abilities.open(limited) as abilities:
+        for key, text in texts.items():
+            links = [{"key": other} for other in texts if key == "k0" and other != key]
+            memory = {"type": "core", "key": key, "content": text, "links": links}
+            await abilities.call("store_memory", memory)
+
+        arguments = {"key": "k0", "breadth": 20, "total": 50, "detail": "concise"}
+        walk = await abilities.call("bulk_read_memory", arguments)
+        records = [walk["targetMemory"], *walk["associatedMemories"]]
+        requests = walk["next_requests"]
+        assert len(render(walk).encode()) <= 40_000
+
+        while requests:
+            assert requests[-1]["detail"] == "concise"
+            answer = await abilities.call("memory_read_bulk", requests.pop())
+            records += [record for record in answer["results"] if record["success"]]
+            requests += [answer["next_request"]] if "next_request" in answer else []
+
+    read: dict[str, str] = defaultdict(str)
+    for record in records:
+        read[record["key"]] += record.get("content", "")
+    assert len(read) == 21
+    assert read == {key: texts[key] for key in read}
+
+
+async def test_a_wrong_detail_is_refused(settings: Settings) -> None:
+    async with Abilities.open(settings) as abilities:
+        for name in WITH_DETAIL:
+            fault = (await abilities.reply(name, {"detail": "brief"})).payload["error"]
+            wrong = [mistake["field"] for mistake in fault.get("fields", [fault])]
+            assert "detail" in wrong

@@ -10,7 +10,7 @@ import sqlite3
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 from urllib.parse import quote
 
 import httpx
@@ -22,8 +22,7 @@ from abilities.adapters.mcp import create_server
 from abilities.declarations.kv_memory import KvBulkReadAnswer, KvFailure, KvMemoryAnswer
 from abilities.declarations.suggestions import ADDRESSES
 from abilities.helpers.memory.helper import MemoryHelper
-from abilities.server.app import create_app
-from tests.support.serving import serving_locally
+from tests.support.serving import serving_app
 from tests.support.stores import store_file
 from tests.support.surfaces import SURFACES
 
@@ -39,9 +38,20 @@ async def store(settings: Settings, *memories: dict[str, Any]) -> None:
     """Store memories; without a content, it is the key."""
     async with Abilities.open(settings) as abilities:
         for memory in memories:
-            await abilities.call(
-                "store_memory", {"type": "core", "content": memory["key"], **memory}
-            )
+            filled = {"type": "core", "content": memory["key"], **memory}
+            await abilities.call("store_memory", filled)
+
+
+LINKS = [
+    {
+        "key": "db",
+        "type": "decision",
+        "term": "where data lives",
+        "weight": 0.8,
+        "summary": "Database",
+    },
+    {"key": "ui", "type": "association", "term": "", "weight": 0.9, "summary": ""},
+]
 
 
 async def store_project(settings: Settings) -> None:
@@ -58,29 +68,13 @@ async def store_project(settings: Settings) -> None:
     )
 
 
-PROJECT = {
-    "summary": "The plan",
-    "text": "Build it.",
-    "links": [
-        {
-            "key": "db",
-            "type": "decision",
-            "term": "where data lives",
-            "weight": 0.8,
-            "summary": "Database",
-        },
-        {"key": "ui", "type": "association", "term": "", "weight": 0.9, "summary": ""},
-    ],
-}
+PROJECT = {"summary": "The plan", "text": "Build it.", "links": LINKS}
 
 
 @asynccontextmanager
 async def connect(settings: Settings) -> AsyncIterator[httpx.AsyncClient]:
-    """Yield a client of an application, which stays open as long."""
-    async with Abilities.open(settings) as abilities:
-        transport = httpx.ASGITransport(app=create_app(abilities))
-        async with httpx.AsyncClient(transport=transport, base_url="http://127.0.0.1") as client:
-            yield client
+    async with serving_app(settings) as server:
+        yield server.client
 
 
 async def fetch(settings: Settings, path: str) -> httpx.Response:
@@ -88,16 +82,10 @@ async def fetch(settings: Settings, path: str) -> httpx.Response:
         return await client.get(path)
 
 
-@pytest.mark.requirement("R1.8.2", "R4.2.6")
-async def test_one_memory_is_answered_in_the_previous_names(
-    compat: Settings,
-) -> None:
+async def test_one_memory_is_answered_in_the_previous_names(compat: Settings) -> None:
     await store_project(compat)
 
-    async with (
-        serving_locally(compat) as server,
-        httpx.AsyncClient(base_url=server.address) as client,
-    ):
+    async with connect(compat) as client:
         response = await client.get("/api/memories/project")
         with_extras = await client.get("/api/memories/project", params=PREVIOUS_ARGUMENTS)
 
@@ -108,19 +96,20 @@ async def test_one_memory_is_answered_in_the_previous_names(
 
 
 @pytest.mark.requirement("R1.8.2", "R4.4.5")
-async def test_a_bulk_read_is_answered_in_the_previous_names(
-    compat: Settings,
-) -> None:
+async def test_a_bulk_read_is_answered_in_the_previous_names(compat: Settings) -> None:
     await store_project(compat)
     concise = compat.model_copy(update={"detail": "concise"})
+    path = "/api/memories/project"
 
     async with connect(compat) as client:
-        single = await client.get("/api/memories/project")
-        response = await client.get("/api/memories/project/bulk?depth=4&breadth=8&total=30")
-        by_get = await client.get("/api/memories/project?bulkRead=true&depth=4&breadth=8&total=30")
+        single = await client.get(path)
+        response = await client.get(f"{path}/bulk?depth=4&breadth=8&total=30")
         others = [
-            await client.get(f"/api/memories/project/bulk?{query}")
-            for query in ("output_format=toon", "output_format=text", "detail=concise")
+            await client.get(f"{path}?bulkRead=true&depth=4&breadth=8&total=30"),
+            await client.get(f"{path}/bulk?output_format=toon"),
+            await client.get(f"{path}/bulk?output_format=text"),
+            await client.get(f"{path}/bulk?detail=concise"),
+            await fetch(concise, f"{path}/bulk"),
         ]
 
     entry = {"links": [], "depth": 1}
@@ -128,7 +117,6 @@ async def test_a_bulk_read_is_answered_in_the_previous_names(
         {**entry, "key": "db", "summary": "Database", "text": "PostgreSQL", "combinedScore": 72},
         {**entry, "key": "ui", "summary": "", "text": "Preact", "combinedScore": 63},
     ]
-    assert response.status_code == 200
     assert response.json() == {
         "success": True,
         "data": {
@@ -137,41 +125,60 @@ async def test_a_bulk_read_is_answered_in_the_previous_names(
             "metadata": {"depthReached": 1, "totalRetrieved": 3, "duplicatesSkipped": 0},
         },
     }
-    others += [by_get, await fetch(concise, "/api/memories/project/bulk")]
     assert {other.content for other in others} == {response.content}, "JSON alone, in one detail"
-    assert (await fetch(concise, "/api/memories/project")).content == single.content
+    assert (await fetch(concise, path)).content == single.content
 
 
-async def test_a_failure_is_in_the_previous_wrapper(compat: Settings) -> None:
+WORDS = [
+    ("none", 404, "memory not found"),
+    ("none/bulk", 404, "memory not found"),
+    ("%FF/bulk", 400, "key must be"),
+    ("%20x", 400, "key must be"),
+]
+
+
+ISSUES = [
+    ("project/bulk?depth=7", "depth"),
+    ("project/bulk?breadth=0", "breadth"),
+    ("project/bulk?total=many", "total"),
+    ("project/bulk?depth=1&depth=2", "depth"),
+    ("project?sortLinks=5", "sortLinks"),
+    ("project?no=1", "no"),
+]
+
+
+async def test_failures_keep_their_wrapper(
+    compat: Settings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def refuse_to_read(*_: object) -> None:
+        raise Refused("busy")
+
     await store_project(compat)
-    words: list[tuple[str, int, str]] = [
-        ("none", 404, "memory not found"),
-        ("none/bulk", 404, "memory not found"),
-        ("%FF/bulk", 400, "key must be"),
-        ("%20x", 400, "key must be"),
-    ]
-    issues = [
-        ("project/bulk?depth=7", "depth"),
-        ("project/bulk?breadth=0", "breadth"),
-        ("project/bulk?total=many", "total"),
-        ("project/bulk?depth=1&depth=2", "depth"),
-        ("project?sortLinks=5", "sortLinks"),
-        ("project?no=1", "no"),
-    ]
-
     async with connect(compat) as client:
-        for path, status, message in words:
+
+        async def fail(path: str, status: int) -> Any:
             response = await client.get(f"/api/memories/{path}")
-            body = KvFailure.model_validate_json(response.content)
-            assert response.json().keys() == {"success", "message"}
             assert response.status_code == status
-            assert isinstance(body.message, str) and body.message.startswith(message), path
-        for path, field in issues:
-            response = await client.get(f"/api/memories/{path}")
-            body = KvFailure.model_validate_json(response.content)
             assert response.json().keys() == {"success", "message"}
-            assert response.status_code == 400 and not isinstance(body.message, str)
-            assert [(issue.path, issue.code) for issue in body.message] == [([field], "custom")]
+            return KvFailure.model_validate_json(response.content).message
+
+        for path, status, words in WORDS:
+            assert (await fail(path, status)).startswith(words), path
+        for path, field in ISSUES:
+            issues = [(issue.path, issue.code) for issue in await fail(path, 400)]
+            assert issues == [([field], "custom")], path
+
+        monkeypatch.setattr(MemoryHelper, "read_summaries", refuse_to_read)
+        busy = await client.get("/api/memories/project")
+        assert (busy.status_code, busy.headers["retry-after"]) == (503, "1")
+        assert busy.json() == {"success": False, "message": "Storage is busy; try again."}
+
+    store_file(compat).write_bytes(b"no database at all")
+    # Otherwise the server first asks the store whether there ever was a token.
+    settings = compat.model_copy(update={"require_tokens": False})
+    broken = await fetch(settings, "/api/memories/project/bulk")
+    assert (broken.status_code, broken.json()["success"]) == (500, False)
+    assert isinstance(broken.json()["message"], str)
 
 
 async def test_keys_and_texts_in_any_script_come_through(compat: Settings) -> None:
@@ -217,32 +224,50 @@ async def test_the_bound_holds_and_nothing_is_lost_in_silence(compat: Settings) 
     assert 0 < len(data["links"]) < 20 == data["linksTotal"]
 
 
-async def test_a_memory_without_some_of_its_links_says_how_many_it_has(compat: Settings) -> None:
-    links = [{"key": f"k{number}"} for number in range(25)]
-    await store(compat, {"key": "many", "links": links}, {"key": "few", "links": links[:3]})
-
-    many = (await fetch(compat, "/api/memories/many")).json()["data"]
-    few = (await fetch(compat, "/api/memories/few")).json()["data"]
-
-    assert len(many["links"]) == 20 and many["linksTotal"] == 25
-    assert len(few["links"]) == 3 and "linksTotal" not in few
-
-
 async def test_missing_and_archived_memories_keep_their_links(compat: Settings) -> None:
     links = [{"key": "old"}, {"key": "gone"}]
-    await store(compat, {"key": "old", "summary": "Was"}, {"key": "now", "links": links})
+    many = [{"key": f"k{number}"} for number in range(25)]
+    await store(
+        compat,
+        {"key": "old", "summary": "Was"},
+        {"key": "now", "links": links},
+        {"key": "many", "links": many},
+    )
     async with Abilities.open(compat) as abilities:
-        stored = await abilities.call("memory_get", {"key": "old"})
-        await abilities.call("delete_memory", {"id": stored["data"]["id"]})
+        await abilities.call("delete_memory", {"key": "old"})
 
     archived = await fetch(compat, "/api/memories/old")
-    bulk = await fetch(compat, "/api/memories/now/bulk")
+    data = (await fetch(compat, "/api/memories/now/bulk")).json()["data"]
+    shown = (await fetch(compat, "/api/memories/many")).json()["data"]
 
     assert archived.json()["data"] == {"summary": "Was", "text": "old", "links": []}
-    data = bulk.json()["data"]
     summaries = {link["key"]: link["summary"] for link in data["targetMemory"]["links"]}
     assert summaries == {"old": "Was", "gone": ""}
-    assert data["associatedMemories"] == []
+    assert data["associatedMemories"] == [] and "linksTotal" not in data["targetMemory"]
+    assert (len(shown["links"]), shown["linksTotal"]) == (20, 25)
+
+
+PREVIOUS = {"memory_get", "bulk_read_memory"}
+
+
+ELSEWHERE: list[tuple[str, str, Any]] = [
+    ("POST", "/api/abilities/memory_get", {"key": "none"}),
+    ("POST", "/api/abilities/bulk_read_memory", {"key": "project", "output_format": "toon"}),
+    ("POST", "/api/abilities/bulk_read_memory", {"key": "project", "depth": 7}),
+    ("POST", "/api/abilities/file_read_bulk", {"paths": ["a.txt", "none"]}),
+    ("POST", "/api/abilities/query_memories", {"search": "project", "sort_by": "created_at"}),
+    ("POST", "/api/abilities/none", {}),
+    ("POST", "/api/memories", {"type": "no"}),
+    ("GET", "/api/memories?sort_by=created_at", None),
+    ("GET", "/api/memories?limit=0", None),
+    ("GET", "/api/memories/with/slash", None),
+    ("DELETE", "/api/memories/by-id/x", None),
+    ("GET", "/api/stats", None),
+    ("PUT", "/api/memories/project", None),
+    ("GET", "/nothing", None),
+    ("GET", "/healthz", None),
+    ("POST", "/api/abilities/memory_get", {"key": "project"}),  # last: it counts an access
+]
 
 
 async def test_a_damaged_memory_has_an_error_and_no_text(compat: Settings) -> None:
@@ -260,21 +285,6 @@ async def test_a_damaged_memory_has_an_error_and_no_text(compat: Settings) -> No
     assert bad["error"]["code"] == "CORRUPTED_DATA"
     assert good["text"] == "good" and "error" not in good
     assert (alone.status_code, alone.json()["success"]) == (500, False)
-
-
-async def test_a_store_that_is_busy_for_the_links_alone_fails_the_call(
-    compat: Settings, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    async def refuse_to_read(*_: object) -> None:
-        raise Refused("busy")
-
-    await store_project(compat)
-    monkeypatch.setattr(MemoryHelper, "read_summaries", refuse_to_read)
-
-    response = await fetch(compat, "/api/memories/project")
-
-    assert (response.status_code, response.headers["retry-after"]) == (503, "1")
-    assert response.json() == {"success": False, "message": "Storage is busy; try again."}
 
 
 @pytest.mark.requirement("R2.5.1")
@@ -296,14 +306,11 @@ async def test_the_previous_tools_arguments_pass_with_compat_alone(
     assert (wrong["error"]["code"], wrong["error"]["field"]) == ("INVALID_INPUT", "sortLinks")
 
 
-async def test_only_two_tools_declare_the_previous_arguments(
-    roots: Settings, compat: Settings
-) -> None:
+async def test_two_tools_declare_the_previous_arguments(roots: Settings, compat: Settings) -> None:
     plain, previous = await list_tools(roots), await list_tools(compat)
 
-    changed = {name for name in plain if plain[name] != previous[name]}
-    assert changed == {"memory_get", "bulk_read_memory"}
-    for name in changed:
+    assert {name for name in plain if plain[name] != previous[name]} == PREVIOUS
+    for name in PREVIOUS:
         schema, plain_schema = previous[name].pop("inputSchema"), plain[name].pop("inputSchema")
         assert previous[name] == plain[name]
 
@@ -313,36 +320,18 @@ async def test_only_two_tools_declare_the_previous_arguments(
         assert arguments == plain_schema["properties"]
 
 
-async def test_everything_else_stays_byte_for_byte(
+async def test_all_else_stays_byte_for_byte(
     roots: Settings, compat: Settings, tmp_path: Path
 ) -> None:
     (roots.workspace_dir / "a.txt").write_text("a")
     await store_project(roots)
-    requests = [
-        ("POST", "/api/abilities/memory_get", {"key": "none"}),
-        ("POST", "/api/abilities/bulk_read_memory", {"key": "project", "output_format": "toon"}),
-        ("POST", "/api/abilities/bulk_read_memory", {"key": "project", "depth": 7}),
-        ("POST", "/api/abilities/file_read_bulk", {"paths": ["a.txt", "none"]}),
-        ("POST", "/api/abilities/query_memories", {"search": "project", "sort_by": "created_at"}),
-        ("POST", "/api/abilities/none", {}),
-        ("POST", "/api/memories", {"type": "no"}),
-        ("GET", "/api/memories?sort_by=created_at", None),
-        ("GET", "/api/memories?limit=0", None),
-        ("GET", "/api/memories/with/slash", None),
-        ("DELETE", "/api/memories/by-id/x", None),
-        ("GET", "/api/stats", None),
-        ("PUT", "/api/memories/project", None),
-        ("GET", "/nothing", None),
-        ("GET", "/healthz", None),
-        ("POST", "/api/abilities/memory_get", {"key": "project"}),  # last: it counts an access
-    ]
     copy = tmp_path / "copy.db"
     shutil.copy(store_file(roots), copy)
 
     async def ask_all(settings: Settings) -> list[tuple[int, str, bytes]]:
         async with connect(settings) as client:
             responses = [
-                await client.request(method, path, json=body) for method, path, body in requests
+                await client.request(method, path, json=body) for method, path, body in ELSEWHERE
             ]
         return [(r.status_code, r.headers["content-type"], r.content) for r in responses]
 
@@ -354,20 +343,12 @@ async def test_openapi_says_what_is_served(roots: Settings, compat: Settings) ->
     await store_project(compat)
     plain = (await fetch(roots, "/openapi.json")).json()["paths"]
     previous = (await fetch(compat, "/openapi.json")).json()["paths"]
+    models = {"/api/memories/{key}": KvMemoryAnswer, "/api/memories/{key}/bulk": KvBulkReadAnswer}
 
-    changed = {path for path in plain if plain[path] != previous[path]}
     assert plain.keys() == previous.keys()
-    assert changed == {
-        "/api/memories/{key}",
-        "/api/memories/{key}/bulk",
-        "/api/abilities/memory_get",  # takes the previous arguments too
-        "/api/abilities/bulk_read_memory",
-    }
-
-    for path, model in (
-        ("/api/memories/{key}", KvMemoryAnswer),
-        ("/api/memories/{key}/bulk", KvBulkReadAnswer),
-    ):
+    changed = {path for path in plain if plain[path] != previous[path]}
+    assert changed == {*models, *(f"/api/abilities/{name}" for name in PREVIOUS)}
+    for path, model in models.items():
         operation = previous[path]["get"]
         names = {parameter["name"] for parameter in operation["parameters"]}
         assert {"key", "depth", "session", "sortLinks"} <= names
@@ -377,22 +358,8 @@ async def test_openapi_says_what_is_served(roots: Settings, compat: Settings) ->
         assert content["application/json"]["schema"]["required"] == ["success", "data"]
         body = await fetch(compat, path.replace("{key}", "project"))
         model.model_validate_json(body.content)  # refuses any other field
-
         failure = operation["responses"]["default"]["content"]["application/json"]["schema"]
         assert failure["required"] == ["success", "message"]
-
-
-async def test_a_store_that_cannot_answer_says_so(compat: Settings) -> None:
-    await store_project(compat)
-    store_file(compat).write_bytes(b"no database at all")
-    # Otherwise the server first asks the store whether there ever was a token.
-    settings = compat.model_copy(update={"require_tokens": False})
-
-    response = await fetch(settings, "/api/memories/project/bulk")
-
-    assert response.status_code == 500
-    assert response.json()["success"] is False
-    assert isinstance(response.json()["message"], str)
 
 
 async def list_tools(settings: Settings) -> dict[str, dict[str, Any]]:
@@ -405,34 +372,16 @@ async def list_tools(settings: Settings) -> dict[str, dict[str, Any]]:
 # Those who move here: what they called, and what they are told to call.
 
 PAGE = Path(__file__).parents[2] / "docs" / "moving.md"
-TOOLS = {
-    "session_new",
-    "memory_add",
-    "memory_get",
-    "bulk_read_memory",
-    "memory_update",
-    "memory_rename",
-    "memory_search",
-    "memory_fulltext_search",
-}
+TOOLS = {*PREVIOUS, "session_new", "memory_add", "memory_update", "memory_rename"}
+TOOLS |= {"memory_search", "memory_fulltext_search"}
 
 
-class Row(NamedTuple):
-    """A row of a table of the page: what was called, what to call now, and its arguments."""
-
-    former: str
-    present: str
-    arguments: dict[str, Any] | None
-
-
-def read_rows(heading: str) -> list[Row]:
+def read_rows(heading: str) -> dict[str, tuple[str, str]]:
+    """Return what was called by a table of the page, and what to call now with which arguments."""
     _, table = PAGE.read_text().split(f"| {heading} of kv-memory | call now |\n|---|---|\n")
     pattern = r"^\| `([^`]+)`.*? \| (?:`([^`]+)`(?: `(\{.*\})`)?)?.* \|$"
     rows = re.findall(pattern, table.split("\n\n")[0], re.MULTILINE)
-    return [
-        Row(former, present, json.loads(arguments or "{}") if present else None)
-        for former, present, arguments in rows
-    ]
+    return {former: (present, arguments or "{}") for former, present, arguments in rows}
 
 
 @pytest.fixture(params=[None, "kv-memory"])
@@ -440,38 +389,32 @@ def either(request: pytest.FixtureRequest, roots: Settings) -> Settings:
     return roots.model_copy(update={"compat": request.param})
 
 
-async def test_the_page_says_what_to_call_instead_of_every_address_and_tool(
-    either: Settings,
-) -> None:
+async def test_the_page_says_what_to_call_for_every_address_and_tool(either: Settings) -> None:
     addresses, tools = read_rows("address"), read_rows("tool")
-    assert {row.former.split()[1].split("?")[0] for row in addresses} == {
-        *ADDRESSES,
-        "/api/memories/KEY/bulk",
-    }
-    assert {row.former for row in tools} == TOOLS and len(addresses) == len(tools) == 8
+    paths = {former.split()[1].split("?")[0] for former in addresses}
+    assert paths == {*ADDRESSES, "/api/memories/KEY/bulk"}
+    assert tools.keys() == TOOLS and len(addresses) == len(tools) == 8
 
     await store(either, {"key": "project:goals"})
     async with connect(either) as client:
-        for row in addresses:
-            if row.arguments is not None:
-                method, path = row.present.split()
-                body = row.arguments if method == "POST" else None
+        for present, arguments in addresses.values():
+            if present:
+                method, path = present.split()
+                body = json.loads(arguments) if method == "POST" else None
                 response = await client.request(method, path, json=body)
-                assert response.status_code == 200, (row, response.text)
+                assert response.status_code == 200, (present, response.text)
     async with Abilities.open(either.model_copy(update={"namespace": "tools"})) as abilities:
-        for row in tools:
-            if row.arguments is not None:
-                await abilities.call(row.present, row.arguments)
+        for present, arguments in tools.values():
+            if present:
+                await abilities.call(present, json.loads(arguments))
 
 
 @pytest.mark.parametrize("tools", ["all", "lean", "memory"])
-async def test_an_unknown_tool_is_refused_with_the_one_to_call(
-    tools: str, either: Settings
-) -> None:
+async def test_an_unknown_tool_is_refused_with_the_right_one(tools: str, either: Settings) -> None:
     settings = either.model_copy(update={"tools": (tools,)})
     async with Abilities.open(settings) as abilities, Client(create_server(abilities)) as client:
         offered = abilities.registry.names
-        for name in TOOLS - {*offered, "memory_get", "bulk_read_memory"}:
+        for name in TOOLS - {*offered, *PREVIOUS}:
             with pytest.raises(AbilityError) as refused:
                 await abilities.call(name, {})
             meant = refused.value.fault.did_you_mean

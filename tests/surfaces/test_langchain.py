@@ -1,10 +1,9 @@
-"""LangChain: the standard suites per tool, three kinds of agent, namespaces, event loops."""
+"""LangChain: the standard suites, kinds of agent, namespaces, event loops, the retriever."""
 
 import asyncio
 import subprocess
 import sys
-import textwrap
-from collections.abc import Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,17 +14,19 @@ import pytest
 from deepagents import create_deep_agent
 from langchain.agents import create_agent
 from langchain_core.messages import HumanMessage
+from langchain_core.retrievers import BaseRetriever
 from langchain_core.runnables import RunnableConfig
 from langchain_core.tools import BaseTool
-from langchain_tests.integration_tests import ToolsIntegrationTests
+from langchain_tests.integration_tests import RetrieversIntegrationTests, ToolsIntegrationTests
 from langchain_tests.unit_tests import ToolsUnitTests
 from langgraph.graph import START, MessagesState, StateGraph
 from langgraph.prebuilt import ToolNode
 from pydantic import BaseModel
 from typing_extensions import TypedDict
 
-from abilities import Abilities, Settings
+from abilities import Abilities, AbilityError, Settings
 from abilities.adapters.anthropic_memory import AsyncMemoryTool, MemoryTool
+from abilities.adapters.deepagents import create_backend
 from abilities.adapters.langchain import AbilitiesToolkit, load_tools
 from abilities.adapters.langgraph_store import AbilitiesStore
 from abilities.adapters.retriever import AbilitiesRetriever
@@ -98,6 +99,9 @@ for _name in EXAMPLES:
 
 def test_every_tool_has_its_standard_tests() -> None:
     assert list(EXAMPLES) == [tool.name for tool in load_tools()]
+    reading = [ability.name for ability in BUILT_IN if ability.read_only]
+    toolkit = AbilitiesToolkit.load(read_only=True)
+    assert [tool.name for tool in toolkit.get_tools()] == reading
 
 
 CALLS: list[ToolCall] = [
@@ -111,7 +115,6 @@ ASKED = [HumanMessage("Read.")]
 
 
 def build_tool_node(tools: Sequence[BaseTool]) -> Any:
-    """Return a graph that makes the calls of a message, and nothing else."""
     graph = StateGraph(MessagesState)
     graph.add_node("tools", ToolNode(tools))
     graph.add_edge(START, "tools")
@@ -119,9 +122,7 @@ def build_tool_node(tools: Sequence[BaseTool]) -> Any:
 
 
 @pytest.mark.parametrize("kind", ["agent", "deep agent", "without an event loop", "tool node"])
-async def test_an_agent_reads_survives_a_wrong_call_and_goes_on(
-    kind: str, settings: Settings
-) -> None:
+async def test_an_agent_survives_a_wrong_call_and_goes_on(kind: str, settings: Settings) -> None:
     tools, model = load_tools(settings), script_model(CALLS)
 
     if kind == "tool node":
@@ -141,30 +142,19 @@ async def test_an_agent_reads_survives_a_wrong_call_and_goes_on(
     assert kind == "tool node" or state["messages"][-1].content == "Done."
 
 
-def test_tools_are_chosen_by_name_and_by_what_they_do(settings: Settings) -> None:
-    toolkit = AbilitiesToolkit.load(settings, read_only=True)
-    reading = [ability.name for ability in BUILT_IN if ability.read_only]
-
-    assert [tool.name for tool in toolkit.get_tools()] == reading
-    assert [tool.name for tool in load_tools(settings, only=["recall"])] == ["recall"]
-    with pytest.raises(KeyError):
-        load_tools(settings, only=["no_such_tool"])
-    with pytest.raises(ValueError, match="the whole disk"):
-        load_tools(Settings(workspace_dir=Path("/")))
-
-
-@pytest.mark.parametrize("namespace", ["../ada", "", "a b", None, True, 1.5, "x" * 129])
-def test_a_wrong_namespace_is_told_to_the_developer_and_not_to_the_model(
-    settings: Settings, namespace: object
+def test_a_wrong_namespace_is_told_to_the_developer_not_to_the_model(
+    settings: Settings,
 ) -> None:
     tool = load_reader(settings)
-    config: RunnableConfig = {"configurable": {"namespace": namespace}}
-    call = next(script_model([WHO]).messages)
+    wrongs: tuple[object, ...] = ("../ada", "", "a b", None, True, 1.5, "x" * 129)
+    for namespace in wrongs:
+        config: RunnableConfig = {"configurable": {"namespace": namespace}}
+        call = next(script_model([WHO]).messages)
 
-    with pytest.raises(ValueError, match="a namespace is 1 to 128"):
-        tool.invoke(WHO[1], config)
-    with pytest.raises(ValueError, match="a namespace is 1 to 128"):
-        build_tool_node([tool]).invoke({"messages": [call]}, config)
+        with pytest.raises(ValueError, match="a namespace is 1 to 128"):
+            tool.invoke(WHO[1], config)
+        with pytest.raises(ValueError, match="a namespace is 1 to 128"):
+            build_tool_node([tool]).invoke({"messages": [call]}, config)
 
 
 @dataclass
@@ -179,6 +169,39 @@ class UserModel(BaseModel):
 
 class Fields(TypedDict):
     namespace: NotRequired[str]
+
+
+def ask(tool: BaseTool, schema: type, context: Any, **configurable: object) -> str:
+    """Return whose file LangChain's own agent reads; its model reads once, and is done."""
+
+    def create() -> Any:
+        return create_agent(script_model([WHO]), [tool], context_schema=schema)
+
+    asked, config = {"messages": ASKED}, {"configurable": configurable}
+    state = create().invoke(asked, config, context=context)
+    later = asyncio.run(create().ainvoke(asked, config, context=context))
+    (message,), (same,) = find_answers(state), find_answers(later)
+    assert message.content == same.content
+    return str(message.content).split()[-1]
+
+
+def test_the_context_of_a_run_or_its_configuration_names_the_user(tenants: Settings) -> None:
+    tool = load_reader(tenants)
+    for schema, context, named, namespace in (
+        (User, User("ada"), {}, "ada"),
+        (UserModel, UserModel(namespace="ada"), {}, "ada"),
+        (Fields, {"namespace": "ada"}, {}, "ada"),
+        (Fields, {}, {}, "default"),
+        (Fields, None, {}, "default"),
+        (Fields, None, {"namespace": "ada"}, "ada"),
+        (Fields, None, {"namespace": 42}, "42"),
+        (Fields, None, {"namespace": "Ada"}, "%41da"),
+        (User, User("ada"), {"namespace": "ada"}, "ada"),
+    ):
+        assert ask(tool, schema, context, **named) == namespace
+
+    with pytest.raises(ValueError, match="name two namespaces"):
+        ask(tool, User, User("ada"), namespace="bob")
 
 
 @pytest.fixture
@@ -199,82 +222,20 @@ def load_reader(tenants: Settings, **more: Any) -> BaseTool:
     return tool
 
 
-def create_reader(tool: BaseTool, context_schema: type) -> Any:
-    """Return LangChain's own agent; its model reads once, and is done."""
-    return create_agent(script_model([WHO]), [tool], context_schema=context_schema)
-
-
-def find_reader(state: dict[str, Any]) -> str:
-    (message,) = find_answers(state)
-    return str(message.content).split()[-1]
-
-
-@pytest.mark.parametrize(
-    ("configurable", "namespace"),
-    [
-        ({}, "default"),
-        ({"namespace": "ada"}, "ada"),
-        ({"namespace": 42}, "42"),
-        ({"namespace": "Ada"}, "%41da"),
-    ],
-)
-def test_the_namespace_comes_from_the_runs_configuration(
-    configurable: dict[str, Any], namespace: str, tenants: Settings
-) -> None:
-    text = load_reader(tenants).invoke(WHO[1], {"configurable": configurable})
-
-    assert text.endswith(f"\n{namespace}\n")
-
-
-@pytest.mark.parametrize(
-    ("schema", "context", "namespace"),
-    [
-        (User, User("ada"), "ada"),
-        (UserModel, UserModel(namespace="ada"), "ada"),
-        (Fields, {"namespace": "ada"}, "ada"),
-        (Fields, {}, "default"),
-        (Fields, None, "default"),
-    ],
-)
-def test_the_context_of_a_run_names_the_user(
-    tenants: Settings, schema: type, context: object, namespace: str
-) -> None:
-    tool = load_reader(tenants)
-
-    state = create_reader(tool, schema).invoke({"messages": ASKED}, context=context)
-    later = create_reader(tool, schema).ainvoke({"messages": ASKED}, context=context)
-
-    assert find_reader(state) == find_reader(asyncio.run(later)) == namespace
-
-
-def test_context_and_configuration_may_name_one_user_and_not_two(tenants: Settings) -> None:
-    def read_as(name: str) -> str:
-        config: RunnableConfig = {"configurable": {"namespace": name}}
-        agent = create_reader(load_reader(tenants), User)
-        return find_reader(agent.invoke({"messages": ASKED}, config, context=User("ada")))
-
-    assert read_as("ada") == "ada"
-    with pytest.raises(ValueError, match="name two namespaces"):
-        read_as("bob")
-
-
 def test_a_namespace_may_be_required(tenants: Settings) -> None:
     tool = load_reader(tenants, require_namespace=True)
 
-    state = create_reader(tool, User).invoke({"messages": ASKED}, context=User("ada"))
-
-    assert find_reader(state) == "ada"
+    assert ask(tool, User, User("ada")) == "ada"
     with pytest.raises(ValueError, match="require_namespace is set: pass context="):
-        create_reader(tool, Fields).invoke({"messages": ASKED}, context={})
+        ask(tool, Fields, {})
     with pytest.raises(ValueError, match="require_namespace is set"):
         tool.invoke(WHO[1])
 
 
 @pytest.mark.parametrize(
-    "create",
-    [AbilitiesRetriever, AbilitiesStore, MemoryTool, AsyncMemoryTool],
+    "create", [AbilitiesRetriever, AbilitiesStore, MemoryTool, AsyncMemoryTool, create_backend]
 )
-def test_what_serves_one_namespace_may_require_it(
+def test_a_single_namespace_may_be_required(
     tenants: Settings, create: Callable[..., object]
 ) -> None:
     with pytest.raises(ValueError, match="require_namespace is set: pass namespace"):
@@ -283,7 +244,7 @@ def test_what_serves_one_namespace_may_require_it(
     assert create(source=tenants, namespace="ada", require_namespace=True)
 
 
-async def test_an_open_application_serves_sync_and_async_callers_and_other_loops(
+async def test_an_open_application_serves_all_callers_and_loops(
     settings: Settings,
 ) -> None:
     async with Abilities.open(settings) as abilities:
@@ -315,12 +276,99 @@ async def test_a_cancelled_call_ends_at_once(settings: Settings) -> None:
 
 
 def test_a_program_that_only_loads_and_calls_tools_ends(tmp_path: Path) -> None:
-    script = """
-        from abilities.adapters.langchain import load_tools
-        print(load_tools()[0].invoke({"paths": ["none"]})[:12])
-    """
-    command = [sys.executable, "-c", textwrap.dedent(script)]
+    script = (
+        "from abilities.adapters.langchain import load_tools\n"
+        'print(load_tools()[0].invoke({"paths": ["none"]})[:12])'
+    )
+    command = [sys.executable, "-c", script]
 
     done = subprocess.run(command, capture_output=True, timeout=120, check=True, cwd=tmp_path)
 
     assert done.stdout == b'{"results":[\n'
+
+
+TEAS = [
+    {"op": "store", "type": "core", "key": f"tea/{n}", "content": f"Green tea, kind {n}."}
+    for n in range(10)
+]
+ADA = {
+    "op": "store",
+    "type": "learning",
+    "key": "Ada",
+    "content": "Ada drinks tea.",
+    "tags": ["people"],
+}
+
+
+@pytest.fixture
+async def abilities(roots: Settings) -> AsyncIterator[Abilities]:
+    async with Abilities.open(roots) as opened:
+        await opened.call("remember", {"operations": [*TEAS, ADA]})
+        yield opened
+
+
+class TestStandard(RetrieversIntegrationTests):
+    @pytest.fixture(autouse=True)
+    def _opened(self, abilities: Abilities) -> None:
+        self._source = abilities
+
+    @property
+    def retriever_constructor(self) -> type[BaseRetriever]:
+        return AbilitiesRetriever
+
+    @property
+    def retriever_constructor_params(self) -> dict[str, Any]:
+        return {"source": self._source}
+
+    @property
+    def retriever_query_example(self) -> str:
+        return "Which kind of green tea?"
+
+
+async def test_documents_are_records_best_first(abilities: Abilities) -> None:
+    retriever = AbilitiesRetriever(source=abilities, k=3)
+
+    first, *others = await retriever.ainvoke("What does Ada drink, tea?")
+
+    assert (first.page_content, first.id) == ("Ada drinks tea.", "Ada")
+    assert first.metadata["key"] == "Ada" and first.metadata["type"] == "learning"
+    assert first.metadata["score"] > others[0].metadata["score"]
+    assert set(first.metadata) >= {"key", "score", "date", "type", "importance", "words"}
+    assert await asyncio.to_thread(retriever.invoke, "What does Ada drink, tea?") == [
+        first,
+        *others,
+    ]
+
+
+async def test_notes_are_documents_too(roots: Settings) -> None:
+    assert roots.agent_dir is not None
+    Path(roots.agent_dir, "MEMORY.md").write_text("# Drinks\nAda had mate.\n")
+    async with Abilities.open(roots) as abilities:
+        (document,) = await AbilitiesRetriever(source=abilities).ainvoke("mate")
+
+    assert "Ada had mate." in document.page_content
+    assert document.id is None and document.metadata["filename"] == "MEMORY.md"
+
+
+async def test_filters_are_arguments_of_recall_and_pages_follow(
+    abilities: Abilities,
+) -> None:
+    async def find(question: str, **more: Any) -> list[str | None]:
+        retriever = AbilitiesRetriever(source=abilities, **more)
+        return [document.id for document in await retriever.ainvoke(question)]
+
+    assert await find("tea", filters={"tags": ["people"]}) == ["Ada"]
+    many = await find("tea", k=20, filters={"max_tokens": 400})
+    assert len(set(many)) == len(many) == 11
+    assert len(await find("tea " * 1_000)) == 4, "a long question is cut"
+    assert await find("tea", namespace=42) == []
+    with pytest.raises(AbilityError, match="INVALID_INPUT"):
+        await find("tea", filters={"colour": "green"})
+
+
+def test_settings_are_a_source_and_may_disable_recall(roots: Settings) -> None:
+    without = roots.model_copy(update={"disabled": ("recall",)})
+
+    assert AbilitiesRetriever(source=roots).invoke("tea") == []
+    with pytest.raises(AbilityError):
+        AbilitiesRetriever(source=without).invoke("tea")

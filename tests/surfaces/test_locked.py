@@ -6,14 +6,11 @@ import tempfile
 import threading
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import httpx
 import pytest
-from click.testing import CliRunner
 
 from abilities import Abilities, Settings
-from abilities.cli.main import main
 from abilities.declarations.refusals import Fault
 from abilities.helpers.store.postgres import pool
 from abilities.helpers.tokens import MAX_FILE_BYTES, TokenFile, TokenSet
@@ -22,7 +19,7 @@ from abilities.server.callers import FRESH_SECONDS, TokenWatch
 from abilities.server.connections import RefusedRequest
 from tests.support import postgres
 from tests.support.serving import ServedApp, serving, serving_app
-from tests.support.surfaces import environment, mcp_current
+from tests.support.surfaces import mcp_current, run, with_changes
 from tests.support.waiting import wait_until
 
 UNAUTHORIZED = {"error": Fault.from_reason("unauthorized").to_payload()}
@@ -31,16 +28,7 @@ CALL = {"jsonrpc": "2.0", "id": 1, "method": "tools/list"}
 
 @pytest.fixture
 def private(roots: Settings, tmp_path: Path) -> Settings:
-    """Settings with a tokens file of their own, which does not exist yet."""
     return roots.model_copy(update={"tokens_file": tmp_path / "tokens.json"})
-
-
-def run(settings: Settings, *arguments: str) -> Any:
-    return CliRunner().invoke(main, list(arguments), env=environment(settings))
-
-
-def change(settings: Settings, **fields: Any) -> Settings:
-    return Settings(**{**settings.model_dump(exclude_unset=True), **fields})
 
 
 async def expect_locked(server: ServedApp, token: str | None = None) -> None:
@@ -147,7 +135,7 @@ def test_a_token_that_no_server_ever_saw_is_remembered_by_each_kind_of_store(
         return
 
     with postgres.database(request.getfixturevalue("server")) as url:
-        asyncio.run(check(change(private, store_url=url)))
+        asyncio.run(check(with_changes(private, store_url=url)))
 
 
 async def test_without_any_token_ever_a_server_is_open_and_makes_no_store(
@@ -161,7 +149,7 @@ async def test_without_any_token_ever_a_server_is_open_and_makes_no_store(
         await expect_locked(server)
 
 
-async def test_beyond_loopback_a_token_is_needed_and_no_setting_opens_anything(
+async def test_beyond_loopback_a_token_is_needed_whatever_is_set(
     private: Settings,
 ) -> None:
     opened, named = {"require_tokens": False}, {"allowed_hosts": "example.org"}
@@ -188,17 +176,15 @@ async def test_a_token_is_still_checked_where_none_is_needed(private: Settings) 
 
 
 async def test_a_store_that_does_not_answer_leaves_the_server_locked_for_now(
-    private: Settings, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+    private: Settings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(pool, "WAIT_SECONDS", 0.2)
-    url = "postgresql://user@127.0.0.1:1/none?connect_timeout=1"
-    away = change(private, store_url=url)
+    away = with_changes(private, store_url="postgresql://user@127.0.0.1:1/none?connect_timeout=1")
 
     async with serving_app(away) as server:
         refused = await server.ask("GET", "/api/abilities")
         assert (refused.status_code, refused.json()["error"]["reason"]) == (503, "unavailable")
         assert refused.json()["error"]["retryable"]
-
     async with serving_app(away, require_tokens=False) as server:
         assert (await server.ask("GET", "/api/abilities")).status_code == 200
 
@@ -208,6 +194,30 @@ async def test_a_store_that_does_not_answer_leaves_the_server_locked_for_now(
     async with serving_app(away) as server:
         listed = await server.ask("GET", "/api/abilities", added.stdout.strip())
         assert listed.status_code == 200
+
+
+def test_a_backup_remembers_and_an_export_does_not_and_the_commands_say_so(
+    private: Settings, tmp_path: Path
+) -> None:
+    assert "there never was a token" in run(private, "token", "list").stderr
+    token = run(private, "token", "add", "--scope", "read").stdout
+    assert run(private, "backup", str(tmp_path / "copy.db")).exit_code == 0
+    assert run(private, "export", str(tmp_path / "all.jsonl")).exit_code == 0
+    revoked = run(private, "token", "revoke", token.split("_")[1])
+    assert "That was the last token" in revoked.stderr
+    assert "refuses every caller" in revoked.stderr and "require_tokens = false" in revoked.stderr
+    opened = run(with_changes(private, require_tokens=False), "token", "list")
+    assert "answers only this machine" in opened.stderr
+    private.tokens_file.unlink()
+
+    restored = with_changes(private, store_url=f"sqlite:///{tmp_path}/restored/memory.db")
+    (tmp_path / "restored").mkdir()
+    assert run(restored, "restore", str(tmp_path / "copy.db")).exit_code == 0
+    assert "refuses every caller" in run(restored, "token", "list").stderr
+
+    imported = with_changes(private, store_url=f"sqlite:///{tmp_path}/imported.db")
+    assert run(imported, "import", str(tmp_path / "all.jsonl")).exit_code == 0
+    assert "answers only this machine" in run(imported, "token", "list").stderr
 
 
 async def test_a_store_hears_of_tokens_when_it_answers_again(
@@ -232,36 +242,6 @@ async def test_a_store_hears_of_tokens_when_it_answers_again(
     assert len(told) == 3
 
 
-def test_a_backup_remembers_and_an_export_does_not(private: Settings, tmp_path: Path) -> None:
-    added = run(private, "token", "add", "--scope", "read")
-    assert added.exit_code == 0
-    assert run(private, "backup", str(tmp_path / "copy.db")).exit_code == 0
-    assert run(private, "export", str(tmp_path / "all.jsonl")).exit_code == 0
-    private.tokens_file.unlink()
-
-    restored = change(private, store_url=f"sqlite:///{tmp_path}/restored/memory.db")
-    (tmp_path / "restored").mkdir()
-    assert run(restored, "restore", str(tmp_path / "copy.db")).exit_code == 0
-    assert "refuses every caller" in run(restored, "token", "list").stderr
-
-    imported = change(private, store_url=f"sqlite:///{tmp_path}/imported.db")
-    assert run(imported, "import", str(tmp_path / "all.jsonl")).exit_code == 0
-    assert "answers only this machine" in run(imported, "token", "list").stderr
-
-
-def test_the_commands_say_that_a_server_stays_locked(private: Settings) -> None:
-    assert "there never was a token" in run(private, "token", "list").stderr
-
-    entry, _ = TokenFile(private.tokens_file).add("default", "read")
-    revoked = run(private, "token", "revoke", entry.id)
-    assert revoked.exit_code == 0 and "That was the last token" in revoked.stderr
-    assert "refuses every caller" in revoked.stderr and "require_tokens = false" in revoked.stderr
-
-    assert "refuses every caller" in run(private, "token", "list").stderr
-    opened = run(change(private, require_tokens=False), "token", "list")
-    assert "answers only this machine" in opened.stderr
-
-
 def test_a_locked_server_says_so_and_how_to_get_out(private: Settings, tmp_path: Path) -> None:
     assert run(private, "token", "add", "--scope", "read").exit_code == 0
     private.tokens_file.unlink()
@@ -280,14 +260,12 @@ def test_a_locked_server_says_so_and_how_to_get_out(private: Settings, tmp_path:
         server.stop()
 
     private.tokens_file.unlink()
-    with serving(change(private, require_tokens=False), tmp_path) as server:
+    with serving(with_changes(private, require_tokens=False), tmp_path) as server:
         assert httpx.get(f"{server.address}/api/stats").status_code == 200
         assert "refused" not in server.stop()
 
 
-def test_a_server_starts_with_a_fifo_as_tokens_file_and_answers(
-    private: Settings, tmp_path: Path
-) -> None:
+def test_a_server_with_a_fifo_as_tokens_file_answers(private: Settings, tmp_path: Path) -> None:
     os.mkfifo(private.tokens_file)
 
     with serving(private, tmp_path) as server:
@@ -350,7 +328,7 @@ async def test_a_look_serves_requests_for_half_a_second() -> None:
     assert await watch.read_now() is looks.results[2]
 
 
-async def test_a_stuck_look_refuses_at_once_and_never_stops_the_loop(
+async def test_a_stuck_look_refuses_and_never_stops_the_loop(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(callers, "READ_SECONDS", 0.1)

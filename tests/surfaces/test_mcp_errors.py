@@ -39,16 +39,10 @@ class Case(NamedTuple):
 
 
 def nest(depth: int) -> Any:
-    """Return arrays in arrays."""
-    value: Any = []
-    for _ in range(depth - 1):
-        value = [value]
-
-    return value
+    return [nest(depth - 1)] if depth > 1 else []
 
 
 def ping(request_id: bytes) -> bytes:
-    """Return a request with an id that is written as it is."""
     return b'{"jsonrpc":"2.0","id":%b,"method":"ping"}' % request_id
 
 
@@ -130,7 +124,6 @@ CASES = {
 
 
 def check_error(answer: Any, case: Case) -> None:
-    """Check that an answer is the well-formed error that the case, and the oracle, ask for."""
     owed = judge(case.text)
     if owed is not None:
         assert (owed.id, owed.code) in ((case.id, case.code), (case.id, None)), case
@@ -238,7 +231,7 @@ async def test_headers_that_are_wrong_or_disagree_with_the_body_are_refused_in_o
         check_words(answer)
 
 
-async def test_h3_another_media_type_or_method_is_refused_as_everywhere(
+async def test_h3_another_media_type_or_method_is_refused(
     client: httpx.AsyncClient,
 ) -> None:
     for media in ("text/plain", "application/xml", "", "application/jsonp"):
@@ -253,7 +246,7 @@ async def test_h3_another_media_type_or_method_is_refused_as_everywhere(
         assert refused.json()["error"]["reason"] == "unknown_address", method
 
 
-async def test_posted_notifications_are_taken_and_answers_are_not(
+async def test_posted_notifications_are_taken_and_answers_not(
     client: httpx.AsyncClient,
 ) -> None:
     for version in ("2025-11-25", "2026-07-28"):
@@ -268,19 +261,7 @@ async def test_posted_notifications_are_taken_and_answers_are_not(
             check_words(refused.json())
 
 
-IDS: list[int | str] = [
-    0,
-    -1,
-    2**53 + 1,
-    2**63,
-    -(2**64) - 1,
-    int("9" * MAX_ID),
-    -int("9" * MAX_ID),
-    "",
-    "7",
-    "x" * MAX_ID,
-    'two\nlines, a \U0001f600 and "quotes"',
-]
+IDS: list[int | str] = [0, -1, 2**53 + 1, 2**63, -(2**64) - 1, "", "7", "x" * MAX_ID]
 
 
 async def test_a_request_is_answered_under_its_own_id_however_large(
@@ -302,18 +283,18 @@ async def test_a_request_is_answered_under_its_own_id_however_large(
 
 
 async def test_a_connection_keeps_to_the_revision_that_opened_it(settings: Settings) -> None:
+    piped: Piped
+
+    async def ask(request_id: int, method: str, params: Any = None) -> int | None:
+        await piped.request(request_id, method, params)
+        answer = await piped.read()
+        if "error" not in answer:
+            return None
+        check_words(answer)
+        code: int = answer["error"]["code"]
+        return code
+
     async with open_piped(settings, hello=None) as piped:
-
-        async def ask(request_id: int, method: str, params: Any = None) -> int | None:
-            """Return the code of a request's error, if it has one."""
-            await piped.request(request_id, method, params)
-            answer = await piped.read()
-            if "error" not in answer:
-                return None
-            check_words(answer)
-            code: int = answer["error"]["code"]
-            return code
-
         assert await ask(1, "tools/call", {"name": "get_memory_stats"}) == -32602
         assert await ask(2, "initialize", HELLO) is None
         assert await ask(3, "tools/list", {"_meta": ENVELOPE}) == -32600
@@ -334,9 +315,7 @@ LOTS = trying(
 
 @given(message=MESSAGES)
 @LOTS
-async def test_h3_any_posted_json_gets_one_answer_in_our_words(
-    message: Any, client: httpx.AsyncClient
-) -> None:
+async def test_h3_any_posted_json_gets_one_answer(message: Any, client: httpx.AsyncClient) -> None:
     body = json.dumps(message).encode()
     owed = judge(body)
 

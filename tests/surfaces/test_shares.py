@@ -34,8 +34,6 @@ STEPS = st.lists(
 
 
 class Clock:
-    """A clock that a test sets."""
-
     def __init__(self) -> None:
         self.now = 100.0
 
@@ -65,14 +63,6 @@ def crowd(clock: Clock) -> Shares:
     return shares
 
 
-def test_callers_share_once_one_of_them_was_refused() -> None:
-    shares = crowd(Clock())
-    give_back(shares, "a", 64)
-
-    assert take_all(shares, "b") == 32
-    assert take_all(shares, "a") == 32
-
-
 def test_a_busy_caller_keeps_to_its_share_as_long_as_another_calls() -> None:
     """Otherwise the other would be refused anew each second."""
     clock = Clock()
@@ -95,11 +85,8 @@ def test_a_known_caller_has_its_share_even_while_another_holds_every_place() -> 
     give_back(shares, "a", 64)
     assert take_all(shares, "a") == 32
 
-
-def test_known_callers_together_hold_twice_the_places_at_most() -> None:
     shares = crowd(Clock())
-
-    assert sum(shares.take(n, is_known=True) for n in range(100)) == 64
+    assert sum(shares.take(n, is_known=True) for n in range(100)) == 64, "twice the places at most"
 
 
 @given(STEPS)
@@ -134,9 +121,7 @@ def test_places_are_never_exceeded_and_none_is_refused_without_need(
 
 
 @given(st.lists(st.tuples(CALLERS, st.integers(0, 40)), max_size=80), st.integers(1, 12))
-def test_whoever_has_less_than_its_share_never_gives_way(
-    arrivals: list[tuple[str, int]], room: int
-) -> None:
+def test_less_than_a_share_never_gives_way(arrivals: list[tuple[str, int]], room: int) -> None:
     crowd = Crowd[str, int]()
     owners: dict[int, str] = {}
 
@@ -160,8 +145,6 @@ def test_whoever_has_less_than_its_share_never_gives_way(
 
 
 class Socket:
-    """A connection that only notes whether it was aborted."""
-
     def __init__(self, owner: str = "") -> None:
         self.owner = owner
         self.is_aborted = False
@@ -171,7 +154,6 @@ class Socket:
 
 
 def let_wait(connections: Connections, owner: str = "", count: int = 1) -> list[Socket]:
-    """Let connections of an owner come, on which nothing happens."""
     sockets = [Socket(owner) for _ in range(count)]
     for one in sockets:
         connections.add(one)
@@ -182,19 +164,15 @@ def let_wait(connections: Connections, owner: str = "", count: int = 1) -> list[
 def test_those_who_never_called_give_way_before_callers_who_hold_less() -> None:
     connections = Connections(10)
     callers, strangers = let_wait(connections, "ada", 4), let_wait(connections, count=6)
-
     connections.add(Socket())
 
     assert [one.is_aborted for one in strangers] == [True] + [False] * 5
     assert not any(one.is_aborted for one in callers)
 
-
-def test_a_connection_on_which_the_server_works_never_gives_way() -> None:
     connections = Connections(2)
     for connection in let_wait(connections, "ada", 2):
         connections.mark_busy(connection)
-
-    assert not connections.can_accept()
+    assert not connections.can_accept(), "one on which the server works never gives way"
 
 
 def test_answers_that_nobody_reads_take_bounded_memory(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -232,7 +210,6 @@ def test_lines_of_one_kind_are_limited_per_second_and_those_left_out_are_counted
 
 @pytest.fixture
 def guarded(roots: Settings, tmp_path: Path) -> Settings:
-    """Settings with a tokens file."""
     return roots.model_copy(update={"tokens_file": tmp_path / "tokens.json"})
 
 
@@ -258,9 +235,7 @@ async def test_calls_take_turns_by_token_wherever_they_wait(
                 owners.clear()
 
 
-async def test_refused_requests_take_turns_too(
-    guarded: Settings, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_refusals_take_turns_too(guarded: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
     file = TokenFile(guarded.tokens_file)
     (rude, rude_secret), (_, good_secret) = (file.add("default", "write") for _ in range(2))
     take = Shares.take

@@ -95,7 +95,6 @@ async def test_nothing_is_kept_of_requests_that_were_cancelled(settings: Setting
 
 
 def count_protocol_objects() -> int:
-    """Return how many objects of the protocol's modules and ours are alive."""
     gc.collect()
     modules = ("mcp.", "mcp_types.", "abilities.adapters.")
     return sum(str(type(thing).__module__).startswith(modules) for thing in gc.get_objects())
@@ -135,7 +134,7 @@ async def test_cancelling_what_is_not_in_flight_does_nothing(settings: Settings)
         assert (await client.read())["id"] == 2
 
 
-async def test_a_write_that_has_begun_completes_although_it_is_cancelled(
+async def test_a_write_that_has_begun_completes_though_cancelled(
     settings: Settings,
 ) -> None:
     async with open_piped(settings) as client:

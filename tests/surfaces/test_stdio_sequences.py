@@ -75,7 +75,6 @@ ODD_LINES = [
 
 @st.composite
 def damage(draw: st.DrawFn) -> bytes:
-    """Return a message in which a few bytes are others, or gone."""
     line = json.dumps(draw(MESSAGES)).encode()
     start = draw(st.integers(0, len(line)))
     end = start + draw(st.integers(0, 2))
@@ -127,7 +126,6 @@ async def test_each_of_any_sequence_of_lines_gets_the_answer_that_it_is_owed(
 
 
 def open_era(era: str) -> bytes:
-    """Return the request that opens a connection of the earlier revisions, or of the current."""
     if era == "handshake":
         return build_request(OPENING, "initialize", HELLO)
 
@@ -179,7 +177,6 @@ def show(request_id: Any) -> str:
 
 
 def find_cancelled(line: bytes) -> str | None:
-    """Return the id that a line cancels, if it cancels any."""
     if judge_line(line) is not None or not line.strip():
         return None
 
@@ -193,7 +190,6 @@ def find_cancelled(line: bytes) -> str | None:
 
 
 async def check_asked(abilities: Abilities, asked: Asked, answer: dict[str, Any]) -> None:
-    """Check that an answer is an error of its code, or a result, that of a call as in Python."""
     if asked.code is not None:
         assert answer["error"]["code"] == asked.code
         return
@@ -211,7 +207,6 @@ async def check_asked(abilities: Abilities, asked: Asked, answer: dict[str, Any]
 
 
 async def exchange(abilities: Abilities, lines: list[bytes]) -> list[dict[str, Any]]:
-    """Send lines to a server of its own, end its input, and return all that it answers."""
     their_stdin, our_stdin = os.pipe()
     our_stdout, their_stdout = os.pipe()
     server = asyncio.create_task(serve_pipes(abilities, their_stdin, their_stdout))

@@ -34,7 +34,6 @@ def exporter() -> InMemorySpanExporter:
 
 
 def parse_metrics(text: str) -> dict[tuple[str, ...], float]:
-    """Return samples by name, labels and namespace, without the buckets of histograms."""
     samples: dict[tuple[str, ...], float] = {}
 
     for family in text_string_to_metric_families(text):
@@ -134,27 +133,22 @@ def test_a_server_logs_a_line_per_call_and_nothing_that_was_read_or_stored(
     roots: Settings, tmp_path: Path
 ) -> None:
     settings = roots.model_copy(update={"tokens_file": tmp_path / "tokens.json"})
-    entry, token = TokenFile(settings.tokens_file).add("default", "write", "laptop of Ada")
+    token = TokenFile(settings.tokens_file).add("default", "write")[1]
     bearer = {"Authorization": f"Bearer {token}"}
+    memory = {"type": "core", "key": SECRET, "content": SECRET}
 
     with serving(settings, tmp_path) as server:
-        address, body = f"{server.address}/api/memories", {"type": "core", "key": SECRET}
-        stored = httpx.post(
-            address, json={**body, "content": SECRET}, headers={**bearer, "X-Request-Id": "mine-1"}
-        )
+        address = f"{server.address}/api/memories"
+        stored = httpx.post(address, json=memory, headers={**bearer, "X-Request-Id": "mine-1"})
         wrong = httpx.get(f"{address}/x", headers={"Authorization": f"Bearer {token}x"})
         missing = httpx.get(f"{address}/{SECRET}2", headers={**bearer, "X-Request-Id": "no good"})
         lines = [json.loads(line) for line in server.stop().splitlines()]
 
     answers = (stored, wrong, missing)
     assert [answer.status_code for answer in answers] == [200, 401, 404]
-    assert stored.headers["x-request-id"] == "mine-1"
     ids = [answer.headers["x-request-id"] for answer in answers]
-    assert [line["request_id"] for line in lines] == ids and ids[2] != "no good"
-
-    who = [{name: line.get(name) for name in ("namespace", "token", "label")} for line in lines]
-    known = {"namespace": "default", "token": entry.id, "label": "laptop of Ada"}
-    assert who == [known, dict.fromkeys(known), known]
+    assert [line["request_id"] for line in lines] == ids
+    assert ids[0] == "mine-1" and ids[2] != "no good"
 
     assert [line["message"] for line in lines] == ["call", "refused", "call"]
     assert lines[0]["ability"] == "store_memory" and lines[0]["faults"] == {} and lines[0]["ms"] > 0
@@ -222,6 +216,5 @@ async def test_each_line_names_the_caller_also_on_mcp_and_of_refusals(
     lines = [vars(record) for record in caplog.records if record.message in ("call", "refused")]
     who = [(line.get("namespace"), line.get("token"), line.get("label")) for line in lines]
     ada = ("ada", entry.id, 'Ada \ufffd[31m\ufffd{"forged": 1}')  # steers no terminal
-    assert who[:2] == [ada, ada]
-    assert who[2:4] == [("default", scraper.id, "prometheus"), (None, None, None)]
+    assert who[:4] == [ada, ada, ("default", scraper.id, "prometheus"), (None, None, None)]
     assert token not in caplog.text and scraping not in caplog.text

@@ -10,16 +10,14 @@ from urllib.parse import quote
 
 import httpx
 import pytest
-from click.testing import CliRunner
 
 from abilities import Abilities, Settings
-from abilities.cli.main import main
 from abilities.cli.terminal import wrap_text
 from abilities.declarations.values import escape_unseen
 from abilities.helpers.tokens import TokenFile
 from tests.support.plugins import write_distribution
 from tests.support.serving import serving
-from tests.support.surfaces import environment
+from tests.support.surfaces import environment, run
 from tests.support.terminals import Terminal, run_on_terminal
 
 LONG = "The plan names 'abilities import FILE --replace' and ends in/a/folder/of/a/very/long/name."
@@ -27,73 +25,45 @@ LONG = "The plan names 'abilities import FILE --replace' and ends in/a/folder/of
 
 @pytest.fixture
 async def stored(roots: Settings) -> dict[str, str]:
-    """The environment of commands whose store has memories with links."""
     links = [{"key": "plan", "link_weight": 0.9}, {"key": "tea", "link_weight": 0.2}]
-    memories: list[dict[str, object]] = [
-        {"key": "goals", "content": "Ship Aurora in May.", "links": links},
-        {"key": "plan", "content": "Ada leads."},
-        {"key": "tea", "content": "Green tea."},
-    ]
-    operations = [{"op": "store", "type": "core", **memory} for memory in memories]
-
+    goals = {"key": "goals", "content": "Ship Aurora in May.", "links": links}
     async with Abilities.open(roots) as abilities:
-        await abilities.call("remember", {"operations": operations})
+        for memory in (goals, {"key": "plan", "content": "x"}, {"key": "tea", "content": "x"}):
+            await abilities.call("store_memory", {"type": "core", **memory})
 
     return environment(roots)
 
 
 def run_piped(*arguments: str, variables: dict[str, str]) -> str:
-    """Return what a command prints that has no terminal."""
-    done = CliRunner().invoke(main, arguments, env=variables, prog_name="abilities")
+    done = run(None, *arguments, **variables)
     assert done.exit_code == 0, done.output
     return done.stdout
 
 
-@pytest.mark.sampled(5)
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize(
-    ("command", "columns"),
-    [
-        ("doctor", 60),
-        ("list", 80),
-        ("describe recall", 60),
-        ("recall Aurora", 60),
-        ("graph goals", 60),
-        ("serv", 60),
-        ("recall", 80),
-        ("setup nano", 60),
-        ("import README.md", 80),
-        ("token list", 60),
-        ("--help", 60),
-    ],
+    "command",
+    ["doctor", "describe recall", "recall Aurora", "graph goals", "serv", "setup nano", "--help"],
 )
-def test_no_line_is_wider_than_the_terminal(
-    command: str, columns: int, stored: dict[str, str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(Path(__file__).parents[2])
-
-    printed = run_on_terminal(*command.split(), columns=columns, variables=stored)
+def test_no_line_is_wider_than_the_terminal(command: str, stored: dict[str, str]) -> None:
+    printed = run_on_terminal(*command.split(), columns=60, variables=stored)
 
     assert printed
     for line in printed.splitlines():
         # What has no spaces stays in one piece, such as a path, and so does a command to copy.
         is_one_piece = len(line.split()) == 1 or line.strip().startswith("abilities ")
-        assert len(line) <= columns or is_one_piece, line
+        assert len(line) <= 60 or is_one_piece, line
 
 
 def test_a_message_wraps_between_words_and_the_further_lines_are_indented() -> None:
     with Terminal(60) as terminal:
         wrapped = wrap_text(LONG, terminal.stream)
         lines = wrap_text("  FORGED: " + "word " * 40, terminal.stream, hang=4).split("\n")
-        unwrapped = wrap_text("short\nlines", terminal.stream)
+        assert wrap_text("short\nlines", terminal.stream) == "short\nlines"
     with Terminal(40) as terminal:
-        narrow = wrap_text(LONG, terminal.stream).split("\n")
+        assert "'abilities import FILE --replace'" in wrap_text(LONG, terminal.stream)
 
-    assert wrapped.split("\n") == [
-        "The plan names 'abilities import FILE --replace' and ends",
-        "  in/a/folder/of/a/very/long/name.",
-    ]
-    assert any("'abilities import FILE --replace'" in line for line in narrow), "to be copied"
-    assert unwrapped == "short\nlines"
+    assert wrapped.endswith("ends\n  in/a/folder/of/a/very/long/name.")
     assert lines[0].startswith("  FORGED") and len(lines) > 2
     assert all(line.startswith(" " * 6 + "word") for line in lines[1:])
     assert wrap_text(LONG * 9, sys.stdout) == LONG * 9, "a pipe gets one line"
@@ -127,16 +97,6 @@ def test_graph_draws_a_tree_on_a_terminal_and_a_picture_into_a_pipe(
     assert as_tree.splitlines() == ["1. goals", "├── 2. plan  0.9", "└── 3. tea  0.2"]
 
 
-def test_a_remark_of_an_import_begins_a_line_beside_the_bar(
-    stored: dict[str, str], tmp_path: Path
-) -> None:
-    (tmp_path / "mine.jsonl").write_text('{"key": "a", "content": "b"}\n')
-
-    shown = run_on_terminal("import", str(tmp_path / "mine.jsonl"), columns=80, variables=stored)
-
-    assert "\r1 memory: No id; it was made of the namespace and the key.\n" in shown
-
-
 HOSTILE = "a\x1b]0;pwned\x07\x9b31m\u202egpj\u2066\u200b\u2028\x7f\U000e0041\r\nFORGED: line\n"
 UNSEEN = [char for char in HOSTILE if not char.isascii()] + ["\x07", "\x7f", "\x1b]", "\nFORGED"]
 
@@ -165,7 +125,6 @@ def check_printed(name: str, printed: str) -> None:
 
 @pytest.fixture
 async def hostile(roots: Settings) -> dict[str, str]:
-    """The environment of commands whose files and memories hold hostile text."""
     (roots.workspace_dir / "a.txt").write_text(HOSTILE)
     async with Abilities.open(roots) as abilities:
         memory = {"type": "core", "key": "tea", "content": HOSTILE, "tags": ["t\u200b"]}
@@ -176,7 +135,6 @@ async def hostile(roots: Settings) -> dict[str, str]:
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    """A folder with a hostile name."""
     folder = tmp_path / f"dir{HOSTILE}"
     folder.mkdir()
     return folder

@@ -157,7 +157,7 @@ def test_a_text_is_parsed_to_the_payload_that_it_was_made_of(payload: dict[str, 
 
 @many
 @given(payloads, st.data())
-def test_a_content_that_knows_the_boundary_forges_nothing(
+def test_who_knows_the_boundary_forges_nothing(
     payload: dict[str, Any], data: st.DataObject
 ) -> None:
     boundaries = re.findall("^[0-9a-f]{6}(?= )", render(payload, "text"), re.MULTILINE)
@@ -228,30 +228,15 @@ def test_what_was_left_out_is_named_once(sizes: list[int | None]) -> None:
     assert parse_text(text) == payload
 
 
-def test_memories_that_answer_questions_as_text() -> None:
-    first = {"input": "who?", "memories": [{"key": "a", "content": "A"}, {"key": "b"}]}
-    second = {"input": "why?", "memories": [{"key": "c", "content": "C"}], "matched": 7}
-
-    text = render({"results": [first, second]}, "text")
-
-    boundary = text.split("\n")[1][:6]
-    assert text == (
-        '{"results":[{"input":"who?","memories":[1,{"key":"b"}]},'
-        '{"input":"why?","memories":[1],"matched":7}]}\n'
-        f'{boundary} {{"key":"a"}}\nA\n{boundary} ["c"]\nC\n'
-    )
-
-
 def test_an_answer_without_contents_to_read_is_json() -> None:
     memory = {"key": "a", "content": "text"}
-    failed = {"input": "a", "success": False}
     payloads: list[dict[str, Any]] = [
         {"error": {"code": "INVALID_INPUT"}},
         {"total_memories": 3, "most_accessed": memory},
         {"id": "1", "created": True, "memory": memory},
         {"files": [{"path": "a"}], "has_more": False},
         {"results": [], "summary": {}},
-        {"results": [failed], "summary": {}},
+        {"results": [{"input": "a", "success": False}], "summary": {}},
     ]
     for payload in payloads:
         assert render(payload, "text") == render(payload)
@@ -264,22 +249,15 @@ def test_what_is_no_whole_reply_is_refused() -> None:
     boundary = second[:6]
 
     for wrong in (
-        "",
-        "{",
-        "5",
-        "[]",
+        *("", "{", "5", "[]"),
         first[:-2],
-        f"{first}\n{second}",
-        f"{first}\n{second}\n",
-        f"{first}\n{second}\nx\n",
+        *(f"{first}\n{second}", f"{first}\n{second}\n", f"{first}\n{second}\nx\n"),
         f"{first}\n{second}\nx\n{boundary} []\ny\n",
         f"{first}\n{second}\nx\n{boundary} {{\ny\n",
         f"{text}{boundary} {{}}\nz\n",
         text[:-2],
         text.replace(boundary, "no boundary here"),
-        text.replace("[2]", "[-2]"),
-        text.replace("[2]", "[3]"),
-        text.replace("[2]", "[1]"),
+        *(text.replace("[2]", number) for number in ("[-2]", "[3]", "[1]")),
         f"{{}}\n{second}\nx\n",
         '{"results":[{"left_out":2}],"next_request":{"paths":["a"]}}',
         '{"results":[{"left_out":1000000000000}],"next_request":{"paths":["a"]}}',

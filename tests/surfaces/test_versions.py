@@ -6,13 +6,11 @@ from typing import Any
 
 import httpx
 import pytest
-from click.testing import CliRunner
 
 from abilities import Settings
-from abilities.cli.main import main
 from abilities.helpers.tokens import TokenFile
 from tests.support.serving import serving_app
-from tests.support.surfaces import SURFACES, environment, python
+from tests.support.surfaces import SURFACES, python, run
 
 MEMORY = {"type": "core", "key": "tea", "content": "Green."}
 
@@ -89,21 +87,15 @@ async def test_the_label_of_a_token_and_its_scope(roots: Settings, tmp_path: Pat
 
 
 def test_people_purge_and_compact_on_the_command_line(roots: Settings) -> None:
-    variables = environment(roots)
-
-    def run(*command: str, typed: str | None = None) -> tuple[int, str]:
-        result = CliRunner().invoke(main, command, env=variables, input=typed)
-        return result.exit_code, result.output
-
     for key in ("tea", "cup"):
-        run("call", "store_memory", json.dumps({**MEMORY, "key": key}))
+        run(roots, "call", "store_memory", json.dumps({**MEMORY, "key": key}))
 
-    code, output = run("purge", "tea", typed="n\n")
-    assert code == 1 and "for good?" in output
-    assert run("purge", "nobody", "--yes")[0] == 1
-    assert run("purge", "tea", typed="y\n")[0] == 0
-    assert run("purge", "cup", "--yes")[0] == 0
-    assert json.loads(run("call", "memory_list", "{}")[1]) == {"memories": []}
+    kept = run(roots, "purge", "tea", stdin="n\n")
+    assert kept.exit_code == 1 and "for good?" in kept.output
+    assert run(roots, "purge", "nobody", "--yes").exit_code == 1
+    assert run(roots, "purge", "tea", stdin="y\n").exit_code == 0
+    assert run(roots, "purge", "cup", "--yes").exit_code == 0
+    assert json.loads(run(roots, "call", "memory_list", "{}").stdout) == {"memories": []}
 
-    code, output = run("compact")
-    assert code == 0 and output.startswith("Forgot ")
+    compacted = run(roots, "compact")
+    assert compacted.exit_code == 0 and compacted.output.startswith("Forgot ")
