@@ -1,7 +1,6 @@
 """Memories about files: what reading a file brings, to whom, and within which bounds."""
 
 import asyncio
-from pathlib import Path
 from typing import Any
 
 import orjson
@@ -181,19 +180,9 @@ async def test_a_path_that_no_file_has_is_refused(path: str, reason: str, call: 
     assert record["reason"] == reason
 
 
-async def test_paths_are_kept_like_other_properties(app: Any, call: Call) -> None:
+async def test_paths_are_kept_in_their_shortest_form_and_are_few(call: Call) -> None:
     await store(call, "k", "x", about=["a//b.py", "./a/b.py", "docs/"])
     assert (await get(call, "k"))["about"] == ["a/b.py", "docs"]
-
-    answer = await call("update_memory", key="k", about=["c"])
-    assert answer["updated_fields"] == ["about"]
-    await store(call, "k", "y")
-    assert (await get(call, "k"))["about"] == ["c"], "an update keeps what it leaves out"
-
-    await call("update_memory", key="k", about=[])
-    assert "about" not in await get(call, "k")
-    await call("memory_restore", key="k")
-    assert (await get(call, "k"))["about"] == ["c"]
     assert await find_reason(call, "update_memory", key="k", about=["x"] * 11) == "too_many"
 
 
@@ -209,18 +198,6 @@ async def test_what_was_replaced_later_is_about_the_same_file(files: Settings) -
         for as_of, expected in ((None, "new"), ("2021-01-01", "old")):
             (record,) = (await call("recall", **question, as_of=as_of))["results"]
             assert [memory["key"] for memory in record["data"]["memories"]] == [expected]
-
-
-async def test_an_export_brings_the_paths_with_the_memory(files: Settings, tmp_path: Path) -> None:
-    await remember_some(files)
-    place, other = FilePlace(store_file(files)), FilePlace(tmp_path / "other.db")
-    exported = tmp_path / "all.jsonl"
-    assert (await asyncio.to_thread(place.run, "export", exported)).exit_code == 0
-    imported = await asyncio.to_thread(other.run, "import", exported)
-
-    assert imported.exit_code == 0, imported.output
-    first, second = await asyncio.to_thread(lambda: (place.read_memories(), other.read_memories()))
-    assert first == second and first["app"]["about"] == ["src/app.py"]
 
 
 async def test_the_command_line_prints_what_is_remembered(files: Settings) -> None:

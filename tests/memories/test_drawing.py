@@ -9,7 +9,6 @@ import pytest
 from click.testing import CliRunner, Result
 
 from abilities import Settings
-from abilities.cli.drawing import Drawing, DrawnEdge, DrawnNode, as_svg
 from abilities.cli.main import main
 from tests.memories.calls import Payload, list_keys, store
 from tests.support.surfaces import Call, environment
@@ -99,17 +98,3 @@ def test_a_drawing_is_written_to_a_file_and_what_is_wrong_is_said(
     failed = invoke(roots, "start", "-o", str(nowhere))
     assert failed.exit_code == 1
     assert failed.stderr.startswith(f"Error: {nowhere}: No such file or directory; ")
-
-
-def test_each_depth_is_a_column_from_the_first_retrieved_to_what_was_cut() -> None:
-    depths = [0, 1, 2, 2, 2, 1, 3, 2, 1]  # the last two were cut
-    nodes = [DrawnNode(f"m{n}", n + 1 if n < 7 else 0, depth) for n, depth in enumerate(depths)]
-    edges = [DrawnEdge("m0", "m1", 0.5, "way")]
-
-    picture = ET.fromstring(as_svg(Drawing(nodes, edges)))
-
-    columns: dict[int, list[int]] = {}
-    for box, depth in zip(picture.findall("{*}g/{*}rect"), depths, strict=True):
-        assert int(box.get("x", "")) == 24 + 300 * depth
-        columns.setdefault(depth, []).append(int(box.get("y", "")))
-    assert columns == {0: [120], 1: [56, 120, 184], 2: [24, 88, 152, 216], 3: [120]}

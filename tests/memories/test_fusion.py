@@ -41,16 +41,6 @@ def test_an_order_that_both_agree_on_is_kept(
                 assert joined[better].score >= joined[worse].score
 
 
-@given(values, values, st.randoms())
-def test_the_order_of_insertion_changes_nothing(
-    scores: dict[str, int], similar: dict[str, int], random: object
-) -> None:
-    names = list(similar)
-    random.shuffle(names)  # type: ignore[attr-defined]
-
-    assert join(scores, {name: similar[name] for name in names}) == join(scores, similar)
-
-
 @given(values, values, st.integers(0, SIMILARITY_ONE))
 def test_similarity_adds_at_most_three_quarters_of_the_best_score(
     scores: dict[str, int], similar: dict[str, int], usual: int
@@ -62,15 +52,6 @@ def test_similarity_adds_at_most_three_quarters_of_the_best_score(
         assert entry.own == entry.score
 
 
-def test_the_most_similar_gets_the_certainty_and_others_in_proportion() -> None:
-    similar = {"a": 800_000, "b": 700_000, "c": 500_000, "d": 400_000, "e": 590_000}
-
-    joined = join({"c": 1_000, "d": 1_000}, similar, usual=600_000)
-
-    expected = {"a": 375, "b": 281, "c": 1_093, "d": 1_000}
-    assert {name: entry.score for name, entry in joined.items()} == expected
-
-
 def test_what_words_do_not_answer_is_ranked_by_meaning() -> None:
     joined = join({"c": 1_000}, {"a": 800_000, "c": 600_000}, "none", usual=600_000)
     assert joined["a"].score == joined["c"].score == 1_000
@@ -78,20 +59,6 @@ def test_what_words_do_not_answer_is_ranked_by_meaning() -> None:
     joined = join({"c": 1_000}, {"a": 700_000, "c": 600_000}, "none", usual=600_000)
     assert joined["a"].score < joined["c"].score  # it is not similar enough to answer
     assert joined["a"].words == () and joined["a"].via is None
-
-
-def test_what_came_by_links_keeps_that_and_gets_an_own_score() -> None:
-    ranked = [tuple(RankedEntry("a", False, 1_000, 0, "seed"))]
-
-    (joined,) = Near({"a": 500_000}, Similarity((), {}, 0)).add_to(ranked, "weak")
-
-    assert RankedEntry._make(joined) == RankedEntry("a", False, 1_375, 375, "seed")
-
-
-def test_notes_and_memories_are_compared_with_each_other() -> None:
-    joined = join({"c": 1_000}, {"a": 800_000}, "none", 200_000, {"n": 500_000})
-
-    assert joined["n"] == RankedEntry("n", True, 500, 500)
 
 
 def test_the_256_most_similar_count() -> None:

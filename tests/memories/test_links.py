@@ -44,22 +44,6 @@ async def test_who_works_on_a_project_is_one_call(
         assert (short["link"], short["direction"]) == ("works on", "in")
 
 
-async def test_a_memory_tells_what_leads_to_it(call: Call) -> None:
-    await link_project(call)
-    out, incoming, both = [
-        await get(call, "Aurora", direction=direction) for direction in ("out", "in", "both")
-    ]
-
-    assert (out["links_total"], out["backlinks_total"]) == (1, 3)
-    assert "backlinks" not in out and "links" not in incoming
-    assert incoming["backlinks"] == [
-        {"key": name, "link_weight": weight, "type": "works on", "term": "since May"}
-        for name, weight in {"Ada": 0.9, "Bo": 0.7, "Cy": 0.5}.items()
-    ]
-    assert (both["links"], both["backlinks"]) == (out["links"], incoming["backlinks"])
-    assert (await get(call, "Di"))["backlinks_total"] == 0
-
-
 async def test_an_answer_shows_as_many_links_as_fit_and_the_rest_is_on_the_next_pages(
     roots: Settings,
 ) -> None:

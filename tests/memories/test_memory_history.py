@@ -4,16 +4,7 @@ import orjson
 import pytest
 
 from abilities import Abilities, Settings
-from tests.memories.calls import (
-    Payload,
-    calls_of,
-    find_fault,
-    find_reason,
-    follow,
-    get,
-    open_calls,
-    store,
-)
+from tests.memories import calls
 from tests.support.surfaces import Call
 
 
@@ -24,13 +15,15 @@ def roots(roots: Settings) -> Settings:
 
 
 async def test_a_history_tells_who_did_what(app: Abilities, call: Call) -> None:
-    stored = await store(call, "tea", "Green.")
-    await store(calls_of(app.for_caller("laptop of Ada")), "tea", "Black.", tags=["drink"])
+    stored = await calls.store(call, "tea", "Green.")
+    await calls.store(
+        calls.calls_of(app.for_caller("laptop of Ada")), "tea", "Black.", tags=["drink"]
+    )
     await call("update_memory", id=stored["id"], key="black tea")
     await call("delete_memory", id=stored["id"])
 
     history = await call("memory_history", key="tea")
-    entries = await follow(call, "memory_history", {"key": "tea", "limit": 3}, "entries")
+    entries = await calls.follow(call, "memory_history", {"key": "tea", "limit": 3}, "entries")
 
     assert history == await call("memory_history", id=stored["id"])
     assert (history["id"], history["key"], history["version"]) == (stored["id"], "black tea", 4)
@@ -44,42 +37,11 @@ async def test_a_history_tells_who_did_what(app: Abilities, call: Call) -> None:
     ]
 
 
-async def test_a_memory_is_read_as_it_was(call: Call) -> None:
-    first = (await store(call, "tea", "Green.", links=[{"key": "cup"}]))["memory"]
-    second = first
-    while second["updated_at"] == first["updated_at"]:
-        second = (await store(call, "tea", f"{second['content']}!", links=[{"key": "pot"}]))[
-            "memory"
-        ]
-
-    then = await get(call, "tea", as_of=first["updated_at"])
-    now = await get(call, "tea", as_of="2999-01-01T00:00:00+01:00")
-
-    assert (then["content"], now["content"]) == ("Green.", second["content"])
-    assert [link["key"] for link in then["links"]] == ["cup"]
-    assert len(now["links"]) == 2
-    for day, reason in (("2001-01-01T00:00:00Z", "version_not_found"), ("now", "invalid_format")):
-        assert await find_reason(call, "memory_get", key="tea", as_of=day) == reason
-
-
-async def test_any_version_of_a_memory_comes_back_even_if_it_was_deleted(call: Call) -> None:
-    shown: list[Payload] = []
-    for number in range(3):
-        links = [{"key": f"link {number}"}]
-        await store(call, "tea", f"Cup {number}. 🍵", tags=[f"tag{number}"], links=links)
-        shown.append(await get(call, "tea"))
-
-    memory_id = shown[0]["id"]
-    await call("delete_memory", id=memory_id, permanent=True)
+async def test_a_deleted_memory_is_told_of_and_what_never_was_is_not_restored(call: Call) -> None:
+    await calls.store(call, "tea")
+    await call("delete_memory", key="tea", permanent=True)
     history = await call("memory_history", key="tea")
     assert history["deleted"] and "version" not in history
-
-    for version in (2, 3, 1):
-        restored = await call("memory_restore", id=memory_id, version=version)
-        data, wanted = await get(call, "tea"), shown[version - 1]
-
-        assert restored["memory"]["content"] == wanted["content"]
-        assert data == {**wanted, **{name: data[name] for name in ("version", "updated_at")}}
 
     for name, arguments, reason in (
         ("memory_restore", {"key": "tea", "version": 99}, "version_not_found"),
@@ -88,20 +50,20 @@ async def test_any_version_of_a_memory_comes_back_even_if_it_was_deleted(call: C
         ("memory_restore", {"key": "tea", "version": 1, "if_version": 1}, "version_conflict"),
         ("memory_history", {}, "missing_argument"),
     ):
-        assert await find_reason(call, name, **arguments) == reason
+        assert await calls.find_reason(call, name, **arguments) == reason
 
 
 async def test_what_was_deleted_is_for_those_who_may_write(app: Abilities, call: Call) -> None:
-    stored = (await store(call, "tea"))["memory"]
-    reading = calls_of(app.for_namespace("default", read_only=True))
+    stored = (await calls.store(call, "tea"))["memory"]
+    reading = calls.calls_of(app.for_namespace("default", read_only=True))
     past = {"key": "tea", "as_of": stored["updated_at"]}
     assert await reading("memory_history", key="tea")
     assert await reading("memory_get", **past)
 
     await call("delete_memory", key="tea", permanent=True)
 
-    assert await find_reason(reading, "memory_history", key="tea") == "scope"
-    assert await find_reason(reading, "memory_get", **past) == "scope"
+    assert await calls.find_reason(reading, "memory_history", key="tea") == "scope"
+    assert await calls.find_reason(reading, "memory_get", **past) == "scope"
 
 
 async def test_what_was_purged_does_not_come_back(call: Call) -> None:
@@ -113,7 +75,7 @@ async def test_what_was_purged_does_not_come_back(call: Call) -> None:
     assert purged["action"] == "purged"
     assert (await call("memory_list", archived=True))["memories"] == []
     for key in ("doc", "doc#2"):
-        assert await find_reason(call, "memory_history", key=key) == "not_found"
+        assert await calls.find_reason(call, "memory_history", key=key) == "not_found"
     changes = (await call("memory_changes"))["changes"]
     assert {change["action"] for change in changes} == {"purged"}
     assert all("key" not in change for change in changes)
@@ -124,22 +86,24 @@ async def test_purging_needs_a_right_of_its_own(roots: Settings) -> None:
         allowed = app.for_caller("Ada", may_purge=True)
         reading = allowed.for_namespace("default", read_only=True)
         assert not reading.context.may_purge
-        await store(calls_of(app), "tea")
+        await calls.store(calls.calls_of(app), "tea")
 
         purge = {"key": "tea", "purge": True}
         for caller in (app, reading):
-            assert await find_reason(calls_of(caller), "delete_memory", **purge) == "scope"
-        assert (await calls_of(allowed)("delete_memory", **purge))["success"]
+            assert (
+                await calls.find_reason(calls.calls_of(caller), "delete_memory", **purge) == "scope"
+            )
+        assert (await calls.calls_of(allowed)("delete_memory", **purge))["success"]
 
 
 async def test_a_list_shows_what_is_known_without_contents(call: Call) -> None:
     for number in range(5):
-        await store(call, f"project/{number}", "é" * (number + 1), summary=f"Part {number}.")
-    await store(call, "other")
-    await store(call, "project/9")
+        await calls.store(call, f"project/{number}", "é" * (number + 1), summary=f"Part {number}.")
+    await calls.store(call, "other")
+    await calls.store(call, "project/9")
     await call("delete_memory", key="project/9")
 
-    listed = await follow(call, "memory_list", {"prefix": "project/", "limit": 2}, "memories")
+    listed = await calls.follow(call, "memory_list", {"prefix": "project/", "limit": 2}, "memories")
     everything = (await call("memory_list", archived=True))["memories"]
 
     assert [memory["key"] for memory in listed] == [f"project/{n}" for n in range(5)]
@@ -152,40 +116,23 @@ async def test_pages_keep_the_bound_of_an_answer(roots: Settings) -> None:
     memory = {"op": "store", "type": "core", "content": "c", "summary": "é" * 500}
     keys = [f"{number:03}{'🍵' * 197}" for number in range(150)]
 
-    async with open_calls(roots.model_copy(update={"max_response_bytes": 40_000})) as call:
+    async with calls.open_calls(roots.model_copy(update={"max_response_bytes": 40_000})) as call:
         for start in range(0, 150, 50):
             operations = [{**memory, "key": key} for key in keys[start : start + 50]]
             await call("remember", operations=operations)
 
-        async def call_within_bound(name: str, **arguments: object) -> Payload:
+        async def call_within_bound(name: str, **arguments: object) -> calls.Payload:
             page = await call(name, **arguments)
             assert len(orjson.dumps(page)) <= 40_000
             return page
 
         for name, entries in (("memory_list", "memories"), ("memory_changes", "changes")):
-            found = await follow(call_within_bound, name, {"limit": 500}, entries)
+            found = await calls.follow(call_within_bound, name, {"limit": 500}, entries)
             assert sorted(entry["key"] for entry in found) == keys
 
 
-async def test_changes_are_a_cursor(call: Call) -> None:
-    async def list_changes(**since: int) -> tuple[list[tuple[str, str]], int]:
-        page = await call("memory_changes", **since)
-        return [(change["key"], change["action"]) for change in page["changes"]], page["next"]
-
-    await store(call, "tea", "Green.")
-    first, place = await list_changes()
-    none, _ = await list_changes(since=place)
-    for key, content in (("tea", "Black."), ("tea", "White."), ("cup", "Blue.")):
-        await store(call, key, content)
-    await call("delete_memory", key="tea", permanent=True)
-    later, _ = await list_changes(since=place)
-
-    assert (first, none) == ([("tea", "created")], [])
-    assert later == [("cup", "created"), ("tea", "deleted")]
-
-
 async def test_an_end_is_shown_and_can_be_cleared(call: Call) -> None:
-    stored = await store(call, "tea", expires_at="2999-01-01T01:00:00+01:00")
+    stored = await calls.store(call, "tea", expires_at="2999-01-01T01:00:00+01:00")
     kept = await call("update_memory", key="tea", summary="s", expires_at=None)
     cleared = await call("update_memory", key="tea", expires_at="")
 
@@ -205,11 +152,13 @@ async def test_an_end_is_shown_and_can_be_cleared(call: Call) -> None:
         ("delete_memory", {"purge": True}),
     ],
 )
-async def test_s15_a_change_can_expect_a_version(name: str, arguments: Payload, call: Call) -> None:
-    await store(call, "tea", if_version=0)
+async def test_s15_a_change_can_expect_a_version(
+    name: str, arguments: calls.Payload, call: Call
+) -> None:
+    await calls.store(call, "tea", if_version=0)
     await call("update_memory", key="tea", summary="s", if_version=1)
 
-    fault = await find_fault(call, name, **{"key": "tea", "if_version": 1, **arguments})
+    fault = await calls.find_fault(call, name, **{"key": "tea", "if_version": 1, **arguments})
 
     assert (fault.reason, fault.expected) == ("version_conflict", {"version": 2})
-    assert (await get(call, "tea"))["version"] == 2
+    assert (await calls.get(call, "tea"))["version"] == 2

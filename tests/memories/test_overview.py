@@ -10,8 +10,7 @@ from abilities.declarations.values import JsonObject, json_size
 from abilities.helpers.memory.overview import OVERVIEW_BYTES
 from abilities.helpers.reply.formats import Format
 from abilities.helpers.search.terms import Language, split_question
-from tests.memories.calls import Payload, open_calls, store
-from tests.support import postgres
+from tests.memories.calls import Payload, store
 from tests.support.surfaces import Call, Through
 
 QUESTION = "What do you remember about me?"
@@ -152,17 +151,6 @@ async def test_a_question_of_read_gets_the_same_overview(
     payload = await through(roots)("read", items=[{"recall": QUESTION}], detail="full")
 
     assert payload["results"][0]["data"]["overview"] == (await ask(call))["overview"]
-
-
-async def test_both_stores_give_the_same_overview(roots: Settings, server: str) -> None:
-    answers: list[Payload] = []
-    with postgres.database(server) as url:
-        for settings in (roots, roots.model_copy(update={"store_url": url})):
-            async with open_calls(settings) as call:
-                await fill(call)
-                answers.append(await ask(call))
-
-    assert answers[0] == answers[1] and answers[0]["overview"]
 
 
 @pytest.mark.parametrize(

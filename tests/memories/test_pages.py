@@ -77,6 +77,9 @@ async def write_something(call: Call, ids: list[str], chance: random.Random) -> 
         assert error.fault.reason == "not_found"  # it was deleted already
 
 
+@pytest.mark.requirement(
+    "R3.2.1", "R3.2.2", "R3.2.3", "R3.2.4", "R3.2.5", "R3.2.6", "R3.2.9", "R3.2.10", "R3.2.11"
+)
 async def test_what_stays_as_it_is_comes_once_and_in_order_while_others_write(
     either: Settings,
 ) -> None:
@@ -95,6 +98,8 @@ async def check_pages(call: Call, chance: random.Random) -> None:
     }
     whole = await call("query_memories", **query, limit=100)
     assert not whole["has_more"]
+    values = [find_place(memory, query["sort_by"]) for memory in whole["memories"]]
+    assert values == sorted(values, reverse=query["sort_order"] == "desc")
 
     seen: list[str] = []
     request: Payload = {**query, "limit": chance.randint(1, 7)}
@@ -115,6 +120,11 @@ async def check_pages(call: Call, chance: random.Random) -> None:
     deletions = [{"op": "delete", "id": one, "permanent": True} for one in after]
     for begin in range(0, len(deletions), 50):
         await call("remember", operations=deletions[begin : begin + 50])
+
+
+def find_place(memory: Payload, sort_by: str) -> object:
+    value = memory[sort_by]
+    return IMPORTANCES.index(value) if sort_by == "importance" else value
 
 
 async def test_a_cursor_counts_and_an_offset_beside_it_does_not(either: Settings) -> None:

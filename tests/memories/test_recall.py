@@ -10,7 +10,7 @@ import orjson
 import pytest
 from rich.console import Console
 
-from abilities import Abilities, AbilityError, Settings, parse_text, render
+from abilities import Abilities, AbilityError, Settings, render
 from abilities.cli.printing import print_answer
 from abilities.cli.records import AnsweredCall
 from abilities.helpers.files.reader import FileReader
@@ -42,15 +42,6 @@ async def store(abilities: Abilities, key: str, content: str, **more: Any) -> No
     links = [{"key": other} for other in more.pop("links", [])]
     memory = {"type": "core", "key": key, "content": content, "links": links, **more}
     await abilities.call("store_memory", memory)
-
-
-async def link(abilities: Abilities, key: str, other: str, kind: str) -> None:
-    """Link two memories, and store each that is not there yet."""
-    known = await abilities.call("memory_list")
-    for name in {key, other} - {memory["key"] for memory in known["memories"]}:
-        await store(abilities, name, "Nothing in common.")
-    links = [{"key": other, "type": kind}]
-    await abilities.call("update_memory", {"key": key, "links": links})
 
 
 def write_note(abilities: Abilities, name: str, text: str) -> Path:
@@ -91,103 +82,12 @@ async def test_a_question_finds_memories_and_what_they_link_to(app: Abilities) -
     assert records[0]["score"] > records[1]["score"] > records[2]["score"] > 0
 
 
-async def test_a_link_that_led_to_a_memory_is_named_unless_it_is_the_usual_one(
-    app: Abilities,
-) -> None:
-    """Of two links none is named, because neither is between the hit and the memory."""
-    await link(app, "parser", "grammar", "depends_on")
-    await link(app, "review", "parser", "part of")
-    await link(app, "grammar", "file", "kept in")
-
-    for detail in ("concise", "full"):
-        records = {record["key"]: record for record in await ask(app, "PEG", detail=detail)}
-        ways = {
-            key: [records[key].get(name) for name in ("via", "link", "direction")]
-            for key in ("grammar", "review", "file")
-        }
-        assert ways == {
-            "grammar": ["parser", "depends_on", None],
-            "review": ["parser", "part of", "in"],
-            "file": ["parser", None, None],
-        }
-
-    payload = await app.call("read", {"items": [{"recall": "PEG"}], "detail": "concise"})
-    (grammar,) = [one for one in payload["results"][0]["items"] if one["key"] == "grammar"]
-    assert (grammar["via"], grammar["link"]) == ("parser", "depends_on")
-
-
-async def test_a_full_record_names_what_raised_a_memory_that_has_words(app: Abilities) -> None:
-    await store(app, "said", "Ada: a compiler compiles compilers.")
-    await store(app, "long", "Ada was there. " + "Nothing more to say of that. " * 20)
-    await link(app, "said", "long", "about")
-
-    records = {one["key"]: one for one in await ask(app, "Ada's compilers", detail="full")}
-
-    assert records["said"]["named"] is True
-    assert (records["long"]["via"], records["long"]["link"]) == ("said", "about")
-    assert 0 < records["long"]["own_score"] < records["long"]["score"]
-    assert not any(
-        "via" in one for one in await ask(app, "Ada's compilers") if one["key"] == "long"
-    )
-
-
-async def test_hops_bound_how_far_links_are_followed(app: Abilities) -> None:
-    for hops, expected in ((0, ["ada"]), (1, ["ada", "tea"]), (2, ["ada", "tea", "kettle"])):
-        assert names(await ask(app, "compilers", hops=hops)) == expected
-
-
-async def test_a_question_names_what_stands_under_another_one(app: Abilities) -> None:
-    queries = ["Ada", "Ada parser compilers"]
-    alone = [(await app.call("recall", {"queries": [query]}))["results"][0] for query in queries]
-
-    together = (await app.call("recall", {"queries": queries}))["results"]
-
-    assert [record["matched"] for record in together] == [record["matched"] for record in alone]
-    for record, other in zip(together, reversed(together), strict=True):
-        assert set(record.get("also", [])) <= set(names(other["memories"]))
-    assert sum(len(record.get("also", [])) for record in together) > 0
-
-
-async def test_each_question_has_a_record_and_each_memory_one_place(app: Abilities) -> None:
-    payload = await app.call("recall", {"queries": ["PEG", "compilers", "zebras", "Ada's parser"]})
-
-    shown = [record["input"] for record in payload["results"]]
-    found = [names(record["memories"]) for record in payload["results"]]
-    assert shown == ["PEG", "compilers", "zebras", "Ada's parser"]
-    assert sorted(name for own in found for name in own) == ["ada", "kettle", "parser", "tea"]
-    assert payload["results"][2]["unknown_words"] == ["zebras"]
-    assert payload["results"][2]["matched"] == 0
-    assert "next_request" not in payload
-
-
 async def test_one_string_is_one_question_under_either_name(app: Abilities) -> None:
     expected = await app.call("recall", {"queries": ["compilers"]})
 
     assert await app.call("recall", {"queries": "compilers"}) == expected
     assert await app.call("recall", {"query": "compilers"}) == expected
     assert await app.call("recall", {"queries": '["compilers"]'}) == expected
-
-
-async def test_filters_pass_memories_with_their_properties(app: Abilities) -> None:
-    for filters, expected in (
-        ({"type": "task"}, ["parser"]),
-        ({"tags": ["drink"]}, ["tea"]),
-        ({"category": "design"}, ["parser"]),
-        ({"category": ""}, ["tea"]),
-        ({"importance": "high"}, []),
-        ({"within_days": 1}, ["parser", "tea"]),
-    ):
-        found = names(await ask(app, "leaves and a PEG", hops=0, **filters))
-        assert sorted(found) == expected, filters
-
-
-async def test_an_archived_memory_is_found_on_request(app: Abilities) -> None:
-    memory = await app.call("memory_get", {"key": "parser"})
-    await app.call("delete_memory", {"id": memory["data"]["id"]})
-
-    assert await ask(app, "PEG") == []
-    (record,) = await ask(app, "PEG", archived=True, detail="full")
-    assert (record["key"], record["archived"]) == ("parser", True)
 
 
 async def test_a_question_about_something_else_is_answered_by_silence(app: Abilities) -> None:
@@ -236,51 +136,6 @@ async def test_a_question_that_names_a_time_is_told_the_argument_for_it(app: Abi
 )
 def test_the_days_back_to_a_time_that_a_question_names(question: str, days: int | None) -> None:
     assert find_within_days(question, date(2026, 11, 26)) == days
-
-
-async def test_words_of_archived_memories_are_told_from_unknown_ones(app: Abilities) -> None:
-    memory = await app.call("memory_get", {"key": "parser"})
-    await app.call("delete_memory", {"id": memory["data"]["id"]})
-
-    for archived, absent, unknown in (
-        (False, ["PEG", "chosen"], ["zebra"]),
-        (True, None, ["zebra"]),
-    ):
-        arguments = {"queries": ["Was a PEG zebra chosen?"], "archived": archived}
-        (record,) = (await app.call("recall", arguments))["results"]
-        assert record.get("archived_words") == absent
-        assert record["unknown_words"] == unknown
-        assert (record["confidence"] == "none") is not archived
-
-
-@pytest.mark.parametrize(
-    ("at_least", "found"),
-    [(0, ["two", "one", "linked"]), (0.6, ["two", "one"]), (0.9, ["two"]), (1, ["two"])],
-)
-async def test_answers_below_a_share_of_the_best_are_left_out(
-    at_least: float, found: list[str], app: Abilities
-) -> None:
-    await store(app, "one", "A lighthouse of brick, rebuilt.")
-    await store(app, "two", "The lighthouse keeper and the lighthouse.", links=["linked"])
-    await store(app, "linked", "He has a dog.")
-
-    assert names(await ask(app, "lighthouse", at_least=at_least)) == found
-
-
-async def test_full_detail_says_why_each_memory_is_there(app: Abilities) -> None:
-    more = {"summary": "A drink", "importance": "high", "tags": ["hot"]}
-    await store(app, "cocoa", "Sweet and brown.", category="drinks", **more)
-
-    cocoa, *_ = await ask(app, "a sweet drink", detail="full")
-    ada, tea, _ = await ask(app, "compilers", detail="full")
-
-    assert cocoa["own_score"] == cocoa["score"]
-    assert list(cocoa["words"]) == ["sweet", "drink"]
-    assert cocoa["score"] == pytest.approx(1.5 * sum(cocoa["words"].values()), abs=0.01)
-    assert {"type": "core", "category": "drinks", **more}.items() <= cocoa.items()
-    assert ada["words"] == {"compilers": ada["score"]}
-    assert (tea["via"], tea["own_score"]) == ("ada", 0)
-    assert "words" not in tea
 
 
 @pytest.mark.parametrize("setting", ["full", "concise"])
@@ -427,11 +282,7 @@ async def test_one_file_for_many_days_is_read_once(roots: Settings) -> None:
         ("#tag is no heading\n####### nor this", [("#tag is no heading\n####### nor this", ())]),
         (
             "# A #\r\na\r\n## B ##\r\nb\r\n### C",
-            [
-                ("# A #\r\na", ()),
-                ("## B ##\r\nb", ("A",)),
-                ("### C", ("A", "B")),
-            ],
+            [("# A #\r\na", ()), ("## B ##\r\nb", ("A",)), ("### C", ("A", "B"))],
         ),
     ],
 )
@@ -470,28 +321,6 @@ async def test_a_cursor_of_another_state_is_refused(app: Abilities) -> None:
     fresh = (await app.call("recall", {"queries": ["zebra"]}))["next_request"]
     write_note(app, "MEMORY.md", "zebra\n")
     assert (await fail(app, **fresh))["reason"] == "changed"
-
-
-async def test_following_the_next_request_gives_each_memory_once(app: Abilities) -> None:
-    for number in range(60):
-        await store(app, f"z{number}", f"zebra {number} " + "stripes " * (number % 7 * 20))
-    write_note(app, "MEMORY.md", "# Zebras\n" + "zebra line\n" * 300)
-    request: Payload | None = {"queries": ["zebra", "stripes"], "max_tokens": 700}
-    seen: list[str] = []
-    matched: list[int] = []
-
-    while request is not None:
-        reply = await app.reply("recall", {**request, "output_format": "text"})
-        assert len(reply.text.encode()) <= 2_800
-        payload = parse_text(reply.text)
-        matched = [record["matched"] for record in payload["results"]]
-        for record in payload["results"]:
-            seen += [memory.get("key") or memory["content"] for memory in record["memories"]]
-        request = payload.get("next_request")
-
-    # Whatever answers "stripes" is called a zebra.
-    assert len(seen) == len(set(seen)) == matched[0] > 60
-    assert 0 < matched[1] <= matched[0]
 
 
 @pytest.mark.parametrize("output_format", ["json", "text", "toon", "auto"])
@@ -600,34 +429,7 @@ async def test_the_command_line_prints_a_table_per_question(
         assert "ada" in lines[2]
         assert "tea (via ada)" in lines[3]
         assert lines[5] == "3 of 3 matches shown"
-        assert lines[6:8] == [
-            "zebras",
-            "0 of 0 matches shown; in no memory: zebras",
-        ]
-
-
-async def test_every_answer_is_what_its_schema_says(app: Abilities) -> None:
-    write_note(app, "MEMORY.md", "# Zebras\nPEG zebras.\n\n# More\n")
-
-    for detail in ("concise", "full"):
-        for query in ("compilers", "PEG zebra", "nothing"):
-            asked = {"queries": [query], "max_tokens": 400, "detail": detail}
-            check_schema("recall", await app.call("recall", asked))
-
-
-async def test_namespaces_are_apart(app: Abilities) -> None:
-    other = app.for_namespace("other")
-    before = await app.call("recall", {"queries": ["compilers"]})
-    await store(other, "secret", "compilers of another tenant")
-
-    assert await app.call("recall", {"queries": ["compilers"]}) == before
-    assert names(await ask(other, "compilers")) == ["secret"]
-
-
-async def test_the_same_question_gives_the_same_bytes(app: Abilities) -> None:
-    first, second = [await app.call("recall", {"queries": ["tea"]}) for _ in range(2)]
-
-    assert orjson.dumps(first) == orjson.dumps(second)
+        assert lines[6:8] == ["zebras", "0 of 0 matches shown; in no memory: zebras"]
 
 
 def test_a_terminal_names_the_words_that_are_archived_and_the_time(capsys: Any) -> None:

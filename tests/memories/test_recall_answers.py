@@ -17,11 +17,7 @@ from abilities.helpers.memory.recall_answers import ELLIPSIS, RecallBound, build
 from abilities.helpers.memory.recalling import RecallResult, check_cursors, parse_positions
 from abilities.helpers.memory.targets import Target
 from abilities.helpers.reply.formats import Format
-from abilities.helpers.search.passages import (
-    MAX_SENTENCE_BYTES,
-    split_sections,
-    split_sentences,
-)
+from abilities.helpers.search.passages import MAX_SENTENCE_BYTES, split_sections, split_sentences
 from abilities.helpers.search.ranking import SCORE_ONE, RankedEntry, Ranking
 from abilities.helpers.store.model import Row, StoredMemory
 from abilities.helpers.text.pieces import WHOLE, Piece

@@ -2,13 +2,11 @@
 
 from dataclasses import replace
 from random import Random
-from uuid import UUID
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from abilities.helpers.search.ranking import Ranking
 from abilities.helpers.search.recall import Filters, NoteTerms, RecallRequest
 from abilities.helpers.search.terms import Language, split_question, weigh_text
 from tests.support.exhaustive_recall import as_answers, rank_exhaustively
@@ -69,10 +67,6 @@ def ask(
     return RecallRequest((split,), filters or Filters(), hops, notes, at_least=0)
 
 
-def find_score(ranking: Ranking, key: str) -> int:
-    return next((entry.score for entry in ranking.entries if entry.name == key), 0)
-
-
 @given(memories, requests)
 def test_the_conversation_ranks_as_a_plain_computation_does(
     stored: list[PlainMemory], request: RecallRequest
@@ -92,16 +86,6 @@ def test_scores_and_order_do_not_depend_on_insertion(
     assert RecallIndex(shuffled).rank(request) == RecallIndex(stored).rank(request)
 
 
-@given(memories, requests)
-def test_an_entry_stands_once_over_all_questions(
-    stored: list[PlainMemory], request: RecallRequest
-) -> None:
-    rankings = RecallIndex(stored).rank(request)
-
-    names = [(entry.name, entry.is_note) for ranking in rankings for entry in ranking.entries]
-    assert len(names) == len(set(names))
-
-
 @given(memories, texts, st.integers(0, 8))
 def test_more_of_a_rare_word_never_ranks_lower(
     stored: list[PlainMemory], text: str, times: int
@@ -117,37 +101,6 @@ def test_more_of_a_rare_word_never_ranks_lower(
         places.append(names.index("m0") if "m0" in names else len(names))
 
     assert places[1] <= places[0]
-
-
-def test_a_rarer_word_counts_more() -> None:
-    stored = [PlainMemory(f"lamp {n}", "a lamp") for n in range(20)]
-    stored += [PlainMemory("both", "a river")]
-
-    (ranking,) = RecallIndex(stored).rank(ask("lamp river"))
-
-    assert ranking.entries[0].name == "both"
-
-
-def test_words_of_key_and_summary_count_three_times() -> None:
-    stored = [
-        PlainMemory("1", "lamp river stone cloud"),
-        PlainMemory(str(UUID(int=2)), "river stone cloud tree", summary="lamp"),
-        PlainMemory("lamp", "river stone cloud tree"),
-    ]
-
-    (ranking,) = RecallIndex(stored).rank(ask("lamp"))
-    scores = {entry.name: entry.score for entry in ranking.entries}
-
-    assert scores["lamp"] == scores[str(UUID(int=2))] > scores["1"]
-
-
-def test_a_memory_that_holds_more_of_the_words_gains() -> None:
-    stored = [PlainMemory("one", "lamp lamp stone"), PlainMemory("two", "lamp river stone")]
-    stored += [PlainMemory(f"other {n}", "river lamp") for n in range(9)]
-
-    (ranking,) = RecallIndex(stored).rank(ask("lamp river"))
-
-    assert ranking.entries[-1].name == "one"
 
 
 @pytest.mark.parametrize(
@@ -179,16 +132,6 @@ def test_a_memory_that_many_hits_are_linked_with_does_not_overtake_the_best_one(
 
     assert [entry.name for entry in ranking.entries][:2] == ["best", "m00"]
     assert scores["hub"] == scores["m00"] * 8 // 10
-
-
-def test_a_neighbor_of_two_answers_does_not_overtake_them() -> None:
-    beside = [("first", 1.0), ("second", 1.0)]
-    stored = [PlainMemory(name, "lamp river") for name in ("first", "second")]
-    stored += [PlainMemory("between", "lamp cloud", links=beside), PlainMemory("other", "tree")]
-
-    (ranking,) = RecallIndex(stored).rank(ask("lamp river"))
-
-    assert [entry.name for entry in ranking.entries] == ["first", "second", "between"]
 
 
 def test_more_than_64_incoming_links_are_not_followed() -> None:
@@ -249,34 +192,6 @@ def test_a_word_that_nobody_holds_is_unknown_unless_a_note_holds_it() -> None:
     (ranking,) = RecallIndex(stored).rank(replace(request, notes=(note,)))
     assert ranking.unknown_words == ("Comet",)
     assert ("MEMORY.md#1", True) in [(entry.name, entry.is_note) for entry in ranking.entries]
-
-
-def test_notes_change_no_score_of_a_memory() -> None:
-    stored = [PlainMemory(str(n), "lamp river" if n % 2 else "lamp") for n in range(9)]
-    notes = tuple(NoteTerms(f"n{n}", weigh_text("lamp", ENGLISH)) for n in range(300))
-
-    (alone,) = RecallIndex(stored).rank(ask("lamp river"))
-    (beside,) = RecallIndex(stored).rank(ask("lamp river", notes=notes))
-
-    assert tuple(entry for entry in beside.entries if not entry.is_note) == alone.entries
-
-
-def test_a_question_without_words_finds_nothing() -> None:
-    (ranking,) = RecallIndex([PlainMemory("1", "lamp")]).rank(ask("who are you?"))
-
-    assert ranking == Ranking((), ())
-
-
-def test_of_memories_with_equal_scores_the_newer_come_first() -> None:
-    days = {"a": "2026-01-02", "b": "2026-03-01", "c": "2026-01-01", "d": "2026-03-01"}
-    stored = [
-        PlainMemory(key, "lamp", updated_at=f"{day}T00:00:00.000Z") for key, day in days.items()
-    ]
-    stored.append(PlainMemory("best", "lamp lamp", updated_at="2020-01-01T00:00:00.000Z"))
-
-    (ranking,) = RecallIndex(stored).rank(ask("lamp"))
-
-    assert [entry.name for entry in ranking.entries] == ["best", "b", "d", "a", "c"]
 
 
 def test_ties_are_settled_by_key_among_all_that_tie() -> None:

@@ -4,16 +4,10 @@ import pytest
 
 from abilities.helpers.search.recall import RecallRequest
 from abilities.helpers.search.terms import Language, split_question
+from tests.support import recall_sample
 from tests.support.recall_index import RecallIndex
-from tests.support.recall_sample import (
-    FOREIGN_QUESTIONS,
-    MEMORIES,
-    QUESTIONS,
-    Question,
-    make_chains,
-)
 
-INDEX = RecallIndex(MEMORIES)
+INDEX = RecallIndex(recall_sample.MEMORIES)
 
 
 def list_best(index: RecallIndex, question: str, count: int, hops: int = 2) -> list[str]:
@@ -22,15 +16,19 @@ def list_best(index: RecallIndex, question: str, count: int, hops: int = 2) -> l
     return [entry.name for entry in ranking.entries[:count]]
 
 
-@pytest.mark.parametrize("question", QUESTIONS, ids=lambda question: question.evidence[0])
-def test_each_question_finds_its_answer_among_the_best(question: Question) -> None:
+@pytest.mark.parametrize(
+    "question", recall_sample.QUESTIONS, ids=lambda question: question.evidence[0]
+)
+def test_each_question_finds_its_answer_among_the_best(question: recall_sample.Question) -> None:
     assert set(question.evidence) <= set(list_best(INDEX, question.text, 4))
 
 
 def test_questions_about_something_else_are_not_answered() -> None:
-    answered = [question for question in FOREIGN_QUESTIONS if list_best(INDEX, question, 1)]
+    answered = [
+        question for question in recall_sample.FOREIGN_QUESTIONS if list_best(INDEX, question, 1)
+    ]
 
-    assert len(answered) <= len(FOREIGN_QUESTIONS) // 10, answered
+    assert len(answered) <= len(recall_sample.FOREIGN_QUESTIONS) // 10, answered
 
 
 def test_words_are_matched_and_not_meanings() -> None:
@@ -43,7 +41,7 @@ def test_words_are_matched_and_not_meanings() -> None:
 
 
 def test_most_questions_find_their_answer_first() -> None:
-    own = [question for question in QUESTIONS if question.category == "own words"]
+    own = [question for question in recall_sample.QUESTIONS if question.category == "own words"]
 
     first = [q for q in own if list_best(INDEX, q.text, 1) == list(q.evidence)]
     assert len(first) >= 0.9 * len(own)
@@ -51,7 +49,7 @@ def test_most_questions_find_their_answer_first() -> None:
 
 @pytest.mark.parametrize(("hops", "found"), [(0, set()), (1, {1}), (2, {1, 2})])
 def test_answers_that_only_links_lead_to_are_found(hops: int, found: set[int]) -> None:
-    memories, questions = make_chains(40)
+    memories, questions = recall_sample.make_chains(40)
     index = RecallIndex(memories)
 
     reached: set[int] = set()
@@ -64,7 +62,7 @@ def test_answers_that_only_links_lead_to_are_found(hops: int, found: set[int]) -
 
 
 def test_all_chains_are_followed() -> None:
-    memories, questions = make_chains(40)
+    memories, questions = recall_sample.make_chains(40)
     index = RecallIndex(memories)
 
     assert all(set(q.evidence) <= set(list_best(index, q.text, 3)) for q in questions)

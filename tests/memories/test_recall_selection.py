@@ -1,20 +1,17 @@
 """Postings, and the selection of the best memories among many blocks of them."""
 
 import random
-from itertools import pairwise
 
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
 from abilities.helpers.search import postings, selection
-from abilities.helpers.search.ranking import compute_idf, compute_score, compute_weight
+from abilities.helpers.search.ranking import compute_idf, compute_score
 from abilities.helpers.search.selection import (
     BlockPostings,
-    LaneFilter,
     Selected,
     select_best,
-    spread_weights,
 )
 from tests.support.recall_index import unpack
 
@@ -46,39 +43,8 @@ def test_postings_hold_what_was_added_and_not_removed(
     assert all(postings.block_of(doc) == block for doc in expected)
 
 
-@given(st.dictionaries(numbers, weights, max_size=80))
-def test_spread_weights_stand_at_the_numbers_of_their_memories(by_number: dict[int, int]) -> None:
-    lanes = spread_weights(pack(by_number))
-
-    assert len(lanes) == postings.BLOCK_DOCS
-    assert {n: weight for n, weight in enumerate(lanes) if weight} == by_number
-
-
 def pack(by_number: dict[int, int]) -> bytes:
     return b"".join(postings.pack(number, weight) for number, weight in sorted(by_number.items()))
-
-
-@given(
-    st.lists(
-        st.tuples(st.integers(1, 15_000), st.dictionaries(numbers, weights, max_size=30)),
-        min_size=1,
-        max_size=90,
-    ),
-    st.integers(0, 3_000_000),
-)
-def test_lanes_miss_no_memory_that_reaches_the_total(
-    terms: list[tuple[int, dict[int, int]]], least: int
-) -> None:
-    idfs = [idf for idf, _ in terms]
-    totals: dict[int, int] = {}
-    for idf, held in terms:
-        for number, weight in held.items():
-            totals[number] = totals.get(number, 0) + idf * weight
-
-    spread = {place: spread_weights(pack(held)) for place, (_, held) in enumerate(terms)}
-    found = set(LaneFilter(idfs).find(spread, least))
-
-    assert found >= {number for number, total in totals.items() if total >= least}
 
 
 def make_blocks(seed: int, spreads: tuple[float, ...], count: int) -> list[BlockPostings]:
@@ -155,14 +121,6 @@ def test_ties_with_the_last_are_bounded_and_the_lowest_numbers_stay() -> None:
     selected = select_best(blocks, [700])
 
     assert [doc for doc, _ in selected] == list(range(256 + selection.MOST_TIED))
-
-
-def test_a_weight_grows_with_the_count_and_falls_with_the_length() -> None:
-    assert [compute_weight(count, 60) for count in (1, 2, 3, 1_000)] == [29, 39, 45, 63]
-    assert [compute_weight(1, length) for length in (1, 60, 1_000, 9_000)] == [48, 29, 4, 4]
-
-    by_count = [compute_weight(count, 300) for count in range(1, 200)]
-    assert all(low <= high for low, high in pairwise(by_count))
 
 
 def test_a_number_that_damage_repeats_does_no_harm() -> None:

@@ -59,53 +59,6 @@ async def list_stored(call: Call) -> list[str]:
     return [memory["key"] for memory in (await call("memory_list", archived=True))["memories"]]
 
 
-async def test_every_operation_does_what_it_says(call: Call) -> None:
-    records = await remember(
-        call,
-        store("tea", "Green"),
-        store("ada", "Ada", links=[{"key": "tea"}], expires_at="2999-01-01T00:00:00Z"),
-        append("tea", " tea."),
-        {"op": "update", "key": "tea", "summary": "A drink.", "importance": "high"},
-        {"op": "link", "key": "tea", "links": [{"key": "kettle", "link_weight": 0.9}]},
-        {"op": "link", "key": "tea", "links": [{"key": "cup"}]},
-        {"op": "unlink", "key": "tea", "remove_links": [{"key": "cup"}]},
-        {"op": "rename", "key": "tea", "to": "green tea"},
-        {"op": "archive", "key": "ada"},
-        store("gone"),
-        {"op": "delete", "key": "gone", "permanent": True},
-    )
-
-    assert [n for n, record in enumerate(records) if record.get("created")] == [0, 1, 9]
-    tea = await get(call, "green tea")
-    assert tea["content"] == "Green tea." and tea["summary"] == "A drink."
-    assert [link["key"] for link in tea["links"]] == ["kettle"]
-    assert tea["version"] == records[7]["version"] and records[7]["key"] == "green tea"
-
-    ada = await get(call, "ada")
-    assert ada["archived"] and ada["expires_at"] == "2999-01-01T00:00:00.000Z"
-    assert [link["key"] for link in ada["links"]] == ["green tea"]
-    assert await list_stored(call) == ["ada", "green tea"]
-
-
-@pytest.mark.parametrize("first", ["Short.", LONG], ids=["short", "long"])
-@pytest.mark.parametrize("second", ["Other.", f"{LONG} And more."], ids=["short", "long"])
-async def test_who_replaces_a_content_can_bring_it_back(
-    first: str, second: str, call: Call
-) -> None:
-    (before,), (after,), (same,) = [
-        await remember(call, store("tea", content)) for content in (first, second, second)
-    ]
-
-    assert "replaced" not in before and "replaced" not in same
-    assert after["replaced"] == before["version"]
-    (full,) = await remember(call, store("tea", first), detail="full")
-    assert full["data"]["replaced"] == same["version"]
-
-    for version, content in ((same["version"], second), (after["replaced"], first)):
-        await call("memory_restore", key="tea", version=version)
-        assert await read_whole(call, "tea") == content
-
-
 async def test_one_answer_of_50_stores_is_short(call: Call) -> None:
     operations = [store(f"project/decisions/{number:03}") for number in range(50)]
 
@@ -202,23 +155,6 @@ async def test_a_wrong_operation_gets_the_fault_of_the_single_ability(call: Call
 
         told = [record["error"].get(name) for name in ("reason", "field", "message")]
         assert told == [fault.reason, fault.field, fault.message]
-
-
-async def test_all_or_none(call: Call) -> None:
-    await remember(call, store("tea"))
-
-    for wrong, reason in (
-        ({"op": "stroe"}, "not_one_of"),
-        (append("nobody", "c"), "not_found"),
-        (store("tea", if_version=9), "version_conflict"),
-    ):
-        records = await remember(call, store("a"), wrong, store("b", LONG), atomic=True)
-        assert [record["reason"] for record in records] == ["rolled_back", reason, "rolled_back"]
-        assert await list_stored(call) == ["tea"]
-
-    assert (await get(call, "tea"))["version"] == 1
-    records = await remember(call, store("a"), store("b", LONG), atomic=True)
-    assert all(record["created"] for record in records)
 
 
 async def test_s15_a_conflict_tells_the_current_version(call: Call) -> None:
@@ -333,20 +269,3 @@ def test_what_was_written_is_read_back(
             assert await list_stored(call) == ["doc"]
 
     asyncio.run(write_and_read())
-
-
-async def test_the_version_of_a_long_content_tells_of_every_change(call: Call) -> None:
-    """Two who have read it cannot overwrite each other, wherever they write."""
-    (made,) = await remember(call, store("book", "a" * 12_000))
-    versions = [made["version"]]
-    last = store("book", "a" * 11_000 + "c")
-
-    for operation in (append("book", "b"), store("book", "a" * 12_000), last):
-        (record,) = await remember(call, {**operation, "if_version": versions[-1]})
-        versions.append(record["version"])
-
-    assert versions == sorted(set(versions))
-    (late,) = await remember(call, store("book", "lost?", if_version=versions[0]))
-    assert late["reason"] == "version_conflict"
-    (same,) = await remember(call, last)
-    assert same["version"] == versions[-1]

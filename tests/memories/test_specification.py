@@ -102,24 +102,6 @@ async def test_limits_are_the_callers_or_the_defaults(call: Call) -> None:
         assert await call("memory_get", key="A", bulkRead=True, **renamed) == walk
 
 
-@pytest.mark.requirement("R1.2.2", "R2.2.1", "R2.3.2", "R4.2.5")
-@pytest.mark.parametrize("name", ["bulk_read_memory", "memory_get"])
-async def test_limits_beyond_the_maximum_are_refused_and_nothing_is_read(
-    name: str, call: Call, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    refuse_reads(monkeypatch, "walk", "get", "read")
-
-    for limits in (
-        {"depth": 10, "breadth": 30, "total": 100},
-        {"depth": 7},
-        {"breadth": 21},
-        {"total": 51},
-    ):
-        fault = await find_fault(call, name, key="A", **limits)
-        assert fault.code == "INVALID_INPUT"
-        assert fault.field in (*limits, "totalLimit")
-
-
 def refuse_reads(monkeypatch: pytest.MonkeyPatch, *methods: str) -> None:
     """Fail the test if a memory is read."""
 

@@ -13,7 +13,7 @@ from abilities import Abilities, Settings, render
 from abilities.declarations.refusals import Refused
 from abilities.helpers.memory import helper as helper_module
 from abilities.helpers.store.store import SqlStore
-from tests.memories.calls import Payload, calls_of, find_reason, get, open_calls, store
+from tests.memories.calls import Payload, calls_of, find_reason, open_calls, store
 from tests.support.surfaces import SURFACES, Call
 
 DAY = "2026-03-01"
@@ -212,70 +212,6 @@ async def test_whoever_reads_the_old_memory_is_led_to_the_new_one(call: Call) ->
     assert [memory["key"] for memory in walk["associatedMemories"]] == ["ada/city/2"]
     for data in (walk["targetMemory"]["data"], read["data"], bulk["data"], queried["memories"][0]):
         assert data["replaced_by"] == "ada/city/2"
-
-
-async def test_a_replacement_may_be_stored_before(call: Call) -> None:
-    await store(call, "ada/city", "Ada lives in Lisbon.")
-    similar = (await store(call, "new", "Ada lives in Porto."))["similar"]
-
-    record = await supersede(call, key=similar[0]["key"], new_key="new")
-
-    assert record["key"] == "new" and "created" not in record
-    assert (await get(call, "ada/city"))["replaced_by"] == "new"
-    assert await find_keys(call, "Where does Ada live?") == ["new"]
-
-
-async def test_what_was_replaced_is_not_replaced_again(call: Call) -> None:
-    await replace_city(call)
-
-    record = await supersede(call, key="ada/city", content="Ada lives in Faro.")
-
-    assert record["reason"] == "memory_archived" and record["did_you_mean"] == "ada/city/2"
-    assert (await call("get_memory_stats"))["total_memories"] == 1
-
-
-async def test_a_replacement_is_made_whole_or_not_at_all(roots: Settings) -> None:
-    async with open_calls(roots.model_copy(update={"max_memories": 2})) as call:
-        await store(call, "ada/city", "Ada lives in Lisbon.")
-        await store(call, "tea", "Green.")
-        refused = await supersede(call, key="ada/city", content="Ada lives in Porto.")
-        stale = await supersede(call, key="ada/city", new_key="tea", if_version="9")
-        undone = await call(
-            "remember",
-            operations=[
-                {"op": "supersede", "key": "ada/city", "new_key": "tea"},
-                {"op": "archive", "key": "none"},
-            ],
-            atomic=True,
-        )
-
-        assert [refused["reason"], stale["reason"]] == ["storage_quota", "version_conflict"]
-        assert undone["results"][0]["reason"] == "rolled_back"
-        assert "archived" not in await get(call, "ada/city")
-
-
-async def test_an_undo_restores_both(call: Call) -> None:
-    await replace_city(call)
-
-    await call("memory_restore", key="ada/city")
-
-    assert await find_keys(call, "Where does Ada live?") == ["ada/city"]
-    assert await find_reason(call, "memory_get", key="ada/city/2") == "not_found"
-    history = await call("memory_history", key="ada/city")
-    assert [entry["action"] for entry in history["entries"]] == [
-        "restored",
-        "superseded",
-        "created",
-    ]
-
-
-async def test_replacements_are_moved_with_their_memories(call: Call, roots: Settings) -> None:
-    await replace_city(call)
-    await call("update_memory", id=(await get(call, "ada/city/2"))["id"], key="ada/now")
-
-    assert (await get(call, "ada/city"))["replaced_by"] == "ada/now"
-    (new,) = await recall(call, "Where does Ada live?")
-    assert (new["key"], new["since"]) == ("ada/now", LATER)
 
 
 @pytest.mark.parametrize("day", ["2026-3-1", "2026-02-30", "yesterday", "2026-03-01T00:00:00Z"])

@@ -111,46 +111,6 @@ def test_a_walk_retrieves_cuts_and_counts_what_the_scenario_says(scenario: Scena
     assert (walked.duplicates, walked.cycles) == (scenario.duplicates, scenario.cycles)
 
 
-@pytest.mark.requirement("R1.6.4", "R1.8.1", "R4.4.1")
-@pytest.mark.parametrize("depth", [2, 3])
-def test_a_memory_stands_beneath_the_shortest_way_to_it(depth: int) -> None:
-    links = [Edge("B", 0.9), Edge("E", 0.8), Edge("C", 0.1)]
-    graph = Graph({"A": links, "B": [Edge("C", 0.9)], "C": [Edge("D", 0.9)]})
-
-    steps = walk(graph, "A", WalkLimits(depth, 5, 20)).steps
-
-    assert [(step.key, step.depth, step.parent and step.parent.key) for step in steps] == [
-        ("A", 0, None),
-        ("B", 1, "A"),
-        ("E", 1, "A"),
-        ("C", 1, "A"),
-        ("D", 2, "C"),
-    ]
-
-
-def test_missing_archived_and_invalid_are_counted_and_take_no_place() -> None:
-    graph = build_graph(A="B C D E")
-    graph.missing, graph.archived, graph.invalid = {"B"}, {"C"}, {("A", "D", "association")}
-
-    walked = walk(graph, "A", WalkLimits(3, 2, 20))
-
-    assert list_keys(walked) == ["A", "E"]
-    assert (walked.missing, walked.invalid, walked.cut_by) == (2, 1, [])
-
-    gone = [f"gone{n}" for n in range(3_000)]
-    many = Graph({"A": [Edge(key, 0.5) for key in gone]}, missing=set(gone))
-    assert walk(many, "A", DEFAULT, page=100).missing == 1_000, "the bound"
-
-
-@pytest.mark.requirement("R4.5.1")
-def test_a_long_chain_and_a_large_hub_are_no_burden() -> None:
-    chain = build_graph(**{f"k{n}": f"k{n + 1}" for n in range(5_000)})
-    hub = Graph({"A": [Edge(f"k{n:06}", 0.5) for n in range(20_000)]})
-
-    assert len(list_keys(walk(chain, "k0", WalkLimits(6, 20, 50)))) == 7
-    assert len(list_keys(walk(hub, "A", WalkLimits(6, 20, 50), page=50_000))) == 21
-
-
 @pytest.mark.requirement("R2.1.2", "R4.6.1")
 @pytest.mark.sampled(5)
 @pytest.mark.parametrize("block", range(20))

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 import pytest
 
 from abilities.helpers.store.names import make_id, make_key
-from abilities.helpers.transfer import sources
+from abilities.helpers.transfer import importing, sources
 from abilities.helpers.transfer.adjustment import adjust
 from abilities.helpers.transfer.export_lines import HEADING, format_line
 from abilities.helpers.transfer.importing import ImportOptions, import_memories, open_source
@@ -492,10 +492,7 @@ CASES = {
             }
         },
         "1 added",
-        (
-            NO_SCORE,
-            "1 memory: Links that lead to no key became metadata.",
-        ),
+        (NO_SCORE, "1 memory: Links that lead to no key became metadata."),
         version="1.2",
     ),
     "terms of a database that was upgraded": Case(
@@ -518,10 +515,7 @@ CASES = {
         fill_with_column,
         {"a": {"metadata": {"mood": "merry", "original_mood": "calm"}}, "b": {"metadata": None}},
         "2 added",
-        (
-            FURTHER_FIELDS,
-            "1 memory: The column mood became metadata.",
-        ),
+        (FURTHER_FIELDS, "1 memory: The column mood became metadata."),
     ),
 }
 
@@ -812,17 +806,18 @@ def test_a_pipe_that_has_a_path_is_read_like_stdin(file: Path, file_place: FileP
 
 @pytest.mark.parametrize("kind", ["relations", "an export", "a database"])
 async def test_progress_counts_every_line_and_reaches_its_end(
-    kind: str, file: Path, file_place: FilePlace
+    kind: str, file: Path, file_place: FilePlace, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(importing, "BATCH", 5)
     if kind == "relations":
-        relations = [relation("Ada", f"t{n}") for n in range(2_000)]
+        relations = [relation("Ada", f"t{n}") for n in range(20)]
         file.write_bytes(write_lines(entity("Ada", "x"), *relations) + b"\n\n")
     elif kind == "an export":
-        foreign = [ForeignMemory(f"e{n}", "x") for n in range(1_600)]
+        foreign = [ForeignMemory(f"e{n}", "x") for n in range(16)]
         memories = [adjust(memory, "default", MADE_AT).memory.stored for memory in foreign]
         file.write_bytes(HEADING + b"".join(map(format_line, memories)))
     else:
-        write_database(file, [KvMemory(f"k{n}") for n in range(1_200)])
+        write_database(file, [KvMemory(f"k{n}") for n in range(16)])
 
     positions: list[int] = []
     async with (

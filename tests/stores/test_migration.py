@@ -513,9 +513,7 @@ def describe_schema(place: StorePlace) -> list[str]:
     return sorted(map(str, columns))
 
 
-async def test_a_store_of_version_1_learns_which_files_its_memories_name(
-    place: StorePlace,
-) -> None:
+async def test_a_store_of_version_1_learns_which_files_its_memories_name(place: StorePlace) -> None:
     async with place.open() as store:
         await put(store, "named", content="See src/app.py.")
         await put(store, "damaged", content="See src/app.py.")

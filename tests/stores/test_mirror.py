@@ -22,17 +22,8 @@ from abilities.declarations.memory import LinkInput, is_key
 from abilities.helpers.memory.helper import Outcome, Write, Writer
 from abilities.helpers.store.model import LinkRow, Row, StoredMemory, dump_sorted_json
 from abilities.helpers.store.names import make_key
-from abilities.mirror import syncing
+from abilities.mirror import notes, syncing
 from abilities.mirror.folder import Folder, Unusable, fold, is_conflict, name_file
-from abilities.mirror.notes import (
-    describe_memory,
-    list_mentions,
-    list_names,
-    parse_note,
-    read_key,
-    read_values,
-    write_note,
-)
 from abilities.mirror.syncing import Mirror, Report
 from tests.support.places import FilePlace, StorePlace
 from tests.support.secret_samples import list_samples
@@ -266,6 +257,10 @@ def test_links_in_a_text_are_links_of_the_memory(file_place: FilePlace, folder: 
     change(file_place, store("agent", "Ask [[Ada]]."))
     mirror(file_place, folder)
     assert [link["key"] for link in read_store(file_place)["agent"]["links"]] == ["people/Ada"]
+    change(file_place, store("agent", "Ask nobody."))
+    mirror(file_place, folder)
+    assert "links" not in read_store(file_place)["agent"]
+    assert "Ada" not in (folder / "agent.md").read_text()
 
 
 FOREIGN = b"""\xef\xbb\xbf---
@@ -468,15 +463,15 @@ def test_a_file_says_what_its_memory_says(
     rows = [LinkRow(key, target, kind, 0.25, term) for (target, kind), term in links.items()]
     stored = StoredMemory(row, tuple(rows))
 
-    text = write_note(stored, former, make_key)
-    note = parse_note(text)
-    said = read_values(note, make_key)
-    said["links"] = list_mentions(content, make_key) | said["links"]
-    wanted = describe_memory(stored)
-    wanted["links"] = list_mentions(content, make_key) | wanted["links"]
+    text = notes.write_note(stored, former, make_key)
+    note = notes.parse_note(text)
+    said = notes.read_values(note, make_key)
+    said["links"] = notes.list_mentions(content, make_key) | said["links"]
+    wanted = notes.describe_memory(stored)
+    wanted["links"] = notes.list_mentions(content, make_key) | wanted["links"]
 
-    assert (read_key(note), said) == (key, wanted)
-    assert write_note(stored, text, make_key) == text
+    assert (notes.read_key(note), said) == (key, wanted)
+    assert notes.write_note(stored, text, make_key) == text
 
 
 HOSTILE = [
@@ -651,7 +646,7 @@ class Clone:
             lost = self.folder / path
             file = self.folder / re.sub(r"\.conflict(-\d+)?", "", path)
             present = file.read_text()
-            content = parse_note(lost.read_text()).content.splitlines()
+            content = notes.parse_note(lost.read_text()).content.splitlines()
             added = [line for line in content if line not in present.splitlines()]
             file.write_text(present + "".join(f"{line}\n" for line in added))
             lost.unlink()
@@ -751,16 +746,6 @@ def test_a_name_that_finds_another_note_links_to_it(
     other = FilePlace(tmp_path / "other.db")
     mirror(other, folder)
     assert read_store(other) == read_store(file_place)
-
-
-def test_an_agent_that_removes_a_name_removes_its_link(file_place: FilePlace, folder: Path) -> None:
-    change(file_place, store("note", "See [[tea]] and [[cup]]."))
-    mirror(file_place, folder)
-    change(file_place, store("note", "See [[cup]]."))
-    mirror(file_place, folder)
-
-    assert [link["key"] for link in read_store(file_place)["note"]["links"]] == ["cup"]
-    assert "tea" not in (folder / "note.md").read_text()
 
 
 def test_files_that_are_behind_an_unknown_store_are_no_conflict(
@@ -868,14 +853,14 @@ tags:
 category:
 ---
 x"""
-    values = read_values(parse_note(text), make_key)
+    values = notes.read_values(notes.parse_note(text), make_key)
 
     assert values["summary"] == "one two"
     assert {(link.target, link.weight) for link in values["links"].values()} == {
         ("tea", 0.8), ("cup", 0.5)
     }  # fmt: skip
     assert (values["tags"], values["category"]) == ([], "")
-    assert list_names("[[a|b]] [[c#d]] | [[e\\|f]] | ![[g]] [[#h]]") == ["a", "c", "e"]
+    assert notes.list_names("[[a|b]] [[c#d]] | [[e\\|f]] | ![[g]] [[#h]]") == ["a", "c", "e"]
 
 
 def test_links_beyond_what_one_call_may_send_can_be_edited(

@@ -22,7 +22,7 @@ NAMESPACES = ("ada", "bob", "project", "team", "vault")
 SHARED_KEYS = ("plan", "rules", "notes/plan")
 SORTS = ("created_at", "updated_at", "importance")
 WORLDS = size("NAMESPACE_WORLDS", quick=3, full=50)
-STEPS_EACH = 100
+STEPS_EACH = size("NAMESPACE_STEPS", quick=60, full=100)
 
 
 class Held(NamedTuple):

@@ -16,7 +16,7 @@ from abilities.helpers.store.transaction import Transaction
 from examples.store import volatile_store
 from examples.store.volatile_store import VolatileEngine, VolatileStore
 from tests.stores.behaviours import BEHAVIOURS, NAMESPACE, check, put
-from tests.stores.test_stores import check_accesses_before_a_rename, find_reason
+from tests.stores.test_stores import find_reason
 from tests.support.waiting import GIVE_UP_SECONDS
 
 
@@ -31,8 +31,6 @@ async def open_store() -> AsyncGenerator[VolatileStore]:
 
 async def test_it_behaves() -> None:
     assert len(await check(open_store)) == len(BEHAVIOURS)
-    async with open_store() as store:
-        await check_accesses_before_a_rename(store)
 
 
 async def test_it_serves_abilities(roots: Settings, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -145,25 +145,6 @@ async def test_several_processes_at_once_make_one_schema(database_place: Databas
         assert found.links_total == SCHEMA_MAKERS
 
 
-async def test_every_data_tables_keys_begin_with_the_namespace(
-    database_place: DatabasePlace,
-) -> None:
-    await make_store(database_place)
-
-    keys = dict(
-        database_place.fetch(
-            "SELECT c.relname, a.attname FROM pg_index i"
-            " JOIN pg_class c ON c.oid = i.indrelid JOIN pg_namespace n ON n.oid = c.relnamespace"
-            " JOIN pg_attribute a ON a.attrelid = c.oid AND a.attnum = i.indkey[0]"
-            " WHERE n.nspname IN ('abilities', 'abilities_data') AND i.indisunique"
-            " ORDER BY a.attname = 'namespace' DESC"
-        )
-    )
-
-    assert keys.pop("store_version") == "number"
-    assert len(keys) == 14 and set(keys.values()) == {"namespace"}
-
-
 @pytest.mark.thorough
 async def test_a_server_that_is_not_there_is_unavailable_and_nothing_hangs(
     monkeypatch: pytest.MonkeyPatch,

@@ -7,46 +7,29 @@ from contextlib import suppress
 from typing import Any
 
 import orjson
-import psycopg
 import pytest
 
 from abilities.declarations.refusals import Refused
-from abilities.helpers.search import postings, selection
+from abilities.helpers.search import postings, selection, terms
 from abilities.helpers.search.recall import Filters, NoteTerms, RecallRequest
-from abilities.helpers.search.terms import (
-    Language,
-    MemoryTexts,
-    split_question,
-    weigh_terms,
-    weigh_text,
-)
 from abilities.helpers.store import recall_index
 from abilities.helpers.store.changes import Change
-from abilities.helpers.store.model import IncomingMemory, StoredMemory
-from abilities.helpers.store.postgres.transaction import PostgresTransaction
+from abilities.helpers.store.model import StoredMemory
 from abilities.helpers.store.protocol import Recalled, ServableStore
 from abilities.helpers.store.query import Query
-from abilities.helpers.store.recall_index import PART_BLOCKS, RecentChange, rebuild_index
+from abilities.helpers.store.recall_index import PART_BLOCKS, RecentChange
 from tests.stores.behaviours import NAMESPACE, put
 from tests.stores.behaviours.steps import link_to, plan, put_many
 from tests.support.exhaustive_recall import as_answers, rank_exhaustively
 from tests.support.places import DatabasePlace, FilePlace, StorePlace, find_damage, list_cases
 from tests.support.postgres import count_trips
-from tests.support.recall_damage import (
-    BLOCKS,
-    POSTGRES_BLOCKS,
-    POSTGRES_RECENT,
-    RECENT,
-    SQLITE_BLOCKS,
-    SQLITE_RECENT,
-)
 from tests.support.recall_index import PlainMemory, unpack
 from tests.support.tier import size
 
 ROUNDS = size("ABILITIES_RECALL_ROUNDS", quick=2, full=30)
 DATABASE_ROUNDS = size("ABILITIES_RECALL_ROUNDS", quick=1, full=6)
 STEPS = size("ABILITIES_RECALLED", quick=60, full=300)
-ENGLISH = Language()
+ENGLISH = terms.Language()
 LATER = "2026-02-01T00:00:00.000Z"
 LARGE_ROOM = 1 << 30
 KEYS = [*(f"key{n}" for n in range(12)), "Tea House", "ADR-007", "lamp/1", "river-2"]
@@ -95,8 +78,8 @@ def build_index(place: StorePlace) -> Postings:
         for namespace, archived, key, summary, content, *labels in place.fetch(
             "SELECT namespace, archived, key, summary, content, tags, category FROM memories"
         )
-        for term, weight in weigh_terms(
-            MemoryTexts(key, summary, content, join_labels(*labels)), ENGLISH
+        for term, weight in terms.weigh_terms(
+            terms.MemoryTexts(key, summary, content, join_labels(*labels)), ENGLISH
         ).items()
     }
 
@@ -186,7 +169,7 @@ async def compare(store: ServableStore, request: RecallRequest) -> None:
 
 
 def ask(question: str) -> Any:
-    return split_question(question, ENGLISH)
+    return terms.split_question(question, ENGLISH)
 
 
 def make_requests(chance: random.Random) -> Sequence[RecallRequest]:
@@ -194,7 +177,7 @@ def make_requests(chance: random.Random) -> Sequence[RecallRequest]:
         ask(" ".join(chance.choices([*WORDS, "nowhere"], k=chance.randint(1, 5))))
         for _ in range(chance.randint(1, 3))
     )
-    notes = (NoteTerms("note", weigh_text("tea and stone", ENGLISH)),)
+    notes = (NoteTerms("note", terms.weigh_text("tea and stone", ENGLISH)),)
     filters = Filters(
         type=chance.choice((None, None, "core")),
         tags=chance.choice(((), (), ("a",), ("a", "b"))),
@@ -211,8 +194,9 @@ def make_requests(chance: random.Random) -> Sequence[RecallRequest]:
     ]
 
 
-@pytest.mark.parametrize("most_recent", [0, 40, 100_000], ids=["merged", "mixed", "recent"])
-@pytest.mark.parametrize("block", [4, 1_024])
+@pytest.mark.parametrize(
+    ("block", "most_recent"), [(4, 0), (4, 40), (1_024, 0), (1_024, 100_000)], ids=str
+)
 @pytest.mark.parametrize(
     ("place", "seed"),
     list_cases(sqlite=range(ROUNDS), postgres=range(DATABASE_ROUNDS)),
@@ -221,7 +205,8 @@ def make_requests(chance: random.Random) -> Sequence[RecallRequest]:
 async def test_the_index_follows_every_change_and_recall_is_exact(
     block: int, most_recent: int, seed: int, place: StorePlace, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(postings, "BLOCK_DOCS", block)
+    for module in (postings, selection):
+        monkeypatch.setattr(module, "BLOCK_DOCS", block)
     monkeypatch.setattr(recall_index, "MOST_RECENT", most_recent)
     chance = random.Random(seed)
     async with place.open() as store:
@@ -230,52 +215,8 @@ async def test_the_index_follows_every_change_and_recall_is_exact(
 
             assert read_index(place) == build_index(place)
             assert await find_damage(store) == []
-            if block == 1_024:
-                for request in make_requests(chance):
-                    await compare(store, request)
-
-
-async def test_an_imported_store_ranks_alike(place: StorePlace) -> None:
-    chance = random.Random(1)
-    async with place.open() as store:
-        await change_randomly(store, chance, STEPS)
-        request = make_requests(chance)[-1]
-        before = await recall(store, request)
-
-        memories = await read_all(store)
-        for row in [memory.row for memory in memories]:
-            await store.change(NAMESPACE, Change("delete", LATER, id=row.id))
-        chance.shuffle(memories)
-        await store.import_batch([IncomingMemory(memory) for memory in memories])
-
-        assert (await recall(store, request)).rankings == before.rankings
-
-
-async def test_recall_reads_recent_memories_and_full_blocks(place: StorePlace) -> None:
-    chance = random.Random(1)
-    async with place.open() as store:
-        contents = [f"{write_words(chance, 8, 8)} number{n}" for n in range(1_100)]
-        fields = [{"type": "core", "content": content} for content in contents]
-        changes = [plan("store", f"k{n:04}", fields=fields[n]) for n in range(1_100)]
-        await put_many(store, changes)
-        await change_randomly(store, chance, 40)
-        for request in make_requests(chance)[::2]:
-            await compare(store, request)
-
-        # One of a full block and a recent one, as the random changes have left them.
-        untouched = [
-            memory.row.key
-            for memory in await read_all(store)
-            if not memory.row.archived
-            and memory.row.content.endswith(f" number{memory.row.key[1:].lstrip('0') or 0}")
-        ]
-        earliest, *_, latest = untouched
-        assert earliest < "k0100" and latest > "k1050"
-        question = ask(f"number{int(earliest[1:])} number{int(latest[1:])}")
-        recalled = await store.recall(NAMESPACE, RecallRequest((question,), hops=0), 1, [0])
-
-        keys = [entry.name for entry in recalled.rankings[0].entries]
-        assert sorted(keys) == [earliest, latest]
+            for request in make_requests(chance):
+                await compare(store, request)
 
 
 async def test_blocks_of_several_parts_hold_what_is_stored(
@@ -344,9 +285,9 @@ async def test_the_language_is_that_of_the_index(place: StorePlace) -> None:
     async with place.open(language="english") as store:
         language = await store.read_language()
         await put(store, "b", content="Das Haus")
-        recalled = await recall(store, RecallRequest((split_question("Häuser", language),)))
+        recalled = await recall(store, RecallRequest((terms.split_question("Häuser", language),)))
 
-    assert language == Language("german")
+    assert language == terms.Language("german")
     assert [entry.name for entry in recalled.rankings[0].entries] == ["a", "b"]
 
 
@@ -365,35 +306,71 @@ async def test_a_question_with_two_hops_takes_six_trips(
     assert len(recalled.memories) == 64
 
 
-_CHANGED_ROWS = """
-SELECT n_tup_ins + n_tup_upd + n_tup_del FROM pg_stat_xact_user_tables WHERE relname = %s
-"""
-
-
-async def test_rebuilding_the_index_counts_no_memory_again(database_place: DatabasePlace) -> None:
-    async with database_place.open() as store:
-        for number in range(12):
-            await put(store, f"m{number}", content="river", tags=["a"])
-    database_place.tamper(
-        "UPDATE shelf SET doc = doc + 1000000 WHERE doc % 2 = 0",
-        "UPDATE shelf SET doc = -1 WHERE doc = 3",
-    )
-
-    async with await psycopg.AsyncConnection.connect(database_place.url) as connection:
-        await connection.execute("SET search_path = abilities_data")
-        await rebuild_index(PostgresTransaction(connection), NAMESPACE)
-        counted = await connection.execute(_CHANGED_ROWS, ("counters",))
-        shelved = await connection.execute(_CHANGED_ROWS, ("shelf",))
-        numbers = await connection.execute("SELECT doc FROM shelf ORDER BY doc")
-
-        assert await counted.fetchone() == (0,)
-        assert await shelved.fetchone() == (7,)
-        assert await numbers.fetchall() == [(number,) for number in range(12)]
-
-
 SMALL_BLOCK = 4
 COUNT = 2 * SMALL_BLOCK + 2
 """Memories in two full blocks, and in one more."""
+
+
+DAMAGE = (
+    "UPDATE shelf SET doc = 77 WHERE key = 'k1'",
+    "UPDATE shelf SET doc = -1 WHERE key = 'k1'",
+    "UPDATE shelf SET doc = 9000000000000000000 WHERE key = 'k1'",
+    "DELETE FROM recall_recent",
+    "UPDATE recall_recent SET doc = doc + 1024",
+    "UPDATE recall_recent SET doc = -1",
+    "UPDATE recall_recent SET doc = 9000000000000000000",
+    "UPDATE recall_recent SET archived = 1",
+    "UPDATE recall_recent SET namespace = 'other'",
+    "UPDATE recall_recent SET terms = substr(terms, 1, length(terms) - 1)",
+    "UPDATE recall_recent SET terms = substr(terms, 3)",
+    "UPDATE recall_recent SET weights = substr(weights, 2)",
+    "DELETE FROM recall_language",
+    "INSERT INTO recall_language VALUES ('english')",
+    "UPDATE recall_language SET name = 'klingon'",
+    "UPDATE recall_terms SET part = 7",
+    "UPDATE recall_terms SET namespace = 'other'",
+    "DELETE FROM recall_terms WHERE block = 1",
+    "UPDATE recall_terms SET block = -1 WHERE block = 1",
+    "UPDATE recall_terms SET block = 7 WHERE block = 1",
+    "DELETE FROM recall_terms",
+    "DELETE FROM recall_terms WHERE term = 'content'",
+    "UPDATE recall_terms SET docs = substr(docs, 2)",
+    "UPDATE recall_terms SET docs = substr(docs, 3) WHERE term = 'content'",
+    "UPDATE recall_terms SET archived = 1",
+)
+SQLITE_DAMAGE = (
+    "UPDATE recall_recent SET namespace = CAST(x'ff' AS TEXT)",
+    "UPDATE recall_recent SET terms = x''",
+    "UPDATE recall_recent SET terms = CAST(terms || x'0a78' AS BLOB)",
+    "UPDATE recall_recent SET terms = CAST(terms || x'ff' AS BLOB)",
+    "UPDATE recall_recent SET terms = CAST(x'ff' || substr(terms, 2) AS BLOB)",
+    "UPDATE recall_recent SET weights = x''",
+    "UPDATE recall_recent SET weights = CAST(x'00ff' || substr(weights, 3) AS BLOB)",
+    "INSERT INTO recall_terms VALUES ('conformance', 0, 0, 'content', 7, x'0041')",
+    "INSERT INTO recall_terms VALUES ('conformance', -1, 0, 'content', -1, x'0041')",
+    "UPDATE recall_language SET name = CAST(x'ff' AS TEXT)",
+    "UPDATE recall_terms SET part = 1 << 60",
+    "UPDATE recall_terms SET namespace = CAST(x'ff' AS TEXT)",
+    "UPDATE recall_terms SET block = 1 << 60 WHERE block = 1",
+    "UPDATE recall_terms SET docs = x''",
+    "UPDATE recall_terms SET docs = CAST(docs || docs AS BLOB)",
+    "UPDATE recall_terms SET docs = CAST(substr(docs, 1, 1) || x'01' || substr(docs, 3) AS BLOB)",
+    "UPDATE recall_terms SET docs = zeroblob(9000)",
+    "UPDATE recall_terms SET term = CAST(x'ff' AS TEXT) WHERE term = 'content'",
+)
+POSTGRES_DAMAGE = (
+    "UPDATE recall_recent SET terms = ''",
+    "UPDATE recall_recent SET terms = terms || '\\x0a78'",
+    "UPDATE recall_recent SET terms = terms || '\\xff'",
+    "UPDATE recall_recent SET terms = set_byte(terms, 0, 255)",
+    "UPDATE recall_recent SET weights = ''",
+    "UPDATE recall_recent SET weights = set_byte(weights, 0, 255)",
+    "INSERT INTO recall_terms VALUES (0, 7, 0, 'conformance', 'content', '\\x0041')",
+    "INSERT INTO recall_terms VALUES (-1, -1, 0, 'conformance', 'content', '\\x0041')",
+    "UPDATE recall_terms SET docs = ''",
+    "UPDATE recall_terms SET docs = docs || docs",
+    "UPDATE recall_terms SET docs = set_byte(docs, 1, 1)",
+)
 
 
 @pytest.fixture
@@ -413,12 +390,7 @@ async def fill(store: ServableStore) -> None:
 @pytest.mark.usefixtures("small_blocks")
 @pytest.mark.parametrize(
     ("place", "statement"),
-    list_cases(
-        [*RECENT, *BLOCKS],
-        sqlite=[*SQLITE_RECENT, *SQLITE_BLOCKS],
-        postgres=[*POSTGRES_RECENT, *POSTGRES_BLOCKS],
-        sampled=5,
-    ),
+    list_cases(DAMAGE, sqlite=SQLITE_DAMAGE, postgres=POSTGRES_DAMAGE, sampled=5),
     indirect=["place"],
 )
 async def test_a_damaged_index_is_used_and_repaired(statement: str, place: StorePlace) -> None:

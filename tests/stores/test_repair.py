@@ -27,7 +27,6 @@ from tests.stores.test_stores import NOW
 from tests.support.forked import Forked
 from tests.support.measurements import reached
 from tests.support.places import (
-    DatabasePlace,
     FilePlace,
     StorePlace,
     find_damage,
@@ -87,6 +86,9 @@ DAMAGE = (
     ("counters", "DELETE FROM link_counts WHERE key = 'k0001'"),
     ("counters", "DELETE FROM link_counts"),
     ("counters", "INSERT INTO link_counts VALUES ('default', 'none', 0, 1)"),
+    ("history", "UPDATE history SET version = 99 WHERE version = 2"),
+    ("history", "UPDATE versions SET history_bytes = history_bytes + 1"),
+    ("history", "INSERT INTO purged SELECT namespace, id, 2, '', '' FROM memories"),
 )
 _TEXT = "CAST(x'6bff' AS TEXT)"
 NOT_UTF8 = (
@@ -229,23 +231,6 @@ def read_all(place: StorePlace) -> object:
         return (place.folder / "m.db").read_bytes()
 
     return place.fetch("SELECT *, xmin::text, ctid::text FROM memories ORDER BY namespace, key")
-
-
-async def test_s16_a_short_content_is_no_longer_found_after_it_was_mended(
-    place: StorePlace,
-) -> None:
-    async with place.open() as opened:
-        await put(opened, "a", content="xy")
-        await put(opened, "b", content="xyz")
-    place.tamper("UPDATE memories SET content = 'zz' WHERE key = 'a'")
-
-    async with place.open() as opened:
-        (stored,) = (await opened.query(NAMESPACE, Query(search=("xyz",)))).memories
-        await opened.change(NAMESPACE, Change("update", NOW, key="a", fields={"tags": ["t"]}))
-        found = await opened.query(NAMESPACE, Query(search=("xy",)))
-        assert await find_damage(opened) == []
-
-    assert found.total == 1 and found.memories == (stored,)
 
 
 async def test_s16_the_rows_as_they_stood_are_kept_byte_for_byte(file_place: FilePlace) -> None:
@@ -479,22 +464,6 @@ async def test_s16_a_repair_goes_on_while_others_write(place: StorePlace) -> Non
         memory = await store.read_linked(NAMESPACE, "k0007", 0, 1)
         assert memory.row.content == "It goes on."
         assert await find_damage(store) == []
-
-
-async def test_s16_wrong_words_are_mended_without_counting_again(
-    database_place: DatabasePlace,
-) -> None:
-    await fill(database_place, 5)
-    database_place.tamper("UPDATE words SET folded = 'x'")
-    # Each row of the memory index, with the transaction that wrote it.
-    shelf = "SELECT id, xmin::text FROM shelf ORDER BY id"
-    shelved = database_place.fetch(shelf)
-
-    assert await find(database_place) == ["search"]
-    await database_place.repair()
-
-    assert await find(database_place) == []
-    assert database_place.fetch(shelf) == shelved
 
 
 async def test_a_store_with_damaged_pages_in_use_is_not_repaired_and_says_so(

@@ -29,7 +29,6 @@ from tests.support.dialogs import (
     CODEX,
     DONE,
     DONE_AT,
-    LEFT_OUT,
     OLD_CODEX,
     ORDERED,
     ORDERED_AT,
@@ -117,7 +116,7 @@ SAMPLES: dict[str, tuple[str, Callable[[Path], object]]] = {
 
 @pytest.mark.parametrize("name", SAMPLES)
 def test_each_turn_becomes_a_memory_that_follows_the_one_before(
-    name: str, folder: Path, place: StorePlace
+    name: str, folder: Path, place: StorePlace, tmp_path: Path
 ) -> None:
     prefix, write = SAMPLES[name]
     write(folder)
@@ -135,9 +134,7 @@ def test_each_turn_becomes_a_memory_that_follows_the_one_before(
     assert memories[first]["content"] == f"{ASKED}\n\nAssistant: {ANSWERED}"
     assert memories[second]["content"] == f"{ORDERED}\n\nAssistant: {DONE}"
     assert "links" not in memories[first]
-    assert memories[second]["links"] == [
-        {"key": first, "link_weight": 0.5, "type": "follows"},
-    ]
+    assert memories[second]["links"] == [{"key": first, "link_weight": 0.5, "type": "follows"}]
     for memory, begun, ended in (
         (memories[first], ASKED_AT, ANSWERED_AT),
         (memories[second], ORDERED_AT, DONE_AT),
@@ -149,31 +146,11 @@ def test_each_turn_becomes_a_memory_that_follows_the_one_before(
         assert memory["metadata"]["session"] == UUID
     assert place.run("check").exit_code == 0
 
-
-@pytest.mark.parametrize("name", SAMPLES)
-def test_a_single_file_and_a_stream_give_the_same_turns(
-    name: str, folder: Path, file_place: FilePlace
-) -> None:
-    SAMPLES[name][1](folder)
     (file,) = [path for path in folder.rglob("*.json*") if path.is_file()]
-
-    assert import_all(file_place, file) == "2 added"
-
-    streamed = file_place.beside("stream.db")
-    done = streamed.run("import", "-", stdin=file.read_bytes())
-    assert count(done) == "2 added"
-    assert read_contents(streamed) == read_contents(file_place)
-
-
-@pytest.mark.parametrize("left_out", LEFT_OUT)
-def test_what_nobody_asked_becomes_no_memory(
-    left_out: str, folder: Path, file_place: FilePlace
-) -> None:
-    line = LEFT_OUT[left_out]
-    write_lines(name_session(folder), claude_code("user", ASKED, ASKED_AT), line, line)
-
-    assert import_all(file_place, folder) == "1 added"
-    assert list(read_contents(file_place).values()) == [ASKED]
+    for source, stdin in ((file, None), ("-", file.read_bytes())):
+        other = FilePlace(tmp_path / f"{stdin is None}.db")
+        assert count(other.run("import", source, stdin=stdin)) == "2 added"
+        assert read_contents(other) == read_contents(place)
 
 
 def test_sessions_have_a_namespace_beside_that_of_memories(
@@ -215,9 +192,7 @@ def test_a_session_that_grew_is_continued_and_nothing_before_is_read_again(
     keys = [f"tea-shop/{file.stem[-12:]}/{turn:04}" for turn in (1, 2, 3)]
     assert list(memories) == [*keys, f"tea-shop/{other.stem[-12:]}/0001"]
     assert memories[keys[1]]["content"] == "Question 2?\n\nAssistant: Two."
-    assert memories[keys[2]]["links"] == [
-        {"key": keys[1], "link_weight": 0.5, "type": "follows"},
-    ]
+    assert memories[keys[2]]["links"] == [{"key": keys[1], "link_weight": 0.5, "type": "follows"}]
 
 
 def test_a_turn_that_was_changed_here_since_is_kept(folder: Path, file_place: FilePlace) -> None:
@@ -361,12 +336,7 @@ FIELDS = [
 ODD_RECORDS = st.recursive(
     st.none() | st.booleans() | st.integers() | st.text(max_size=5),
     lambda inner: (
-        st.lists(inner, max_size=3)
-        | st.dictionaries(
-            st.sampled_from(FIELDS),
-            inner,
-            max_size=6,
-        )
+        st.lists(inner, max_size=3) | st.dictionaries(st.sampled_from(FIELDS), inner, max_size=6)
     ),
     max_leaves=15,
 )

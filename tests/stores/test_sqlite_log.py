@@ -227,9 +227,7 @@ async def test_a_store_without_a_log_that_nobody_has_open_is_opened(tmp_path: Pa
         assert not find_log(path, "-wal").exists()
 
 
-async def test_processes_that_open_a_store_at_once_do_not_refuse_each_other(
-    tmp_path: Path,
-) -> None:
+async def test_processes_that_open_a_store_at_once_do_not_refuse_each_other(tmp_path: Path) -> None:
     for round_ in range(ROUNDS):
         with start_servants(tmp_path / "m.db", 4) as servants:
             answers = await asyncio.gather(

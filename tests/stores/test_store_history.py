@@ -11,16 +11,13 @@ from pathlib import Path
 import pytest
 
 from abilities.helpers.store import changing
-from abilities.helpers.store.changes import Change, create_row, merge_change
+from abilities.helpers.store.changes import Change
 from abilities.helpers.store.history import (
     Entry,
     HistoryLimits,
     MemoryName,
-    State,
-    name_action,
-    restore_links,
 )
-from abilities.helpers.store.model import LinkRow, StoredMemory
+from abilities.helpers.store.model import StoredMemory
 from abilities.helpers.store.past import StoreRules
 from abilities.helpers.store.postgres.store import CLEANED_TABLES
 from abilities.helpers.store.protocol import ServableStore, WriteResult
@@ -226,34 +223,6 @@ async def test_a_repair_keeps_the_entries_that_lead_to_the_present(
         await put(store, "a", content="x")
 
 
-DAMAGE = {
-    "a version without its entry": (
-        "UPDATE versions SET number = 9",
-        "UPDATE history SET version = 9 WHERE version = 2",
-    ),
-    "a size that is wrong": ("UPDATE versions SET history_bytes = history_bytes + 1",),
-    "a purged memory that is there": (
-        "INSERT INTO purged SELECT namespace, id, 2, '', '' FROM memories",
-    ),
-}
-
-
-@pytest.mark.parametrize("damage", DAMAGE.values(), ids=DAMAGE)
-async def test_damage_to_the_history_is_found_and_mended(
-    damage: Sequence[str], place: StorePlace
-) -> None:
-    async with place.open() as store:
-        await put(store, "a", content="one")
-        await put(store, "a", content="two")
-    place.tamper(*damage)
-
-    async with place.open() as store:
-        assert await find_damage(store) == ["history"]
-        await place.repair()
-        assert await find_damage(store) == []
-        assert (await read_memory(store, "a")).row.content == "two"
-
-
 async def test_what_mended_a_damaged_memory_is_told_by_its_history(place: StorePlace) -> None:
     """Be it a repair or a change."""
     async with place.open() as store:
@@ -443,9 +412,7 @@ async def check_size(place: StorePlace, store: ServableStore) -> int:
     return int(size_now)
 
 
-async def test_a_store_that_keeps_no_history_gives_versions_all_the_same(
-    place: StorePlace,
-) -> None:
+async def test_a_store_that_keeps_no_history_gives_versions_all_the_same(place: StorePlace) -> None:
     async with place.open(history=HistoryLimits(days=0)) as store:
         await put(store, "a")
         assert (await put(store, "a", content="x")).version == 2
@@ -595,44 +562,3 @@ async def test_reads_go_on_where_what_expired_cannot_be_archived(
         for _ in range(2):
             row = (await read_memory(store, "a")).row
             assert (row.archived, row.expires_at) == (0, SOON)
-
-
-async def test_memories_of_a_prefix_are_a_range_of_the_index(database_place: DatabasePlace) -> None:
-    async with database_place.open() as store:
-        await put(store, "a")
-    with database_place.connect() as connection:
-        connection.execute("SET enable_seqscan = off")
-        connection.execute("SET enable_bitmapscan = off")
-        plan_lines = connection.execute(
-            "EXPLAIN SELECT key FROM memories WHERE namespace = 'n' AND archived <= 0"
-            " AND key >= 'a' AND key > '' AND key < 'b' ORDER BY key LIMIT 9"
-        ).fetchall()
-    text = str(plan_lines)
-    assert "memories_pkey" in text and "Sort" not in text
-
-
-@pytest.mark.parametrize("weights", [(0.5, 0.1), (0.1, 0.5), (0.5, 0.5)])
-@pytest.mark.parametrize("order", [1, -1])
-def test_links_that_become_one_in_a_restored_memory_do_so_as_in_a_rename(
-    weights: tuple[float, float], order: int
-) -> None:
-    """Whatever the order of the links, the heavier one stays, or the first by its target."""
-    to_new = LinkRow("old", "new", "association", weights[0], "to new")
-    to_itself = LinkRow("old", "old", "association", weights[1], "to itself")
-    row = create_row(Change("store", "t", key="new", new_id="i"), "n")
-    links = {(link.target, link.type): link for link in (to_new, to_itself)[::order]}
-
-    restored = restore_links(Change("restore", "t"), row, State(row._replace(key="old"), links))
-
-    heavier = to_itself if weights[1] > weights[0] else to_new
-    assert restored == {("new", "association"): heavier._replace(source="new", target="new")}
-
-
-def test_a_change_that_renames_is_found_by_the_former_key() -> None:
-    """Whatever else it does: the index of former keys holds what was deleted or renamed."""
-    change = Change("update", "t", key="k", new_key="l", fields={"archived": True})
-    row = create_row(Change("store", "t", key="k", new_id="i"), "n")
-    after = merge_change(change, row, {}).row
-
-    assert (after.key, after.archived) == ("l", 1)
-    assert name_action(change, row, after) == "renamed"

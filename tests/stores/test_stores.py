@@ -108,56 +108,6 @@ async def test_s7_the_transaction_of_another_program_makes_it_busy_not_wrong(
         assert await find_reason(put(store, "k10")) == "done"
 
 
-async def test_s8_a_full_disk_refuses_the_write_and_keeps_the_rest(file_place: FilePlace) -> None:
-    async with file_place.open() as store:
-        await put(store, "k1")
-        connection = store.engine.writer.connection
-        assert connection is not None
-        (pages,) = connection.execute("PRAGMA page_count").fetchone()
-        connection.execute(f"PRAGMA max_page_count = {pages}")
-
-        outcomes = [await find_reason(put(store, f"big{n}", content="x" * 5000)) for n in range(30)]
-
-        assert "storage_full" in outcomes
-        assert await find_reason(store.read_linked(NAMESPACE, "k1", 0, 1)) == "done"
-        kept = [f"big{n}" for n, outcome in enumerate(outcomes) if outcome == "done"]
-        assert await list_lost(store, kept) == []
-
-
-@pytest.mark.parametrize("writes_first", [False, True])
-async def test_s10_a_database_of_something_else_is_refused_and_left_untouched(
-    writes_first: bool, file_place: FilePlace
-) -> None:
-    with file_place.connect() as other:
-        other.execute("CREATE TABLE theirs (x)")
-    before = file_place.path.read_bytes()
-    names = sorted(path.name for path in file_place.path.parent.iterdir())
-
-    async with file_place.open() as store:
-        if not writes_first:
-            assert await find_reason(store.query(NAMESPACE, Query(limit=50))) == "corrupted"
-        assert await find_reason(put(store, "new")) == "corrupted"
-
-    assert file_place.path.read_bytes() == before
-    assert sorted(path.name for path in file_place.path.parent.iterdir()) == names
-
-
-async def test_accesses_that_were_counted_before_a_rename_are_kept(place: StorePlace) -> None:
-    async with place.open() as store:
-        await check_accesses_before_a_rename(store)
-
-
-async def check_accesses_before_a_rename(store: ServableStore) -> None:
-    written = await put(store, "old")
-    assert written.stored is not None
-
-    store.count_access(NAMESPACE, "old", "2026-01-03T00:00:00.000Z")
-    await put(store, "new", kind="update", id=written.stored.row.id)
-    renamed = await store.read_linked(NAMESPACE, "new", 0, 1)
-
-    assert (renamed.accessed_at, renamed.access_count) == ("2026-01-03T00:00:00.000Z", 1)
-
-
 def test_a_full_buffer_counts_on_for_the_memories_that_it_holds(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -279,22 +229,6 @@ async def test_an_impossible_link_is_never_acknowledged(place: StorePlace) -> No
             assert isinstance(refused, Refused) and not isinstance(stored, Exception)
             memory = await store.read_linked(NAMESPACE, "b", 0, 5)
             assert [link.weight for link in memory.links] == [0.5]
-
-
-async def test_an_impossible_memory_of_an_import_is_refused_alone(place: StorePlace) -> None:
-    async with place.open() as store:
-        memories: list[IncomingMemory] = []
-        for key, score in (("a", 0.5), ("b", 80.0), ("c", 0.5)):
-            fields = {"type": "core", "content": "x", "memory_score": score}
-            change = plan("store", key, fields=fields)
-            row = merge_change(change, create_row(change, NAMESPACE), {}).row
-            memories.append(IncomingMemory(StoredMemory(row, accessed_at=NOW)))
-
-        added, refused, also_added = await store.import_batch(memories)
-
-        assert (added, also_added) == ("added", "added")
-        assert isinstance(refused, Refused) and refused.reason == "invalid_stored_value"
-        assert await store.count_memories() == 2
 
 
 DAMAGE = (

@@ -13,8 +13,7 @@ from tests.support.law_answers import Expected, check_answer, predict
 from tests.support.law_checks import CHECKS, check_query
 from tests.support.law_model import MemoryModel, NamespaceModel
 from tests.support.law_payloads import normalize
-from tests.support.law_places import Call, Clock, Place
-from tests.support.law_reading import Reading, check_refusal
+from tests.support.law_places import Call, Clock, Place, Reading, check_refusal
 from tests.support.law_recall import check_recall
 
 NAMESPACES = ("team", "Team")
@@ -22,24 +21,14 @@ NAMESPACES = ("team", "Team")
 HEADING = '{"format":"agent-abilities","version":2}\n'
 
 
-class Pace(NamedTuple):
-    """How much a trial checks beside the answers of all calls.
+WAVE = 16
+"""Changes that are begun together at most."""
 
-    ``wave`` is how many changes are begun together at most. ``everything`` and ``records`` are the
-    waves between two checks of everything, and of the records of all memories; odd, so that both
-    applications take turns. ``is_close`` says whether all of `law_checks.CHECKS` follow each
-    change, or one of them, in turn.
-    """
+BETWEEN_ALL, BETWEEN_RECORDS = 101, 5
+"""Waves between two checks of everything, and of the records of all memories.
 
-    wave: int
-    everything: int
-    records: int
-    is_close: bool
-
-
-CLOSE = Pace(wave=1, everything=29, records=29, is_close=True)
-LONG = Pace(wave=16, everything=101, records=5, is_close=False)
-
+They are odd, so that both applications take turns.
+"""
 
 Search = Callable[[Reading, NamespaceModel, JsonObject], Sequence[JsonObject]]
 """Finds memories with arguments, compares what is found, and returns the pages of it."""
@@ -61,9 +50,8 @@ class Trial:
     each answer by the model that the change left, and the memories by the last one.
     """
 
-    def __init__(self, places: Sequence[Place], quota: int | None, pace: Pace = CLOSE) -> None:
+    def __init__(self, places: Sequence[Place], quota: int | None) -> None:
         self.places = places
-        self._pace = pace
         self._room = places[0].settings.max_response_bytes
         self.models = {name: NamespaceModel(quota) for name in NAMESPACES}
         self.clock = Clock()
@@ -233,14 +221,14 @@ class Trial:
 
     def _wait(self, expected: Expected) -> None:
         self._waiting.append(expected)
-        if len(self._waiting) >= self._pace.wave:
+        if len(self._waiting) >= WAVE:
             self._end_wave()
 
     def _end_wave(self) -> None:
         self.settle()
-        if self._waves % self._pace.everything == 0:
+        if self._waves % BETWEEN_ALL == 0:
             self.check_everything()
-        if self._waves % self._pace.records == 0:
+        if self._waves % BETWEEN_RECORDS == 0:
             self._check_records()
 
     def _send(self, last: Call | None) -> JsonObject:
@@ -288,25 +276,16 @@ class Trial:
         return [Reading(place, self._waves + 1, self._moment, namespace) for place in self.places]
 
     def _check(self, namespace: str, key: str | None) -> None:
-        """Try one memory, and what is counted in both namespaces.
-
-        In a long run that is one of the checks, and every third time of another memory.
-        """
+        """Try one memory in one of the ways, in turn, and every third time another memory."""
         self._checks += 1
         model = self.models[namespace]
-        chosen: Sequence[str] = CHECKS
-        number = self._checks
-
-        if not self._pace.is_close:
-            # A check comes every so many times: it gets a number without a factor in common.
-            number, place = divmod(self._checks, len(CHECKS))
-            chosen = CHECKS[place : place + 1]
-            if number % 3 == 0 and model.memories:
-                key = list(model.memories)[number % len(model.memories)]
+        # A check comes every so many times: it gets a number without a factor in common.
+        number, place = divmod(self._checks, len(CHECKS))
+        if number % 3 == 0 and model.memories:
+            key = list(model.memories)[number % len(model.memories)]
 
         for reading in self._read(namespace):
-            for kind in chosen:
-                law_checks.check(kind, reading, self.models, key, number)
+            law_checks.check(CHECKS[place], reading, self.models, key, number)
 
     def _check_records(self) -> None:
         order = {"sort_by": "updated_at", "sort_order": "asc"}

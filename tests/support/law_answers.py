@@ -7,8 +7,7 @@ from abilities.declarations.values import JsonObject
 from tests.support.law_checks import same
 from tests.support.law_model import Moment, NamespaceModel, Predicted, Refusal
 from tests.support.law_payloads import expect_written
-from tests.support.law_places import Call, make_ids
-from tests.support.law_reading import check_refusal
+from tests.support.law_places import Call, check_refusal, make_ids
 
 
 class Remembered(NamedTuple):

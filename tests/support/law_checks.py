@@ -10,21 +10,9 @@ from collections.abc import Iterable, Mapping
 from abilities.declarations.memory import Direction
 from abilities.declarations.values import JsonObject
 from abilities.helpers.walk import WalkLimits
+from tests.support import law_payloads
 from tests.support.law_model import NamespaceModel
-from tests.support.law_payloads import (
-    describe_memory,
-    drop_counters,
-    expect_exported,
-    expect_get,
-    expect_stats,
-    expect_walk,
-    find_by_piece,
-    find_matches,
-    find_memory_place,
-    normalize,
-)
-from tests.support.law_places import Place
-from tests.support.law_reading import Reading, check_refusal, complete
+from tests.support.law_places import Place, Reading, check_refusal, complete
 from tests.support.law_recall import check_found
 
 COPY = "copy"
@@ -38,7 +26,7 @@ Models = Mapping[str, NamespaceModel]
 
 def check_record(reading: Reading, namespace: NamespaceModel, key: str) -> None:
     if key in namespace.memories:
-        same(read_with_links(reading, key), expect_get(namespace, key))
+        same(read_with_links(reading, key), law_payloads.expect_get(namespace, key))
         return
     for name in ("memory_get", "bulk_read_memory"):
         assert check_refusal(reading.call(name, key=key)) == "not_found"
@@ -60,7 +48,7 @@ def check_walk(
         "bulk_read_memory", key=key, depth=depth, breadth=breadth, total=total, direction=direction
     )
     assert "error" not in walked, walked
-    expected = expect_walk(namespace, key, limits, direction)
+    expected = law_payloads.expect_walk(namespace, key, limits, direction)
 
     # Contents that there was no room for are fetched with the requests that the answer names.
     walked.pop("next_requests", None)
@@ -106,9 +94,13 @@ def check_query(reading: Reading, namespace: NamespaceModel, query: JsonObject) 
 
     Of many pages the first ones and the last one are read; return these.
     """
-    matches = find_matches(namespace, query)
+    matches = law_payloads.find_matches(namespace, query)
     expected = [
-        {**describe_memory(namespace, memory), "key": memory.key, "version": memory.version}
+        {
+            **law_payloads.describe_memory(namespace, memory),
+            "key": memory.key,
+            "version": memory.version,
+        }
         for memory in matches
     ]
 
@@ -131,7 +123,7 @@ def check_query(reading: Reading, namespace: NamespaceModel, query: JsonObject) 
         request = page.get("next_request")
         assert page["has_more"] == (request is not None)
         if request is not None:
-            value, memory_id = find_memory_place(matches[offset - 1], query["sort_by"])
+            value, memory_id = law_payloads.find_memory_place(matches[offset - 1], query["sort_by"])
             same(request, {**query, "after": f"{offset}/{value}/{memory_id}"})
         if request is not None and len(pages) == MOST_PAGES:
             offset = max(offset, len(expected) - len(found))
@@ -141,7 +133,7 @@ def check_query(reading: Reading, namespace: NamespaceModel, query: JsonObject) 
 
 
 def check_stats(reading: Reading, namespace: NamespaceModel) -> None:
-    same(reading.call("get_memory_stats"), expect_stats(namespace))
+    same(reading.call("get_memory_stats"), law_payloads.expect_stats(namespace))
 
 
 def check_listing(
@@ -213,7 +205,7 @@ def check(kind: str, reading: Reading, models: Models, key: str | None, number: 
         case "listing":
             check_listing(reading, model, key, number)
         case "query" if key in model.memories:
-            check_query(reading, model, find_by_piece(model.memories[key], number))
+            check_query(reading, model, law_payloads.find_by_piece(model.memories[key], number))
         case "recall" if key is not None:
             check_found(reading, model, key, number)
         case "stats":
@@ -234,7 +226,7 @@ def check_export(place: Place, models: Models, store_url: str | None = None) -> 
     target.unlink()
     expected: list[JsonObject] = []
     for name in sorted(models):
-        expected += expect_exported(models[name], name)
+        expected += law_payloads.expect_exported(models[name], name)
 
     same(list(parse_export(text)), expected)
     return text
@@ -243,7 +235,7 @@ def check_export(place: Place, models: Models, store_url: str | None = None) -> 
 def parse_export(text: str) -> Iterable[object]:
     heading, *lines = text.split("\n")[:-1]
     assert json.loads(heading)["version"] == 3
-    return [drop_counters(json.loads(line)) for line in lines]
+    return [law_payloads.drop_counters(json.loads(line)) for line in lines]
 
 
 def check_integrity(place: Place) -> None:
@@ -281,7 +273,7 @@ def check_copies(reading: Reading, models: Models) -> None:
         for memory in model.memories.values():
             _change_and_delete(copying, memory.id)
 
-        same(copying.call("get_memory_stats"), expect_stats(NamespaceModel()))
+        same(copying.call("get_memory_stats"), law_payloads.expect_stats(NamespaceModel()))
 
 
 def _change_and_delete(copying: Reading, memory_id: str) -> None:
@@ -301,7 +293,7 @@ def count_outcomes(output: str) -> dict[str, int]:
 
 def same(actual: object, expected: object) -> None:
     """Assert that two payloads are the same JSON, access counters left out."""
-    found, wanted = normalize(actual), normalize(expected)
+    found, wanted = law_payloads.normalize(actual), law_payloads.normalize(expected)
     if found == wanted:
         return
     start = next(

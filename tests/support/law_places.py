@@ -12,7 +12,7 @@ from contextvars import ContextVar
 from datetime import UTC, date, datetime, timedelta
 from itertools import count
 from pathlib import Path
-from typing import NamedTuple, Self
+from typing import NamedTuple, Self, get_args
 from unittest.mock import patch
 from uuid import UUID, uuid4
 
@@ -20,6 +20,7 @@ from click.testing import CliRunner, Result
 
 from abilities import Abilities, Settings
 from abilities.cli.main import main
+from abilities.declarations.refusals import Code
 from abilities.declarations.values import JsonObject
 from abilities.helpers.memory import helper
 from abilities.helpers.store.sqlite import search
@@ -203,6 +204,55 @@ class Place:
             result.exception,
         )
         return result
+
+
+CODES = frozenset(get_args(Code)) - {"INTERNAL_ERROR"}
+
+
+class Reading(NamedTuple):
+    """What reads a place: one of its applications, at a moment, in a namespace."""
+
+    place: Place
+    through: int
+    moment: Moment
+    namespace: str
+
+    def call(self, name: str, **arguments: object) -> JsonObject:
+        """Return an ability's payload."""
+        call = Call(self.namespace, name, arguments, self.moment)
+        (payload,) = self.place.call([call], self.through)
+        return payload
+
+
+def check_refusal(payload: JsonObject) -> str:
+    """Return the reason of a refusal, which must be one that callers may be given."""
+    assert "error" in payload, f"it must be refused: {payload}"
+    fault = payload["error"]
+    assert fault["code"] in CODES, fault
+    assert len(fault["message"]) <= 120, fault
+    return str(fault["reason"])
+
+
+def complete(reading: Reading, record: JsonObject) -> JsonObject:
+    """Fetch what was cut off a record's content, and return the record whole.
+
+    One of `memory_get` goes on by its own request, any other by the item that reads on.
+    """
+    truncation = record.pop("truncation", None)
+    request = record.pop("next_request", None)
+
+    while truncation is not None:
+        if request is None:
+            rest = reading.call("memory_read_bulk", targets=[truncation["next"]])
+            (part,) = rest["results"]
+        else:
+            assert truncation["next"] == request
+            part = reading.call("memory_get", **request)
+            request = part.get("next_request")
+
+        record["data"]["content"] += part["data"]["content"]
+        truncation = part.get("truncation")
+    return record
 
 
 class Stores:

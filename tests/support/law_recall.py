@@ -27,7 +27,7 @@ from abilities.helpers.search.recall import Filters, RecallRequest
 from abilities.helpers.search.terms import Language, split_question
 from tests.support.exhaustive_recall import Expected, rank_exhaustively
 from tests.support.law_model import MemoryModel, NamespaceModel
-from tests.support.law_reading import Reading, check_refusal, complete
+from tests.support.law_places import Reading, check_refusal, complete
 from tests.support.recall_index import PlainMemory
 
 MOST_RANKED = 256

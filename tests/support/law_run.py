@@ -1,4 +1,4 @@
-"""A long run of the law: lives of stores, made from a seed, and shortened if one breaks it.
+"""A long run of the law: lives of stores, made from a seed.
 
 Hypothesis draws the values once per run; a plain generator of random numbers puts them together.
 
@@ -6,14 +6,13 @@ Changes are begun in waves of up to 16, which an SQLite store may commit togethe
 compared with what the model says of that change alone. After a wave each memory that it touched is
 tried in one of the ways of `law_checks.CHECKS`, in turn; now and then the records of all memories;
 and at the end of each life everything. So a violation shows at the end of its life at the latest.
-Then the life is repeated with all checks after each operation, and shortened.
 """
 
 import multiprocessing
 import random
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
@@ -22,7 +21,7 @@ from hypothesis import HealthCheck, Phase, given
 from hypothesis import strategies as st
 
 from abilities.declarations.values import JsonObject
-from tests.support.law import CLOSE, LONG, Pace, Trial
+from tests.support.law import Trial
 from tests.support.law_operations import VALUES, Open, Operation, Operations
 from tests.support.law_places import Stores
 
@@ -44,8 +43,6 @@ WEIGHTS = {
 OPERATIONS_PER_LIFE = 400
 """Short, so that stores stay small and everything is checked often: at the end of each life."""
 
-_MOST_ATTEMPTS = 400
-
 
 @dataclass(frozen=True)
 class Life:
@@ -54,12 +51,6 @@ class Life:
     quota: int | None
     room: int
     operations: Sequence[Operation]
-
-    def cut(self, length: int) -> "Life":
-        return replace(self, operations=self.operations[:length])
-
-    def leave_out(self, start: int, end: int) -> "Life":
-        return replace(self, operations=[*self.operations[:start], *self.operations[end:]])
 
 
 class Pools:
@@ -168,13 +159,13 @@ def run_task(task: Task) -> None:
 
 
 def run(open_stores: Open, operations: int, seed: int) -> None:
-    """Run lives; of one that breaks the law, show the few operations that break it."""
+    """Run lives; of one that breaks the law, show the operations up to there."""
     total = 0
     for life in make_lives(seed, operations):
         try:
-            live(open_stores, life, LONG)
+            live(open_stores, life)
         except Broken as broken:
-            words = describe(shorten(open_stores, life.cut(broken.done)))
+            words = describe(life, broken.done)
             raise AssertionError(f"seed {seed}, after operation {total:,}:\n{words}") from broken
         total += len(life.operations)
         print(f"{total:,} operations", flush=True)
@@ -188,13 +179,13 @@ class Broken(Exception):
         self.done = done
 
 
-def live(open_stores: Open, life: Life, pace: Pace) -> None:
+def live(open_stores: Open, life: Life) -> None:
     """Do all operations of a life, then check everything. Raises Broken."""
     settings: JsonObject = {"max_response_bytes": life.room}
     if life.quota is not None:
         settings["max_memories"] = life.quota
 
-    trial = Trial(open_stores(settings), life.quota, pace)
+    trial = Trial(open_stores(settings), life.quota)
     operations = Operations(trial)
     done = 0
     try:
@@ -209,42 +200,9 @@ def live(open_stores: Open, life: Life, pace: Pace) -> None:
         trial.close()
 
 
-def shorten(open_stores: Open, life: Life) -> Life:
-    """Leave out operations, fewer and fewer at a time, as long as the rest breaks the law.
-
-    Each attempt checks everything after each operation, so that the last one is the one that broke
-    the law; unless that takes several which are begun together.
-    """
-    pace = CLOSE
-    try:
-        live(open_stores, life, CLOSE)
-        pace = LONG
-    except Broken as broken:
-        life = life.cut(broken.done)
-
-    length = len(life.operations)
-    attempts = 0
-
-    while length:
-        end = before = len(life.operations)
-        while end > 0 and attempts < _MOST_ATTEMPTS:
-            attempts += 1
-            start = max(end - length, 0)
-            shorter = life.leave_out(start, end)
-            try:
-                live(open_stores, shorter, pace)
-            except Broken as broken:
-                life = shorter.cut(broken.done)
-            end = start
-
-        # Single ones are tried again as long as that helps.
-        is_shorter = len(life.operations) < before
-        length = max(length // 2, int(is_shorter))
-
-    return life
-
-
-def describe(life: Life) -> str:
+def describe(life: Life, done: int) -> str:
     lines = [f"quota {life.quota}, room {life.room}"]
-    lines += [f"{operation.name}(**{operation.arguments!r})" for operation in life.operations]
+    lines += [
+        f"{operation.name}(**{operation.arguments!r})" for operation in life.operations[:done]
+    ]
     return "\n".join(lines)

@@ -7,23 +7,16 @@ from typing import NamedTuple
 
 from abilities.declarations.values import JsonObject
 from abilities.helpers.store.changes import Change
-from tests.support.law_model import (
-    LinkName,
-    LinkValue,
-    MemoryModel,
-    Moment,
-    NamespaceModel,
-    Refusal,
-)
+from tests.support import law_model
 
-OwnLinks = dict[tuple[str, str], LinkValue]
+OwnLinks = dict[tuple[str, str], law_model.LinkValue]
 """The links of a memory by target and type."""
 
 
 class State(NamedTuple):
     """A memory with its links, at some time."""
 
-    memory: MemoryModel
+    memory: law_model.MemoryModel
     links: OwnLinks
 
 
@@ -44,7 +37,7 @@ class PastModel:
     """The memories of a namespace, and all that they ever were."""
 
     def __init__(self) -> None:
-        self.present = NamespaceModel()
+        self.present = law_model.NamespaceModel()
         self.events: list[Event] = []
         self.oldest: dict[str, State] = {}
         self.purged: set[str] = set()
@@ -80,7 +73,7 @@ class PastModel:
             try:
                 outcomes.append(attempt._make(change))
                 self.take(attempt)
-            except Refusal as refusal:
+            except law_model.Refusal as refusal:
                 outcomes.append(str(refusal))
                 if atomic:
                     self.take(before)
@@ -143,9 +136,9 @@ class PastModel:
         before = _get_states(self.present)
         memory = self._find_named(change)
         if memory is None and change.kind != "store" and not self._is_past(change):
-            raise Refusal("id_not_found" if change.id is not None else "memory_not_found")
+            raise law_model.Refusal("id_not_found" if change.id is not None else "memory_not_found")
         if change.if_version not in (None, 0 if memory is None else memory.version):
-            raise Refusal("version_conflict")
+            raise law_model.Refusal("version_conflict")
 
         if change.kind in ("restore", "purge"):
             memory_id = change.id or self.find_id(change.key or "")
@@ -160,15 +153,15 @@ class PastModel:
         present = self.get_present(memory_id)
         return self.present.version if present is None else present.memory.version
 
-    def _find_named(self, change: Change) -> MemoryModel | None:
+    def _find_named(self, change: Change) -> law_model.MemoryModel | None:
         by_key = self.present.memories.get(change.key) if change.key is not None else None
         if change.id is None:
             return by_key
         by_id = self.present.find(change.id)
         if by_id is not None and change.key not in (None, by_id.key):
-            raise Refusal("key_taken")
+            raise law_model.Refusal("key_taken")
         if by_id is None and change.kind == "store":
-            raise Refusal("id_not_found")
+            raise law_model.Refusal("id_not_found")
         return by_id
 
     def _is_past(self, change: Change) -> bool:
@@ -178,9 +171,9 @@ class PastModel:
         memory_id = change.id or self.find_id(change.key or "")
         return memory_id in self.purged or any(event.id == memory_id for event in self.events)
 
-    def _change(self, memory: MemoryModel | None, change: Change) -> str:
+    def _change(self, memory: law_model.MemoryModel | None, change: Change) -> str:
         """Store, update, archive or delete; return the id."""
-        moment = Moment(change.now, change.new_id)
+        moment = law_model.Moment(change.now, change.new_id)
         arguments: JsonObject = {
             **change.fields,
             "links": change.links,
@@ -207,7 +200,7 @@ class PastModel:
         if change.kind == "append":
             arguments["content"] = memory.content + change.fields["content"]
             if len(arguments["content"]) > 5_000:
-                raise Refusal("too_long")
+                raise law_model.Refusal("too_long")
         if change.kind in ("archive", "expire"):
             arguments["archived"] = True
         self.present.update({**arguments, "id": memory.id, "key": change.new_key}, moment)
@@ -215,11 +208,13 @@ class PastModel:
 
     def _purge(self, memory_id: str, change: Change) -> int:
         if memory_id in self.purged:
-            raise Refusal("id_not_found")
+            raise law_model.Refusal("id_not_found")
 
         memory = self.present.find(memory_id)
         if memory is not None and change.key not in (None, memory.key):
-            raise Refusal("memory_not_found")  # a key that it no longer has must not destroy it
+            raise law_model.Refusal(
+                "memory_not_found"
+            )  # a key that it no longer has must not destroy it
         if memory is None:
             self.present.version += 1
         else:
@@ -232,7 +227,7 @@ class PastModel:
         self.purged |= forgotten
         return self.present.version
 
-    def _list_deleted_alike(self, memory_id: str, memory: MemoryModel | None) -> set[str]:
+    def _list_deleted_alike(self, memory_id: str, memory: law_model.MemoryModel | None) -> set[str]:
         """Return what was deleted under the last key of a memory, unless another one has it now."""
         if memory is not None:
             key = memory.key
@@ -245,19 +240,19 @@ class PastModel:
 
     def _restore(self, memory_id: str, change: Change) -> None:
         if memory_id in self.purged:
-            raise Refusal("purged")
+            raise law_model.Refusal("purged")
 
         if change.to_version is None:
             wanted = self._find_before_last_change(memory_id)
         else:
             wanted = self.find_version(memory_id, change.to_version)
         if wanted is None:
-            raise Refusal("version_not_found")
+            raise law_model.Refusal("version_not_found")
 
         present = self.get_present(memory_id)
         key = wanted.memory.key if present is None else present.memory.key
         if present is None and key in self.present.memories:
-            raise Refusal("key_taken")
+            raise law_model.Refusal("key_taken")
 
         links = _move_links(wanted, key)
         latest = wanted.memory if present is None else present.memory
@@ -275,7 +270,7 @@ class PastModel:
         for name in self.present.list_links(key):
             del self.present.links[name]
         for (target, kind), value in links.items():
-            self.present.links[LinkName(key, target, kind)] = value
+            self.present.links[law_model.LinkName(key, target, kind)] = value
         self.present.memories[key] = memory
         if change.to_version is None and present is not None:
             self._undo_superseding(present, change)
@@ -356,7 +351,7 @@ def _move_links(state: State, key: str) -> OwnLinks:
     return links
 
 
-def _get_states(namespace: NamespaceModel) -> dict[str, State]:
+def _get_states(namespace: law_model.NamespaceModel) -> dict[str, State]:
     links: dict[str, OwnLinks] = {key: {} for key in namespace.memories}
     for name, value in namespace.links.items():
         links[name.source][name.target, name.type] = value

@@ -1,14 +1,17 @@
 """A trial of what a store knows of the past: the same changes to a store and to its model."""
 
+import random
 from collections import Counter
+from collections.abc import Awaitable, Sequence
+from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal, NamedTuple
 from uuid import UUID
 
-from abilities.declarations.refusals import Refused
+from abilities.declarations.refusals import Reason, Refused
 from abilities.declarations.values import JsonObject
-from abilities.helpers.store.changes import Change
+from abilities.helpers.store.changes import Change, Kind
 from abilities.helpers.store.history import MemoryName
 from abilities.helpers.store.model import LinkRow, Row, StoredMemory, dump_sorted_json
 from abilities.helpers.store.protocol import ServableStore, WriteResult
@@ -16,11 +19,122 @@ from abilities.helpers.store.query import MemoryLine
 from abilities.helpers.transfer.exporting import ExportOptions, export
 from abilities.helpers.transfer.importing import ImportOptions, import_memories, open_source
 from tests.support.past_model import PastModel, State
-from tests.support.past_steps import Step, Wish
-from tests.support.places import find_reason
 
 NAMESPACE = "team"
 END_OF_TIME = "9999-12-31T23:59:59.999Z"
+
+
+KINDS: dict[Kind, int] = {
+    "store": 30,
+    "update": 18,
+    "append": 6,
+    "supersede": 8,
+    "archive": 6,
+    "delete": 10,
+    "restore": 20,
+    "purge": 2,
+}
+"""Changes of each kind in a hundred."""
+
+Task = Literal["change", "follow", "list", "forget"]
+_TASKS: dict[Task, int] = {"change": 80, "follow": 10, "list": 8, "forget": 1}
+
+_TEXTS = ["a", "b\n", "ß\u0301", "\U0001f9e0", "x" * 50]
+_KEYS = ["a", "b", "c", "d\U0001f9e0", "d", "e", "f", "g"]
+_VALUES: dict[str, Sequence[object]] = {
+    "content": _TEXTS,
+    "summary": ["", *_TEXTS],
+    "category": ["", "x"],
+    "tags": [[], ["t"], ["u", "t"], ["ß", "ß"]],
+    "about": [[], ["src/app.py"], ["src/*", "ß", "ß"]],
+    "importance": ["low", "medium", "high"],
+    "memory_score": [0.0, 1.0],
+    "metadata": [{}, {"ß": None, "a": [0.5]}, {"memory_score": 0.25, "b": 1}],
+    "archived": [True, False],
+}
+
+
+@dataclass(frozen=True)
+class Wish:
+    """A change to be made; which memory and version it names follows from what there is then.
+
+    A memory without a ``key`` is that of a ``position`` among those that there ever were.
+    ``condition`` says which version it must have, ``end`` after how many seconds it expires.
+    """
+
+    kind: Kind
+    position: int
+    key: str | None
+    new_key: str | None
+    fields: JsonObject
+    links: list[JsonObject]
+    removed: list[JsonObject]
+    version: int
+    condition: Literal["none", "right", "stale"]
+    end: int | None
+
+
+class Step(NamedTuple):
+    """What is done at once: changes, or a task; so many milliseconds after the last step."""
+
+    task: Task
+    wishes: list[Wish]
+    atomic: bool
+    limit: int
+    milliseconds: int
+
+
+def make_steps(seed: int, count: int) -> list[Step]:
+    chance = random.Random(seed)
+    return [_make_step(chance) for _ in range(count)]
+
+
+def _make_step(chance: random.Random) -> Step:
+    return Step(
+        task=_choose(chance, _TASKS),
+        wishes=[_make_wish(chance) for _ in range(chance.choice([1, 1, 2, 4]))],
+        atomic=chance.random() < 0.4,
+        limit=chance.randint(1, 5),
+        milliseconds=chance.choice([0, 1, 2_000, 2_000, -5_000]),
+    )
+
+
+def _make_wish(chance: random.Random) -> Wish:
+    return Wish(
+        kind=_choose(chance, KINDS),
+        position=chance.randrange(1_000),
+        key=chance.choice([None, chance.choice(_KEYS)]),
+        new_key=chance.choice([None, chance.choice(_KEYS)]),
+        fields={
+            name: chance.choice(values)
+            for name, values in _VALUES.items()
+            if chance.random() < 0.25
+        },
+        links=[_make_link(chance) for _ in range(chance.choice([0, 0, 2, 4]))],
+        removed=[
+            {"key": chance.choice(_KEYS), "type": chance.choice([None, "part"])}
+            for _ in range(chance.choice([0, 0, 1]))
+        ],
+        version=chance.randrange(1_000),
+        condition=chance.choice(["none", "none", "none", "right", "right", "stale"]),
+        end=chance.choice([None] * 6 + [1, 60]),
+    )
+
+
+def _make_link(chance: random.Random) -> JsonObject:
+    link: JsonObject = {
+        "key": chance.choice(_KEYS),
+        "link_weight": chance.choice([0.0, 0.5, 1 / 3]),
+        "type": chance.choice(["association", "part"]),
+    }
+    if chance.random() < 0.3:
+        link["term"] = chance.choice(_TEXTS)
+    return link
+
+
+def _choose(chance: random.Random, weights: dict[Any, int]) -> Any:
+    (chosen,) = chance.choices(list(weights), list(weights.values()))
+    return chosen
 
 
 class Follower:
@@ -208,8 +322,9 @@ class PastTrial:
         events = self.model.list_events(memory_id)
         present = self.model.get_present(memory_id)
         if present is None and not events:
-            reading = self._store.read_history(NAMESPACE, name, None, 5)
-            assert await find_reason(reading) == "id_not_found"
+            await _expect_refused(
+                self._store.read_history(NAMESPACE, name, None, 5), "id_not_found"
+            )
             return
 
         history = await self._store.read_history(NAMESPACE, name, None, 1_000)
@@ -225,7 +340,7 @@ class PastTrial:
         for place, state in reads:
             read = self._store.read_version(NAMESPACE, name, place)
             if state is None:
-                assert await find_reason(read) == "version_not_found"
+                await _expect_refused(read, "version_not_found")
             else:
                 _compare(await read, state, state.memory.version)
 
@@ -259,6 +374,15 @@ class PastTrial:
     def _format(self, seconds: int) -> str:
         time = self._time + timedelta(seconds=seconds)
         return time.isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
+async def _expect_refused(reading: Awaitable[object], reason: Reason) -> None:
+    try:
+        result = await reading
+    except Refused as refused:
+        assert refused.reason == reason, refused
+    else:
+        raise AssertionError(f"it must be refused: {result}")
 
 
 def _describe_outcome(outcome: WriteResult | Exception) -> int | str:

@@ -6,24 +6,9 @@ from dataclasses import dataclass, field
 from itertools import chain, repeat
 from typing import Any, NamedTuple, TypeVar
 
-from abilities.helpers.search import postings
+from abilities.helpers.search import postings, recall
 from abilities.helpers.search.ranking import MOST_INCOMING, MOST_OUTGOING, Links, Ranking
-from abilities.helpers.search.recall import (
-    Conversation,
-    FetchBlocks,
-    FetchDoc,
-    FetchKeys,
-    FetchLinks,
-    FetchMatching,
-    FetchPassing,
-    FetchTexts,
-    FetchTimes,
-    Filters,
-    IndexBlocks,
-    KeyAndTime,
-    RecallRequest,
-    rank,
-)
+from abilities.helpers.search.recall import rank
 from abilities.helpers.search.terms import Language, MemoryTexts, weigh_terms
 from abilities.helpers.walk import compute_rank
 
@@ -73,7 +58,7 @@ class PlainMemory:
         return [PlainLink(*link, kind) for link, kind in zip(self.links, kinds, strict=False)]
 
 
-def passes(memory: PlainMemory, filters: Filters) -> bool:
+def passes(memory: PlainMemory, filters: recall.Filters) -> bool:
     """Return whether a memory passes the filters."""
     if filters.as_of is not None and memory.created_at[:10] > filters.as_of:
         return False
@@ -135,11 +120,11 @@ class RecallIndex:
         for link in memory.all_links:
             self._incoming[link.key].append(link._replace(key=memory.key))
 
-    def rank(self, request: RecallRequest) -> tuple[Ranking, ...]:
+    def rank(self, request: recall.RecallRequest) -> tuple[Ranking, ...]:
         """Return the rankings of a request."""
         return self.converse(rank(request))
 
-    def converse(self, conversation: Conversation[T]) -> T:
+    def converse(self, conversation: recall.Conversation[T]) -> T:
         """Answer a conversation to its end, and return its result."""
         answer: Any = None
 
@@ -153,31 +138,31 @@ class RecallIndex:
 
     def _answer(self, request: Any) -> Any:
         match request:
-            case FetchBlocks(terms, archived):
+            case recall.FetchBlocks(terms, archived):
                 size = sum(not memory.archived for memory in self.memories.values())
-                return IndexBlocks(
+                return recall.IndexBlocks(
                     size,
                     self._find_blocks(terms, 0),
                     self._find_blocks(terms, 1) if archived else {},
                 )
-            case FetchDoc(key):
+            case recall.FetchDoc(key):
                 return [number for number, known in enumerate(self._keys) if known == key]
-            case FetchMatching(filters, limit):
+            case recall.FetchMatching(filters, limit):
                 matching = self._find_passing(filters, range(len(self._keys)))
                 return matching if len(matching) <= limit else None
-            case FetchPassing(filters, docs):
+            case recall.FetchPassing(filters, docs):
                 return self._find_passing(filters, docs)
-            case FetchKeys(docs):
+            case recall.FetchKeys(docs):
                 memories = {doc: self.memories[self._keys[doc]] for doc in docs}
-                return {doc: KeyAndTime(m.key, m.updated_at) for doc, m in memories.items()}
-            case FetchTimes(filters, keys):
+                return {doc: recall.KeyAndTime(m.key, m.updated_at) for doc, m in memories.items()}
+            case recall.FetchTimes(filters, keys):
                 named = [doc for doc, key in enumerate(self._keys) if key in keys]
                 passing = [self._keys[doc] for doc in self._find_passing(filters, named)]
                 return {key: self.memories[key].updated_at for key in passing}
-            case FetchTexts(keys):
+            case recall.FetchTexts(keys):
                 long = [key for key in keys if len(self.memories[key].content) > 1_000]
                 return {key: self.memories[key].texts for key in long}
-            case FetchLinks(filters, keys):
+            case recall.FetchLinks(filters, keys):
                 return {key: self._find_links(key, filters) for key in keys}
 
         raise AssertionError(request)
@@ -185,10 +170,10 @@ class RecallIndex:
     def _find_blocks(self, terms: Iterable[str], side: int) -> dict[str, dict[int, bytes]]:
         return {term: self._blocks[side].get(term, {}) for term in terms}
 
-    def _find_passing(self, filters: Filters, docs: Iterable[int]) -> frozenset[int]:
+    def _find_passing(self, filters: recall.Filters, docs: Iterable[int]) -> frozenset[int]:
         return frozenset(doc for doc in docs if passes(self.memories[self._keys[doc]], filters))
 
-    def _find_links(self, key: str, filters: Filters) -> Links:
+    def _find_links(self, key: str, filters: recall.Filters) -> Links:
         outgoing = self._keep_passing(self.memories[key].all_links, filters)
         ranked = sorted(
             outgoing,
@@ -208,6 +193,8 @@ class RecallIndex:
             find_best(ranked[:MOST_OUTGOING]), find_best(self._keep_passing(incoming, filters))
         )
 
-    def _keep_passing(self, links: Collection[PlainLink], filters: Filters) -> list[PlainLink]:
+    def _keep_passing(
+        self, links: Collection[PlainLink], filters: recall.Filters
+    ) -> list[PlainLink]:
         known: Mapping[str, PlainMemory] = self.memories
         return [link for link in links if link.key in known and passes(known[link.key], filters)]

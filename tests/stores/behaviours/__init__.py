@@ -20,14 +20,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from contextlib import AbstractAsyncContextManager
 from typing import Any, TypeVar
 
-from abilities.helpers.store.protocol import (
-    CheckableStore,
-    HistoryStore,
-    MarkableStore,
-    MemoryStore,
-    ServableStore,
-    TransferableStore,
-)
+from abilities.helpers.store import protocol
 from tests.stores.behaviours import about, core, history, links, powers, recall
 from tests.stores.behaviours.steps import NAMESPACE, put
 
@@ -46,18 +39,18 @@ __all__ = [
     "put",
 ]
 
-Store = TypeVar("Store", bound=MemoryStore)
+Store = TypeVar("Store", bound=protocol.MemoryStore)
 Open = Callable[[], AbstractAsyncContextManager[Store]]
 Behaviour = Callable[[Store], Awaitable[None]]
 
-SEARCH_BEHAVIOURS: tuple[Behaviour[MemoryStore], ...] = (
+SEARCH_BEHAVIOURS: tuple[Behaviour[protocol.MemoryStore], ...] = (
     core.a_search_looks_into_every_text,
     core.a_phrase_in_quotes_is_found_as_it_stands,
     core.a_search_follows_every_change,
 )
 """What the search of every `MemoryStore` must do."""
 
-RECALL_BEHAVIOURS: tuple[Behaviour[MemoryStore], ...] = (
+RECALL_BEHAVIOURS: tuple[Behaviour[protocol.MemoryStore], ...] = (
     recall.a_memory_is_recalled_as_soon_as_it_is_stored,
     recall.a_recall_follows_every_change,
     recall.a_recall_follows_links_of_any_weight,
@@ -72,12 +65,11 @@ RECALL_BEHAVIOURS: tuple[Behaviour[MemoryStore], ...] = (
 )
 """What `recall` of every `MemoryStore` must do."""
 
-MEMORY_BEHAVIOURS: tuple[Behaviour[MemoryStore], ...] = (
+MEMORY_BEHAVIOURS: tuple[Behaviour[protocol.MemoryStore], ...] = (
     core.a_memory_is_read_as_it_was_written,
     core.reads_keep_order_and_duplicates,
     core.storing_again_merges,
     core.an_id_names_one_memory,
-    core.every_change_gives_the_next_version,
     links.links_are_ranked_by_weight_times_score,
     links.links_keep_their_terms,
     links.backlinks_come_best_first_in_pages,
@@ -88,21 +80,11 @@ MEMORY_BEHAVIOURS: tuple[Behaviour[MemoryStore], ...] = (
     links.a_walk_in_both_directions_takes_the_best_links,
     core.a_renamed_memory_keeps_what_it_has,
     core.a_renamed_memory_takes_the_links_to_its_new_key,
-    core.renaming_merges_links_that_become_one,
-    core.a_rename_may_change_more,
-    core.a_key_in_use_is_not_given_again,
-    core.changes_are_made_together_in_their_order,
     core.a_store_says_which_version_it_replaced,
-    core.a_refused_change_leaves_the_others_alone,
-    core.atomic_changes_are_all_made_or_none,
     core.a_replaced_memory_names_its_replacement,
-    core.a_replacement_that_is_refused_changes_nothing,
-    core.a_change_is_made_only_to_the_version_it_names,
-    core.an_addition_goes_to_the_end_of_a_content,
     core.memories_are_listed_by_key_in_pages,
     core.a_memory_past_its_end_reads_as_archived,
     core.a_change_finds_its_memory_ended_however_many_others_are,
-    core.what_is_revived_after_its_end_stays,
     core.queries_filter_sort_search_and_page,
     *SEARCH_BEHAVIOURS,
     *RECALL_BEHAVIOURS,
@@ -112,7 +94,7 @@ MEMORY_BEHAVIOURS: tuple[Behaviour[MemoryStore], ...] = (
 )
 """What every `MemoryStore` must do."""
 
-TRANSFER_BEHAVIOURS: tuple[Behaviour[TransferableStore], ...] = (
+TRANSFER_BEHAVIOURS: tuple[Behaviour[protocol.TransferableStore], ...] = (
     powers.pages_hold_whole_memories_in_order,
     powers.importing_the_same_again_changes_nothing,
     powers.an_import_replaces_only_if_asked,
@@ -121,27 +103,17 @@ TRANSFER_BEHAVIOURS: tuple[Behaviour[TransferableStore], ...] = (
 )
 """What a `TransferableStore` must do besides."""
 
-HISTORY_BEHAVIOURS: tuple[Behaviour[HistoryStore], ...] = (
-    history.every_version_comes_back,
-    history.a_memory_is_read_as_it_was_at_a_time,
-    history.a_history_tells_what_became_of_a_memory,
-    history.a_key_names_the_past_of_one_memory,
+HISTORY_BEHAVIOURS: tuple[Behaviour[protocol.HistoryStore], ...] = (
     history.a_restored_version_is_a_new_one,
-    history.undoing_a_replacement_restores_both,
     history.a_deleted_memory_comes_back,
-    history.links_that_followed_a_rename_come_back,
-    history.changes_are_followed_by_their_versions,
     history.the_latest_changes_come_first,
-    history.an_end_that_passes_is_a_change,
     history.what_is_purged_is_gone_for_good,
-    history.a_deleted_memory_can_be_purged,
     history.what_is_too_old_is_forgotten,
     history.entries_are_read_in_pages,
-    history.what_had_the_key_before_is_purged_too,
 )
 """What a `HistoryStore` must do besides."""
 
-ABOUT_BEHAVIOURS: tuple[Behaviour[ServableStore], ...] = (
+ABOUT_BEHAVIOURS: tuple[Behaviour[protocol.ServableStore], ...] = (
     about.the_closest_memories_about_a_file_come_first,
     about.equally_close_memories_come_by_importance_and_age,
     about.memories_about_files_follow_every_change,
@@ -150,21 +122,26 @@ ABOUT_BEHAVIOURS: tuple[Behaviour[ServableStore], ...] = (
 )
 """What a store that knows which memories are about a file must do besides."""
 
-CHECK_BEHAVIOURS: tuple[Behaviour[CheckableStore], ...] = (powers.a_healthy_store_is_sound,)
+CHECK_BEHAVIOURS: tuple[Behaviour[protocol.CheckableStore], ...] = (
+    powers.a_healthy_store_is_sound,
+)
 """What a `CheckableStore` must do besides."""
 
-MARK_BEHAVIOURS: tuple[Behaviour[MarkableStore], ...] = (powers.a_mark_is_set_once_and_for_good,)
+MARK_BEHAVIOURS: tuple[Behaviour[protocol.MarkableStore], ...] = (
+    powers.a_mark_is_set_once_and_for_good,
+)
 """What a `MarkableStore` must do besides."""
 
-BEHAVIOURS: tuple[Behaviour[ServableStore], ...] = (
+BEHAVIOURS: tuple[Behaviour[protocol.ServableStore], ...] = (
     *MEMORY_BEHAVIOURS,
     *TRANSFER_BEHAVIOURS,
     *HISTORY_BEHAVIOURS,
     *ABOUT_BEHAVIOURS,
     *CHECK_BEHAVIOURS,
     *MARK_BEHAVIOURS,
+    powers.accesses_before_a_rename_are_kept,
+    history.any_changes_are_remembered_as_a_model_remembers_them,
     history.no_import_brings_back_what_was_purged,
-    history.a_past_is_imported,
     history.a_past_of_links_alone_is_imported,
     history.an_import_can_be_undone,
 )

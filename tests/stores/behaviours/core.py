@@ -4,12 +4,9 @@ import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import replace
 
-from abilities.declarations.limits import MAX_LONG_CONTENT_CHARS
-from abilities.declarations.refusals import Reason, Refused
 from abilities.helpers.search.recall import RecallRequest
 from abilities.helpers.search.terms import split_question
-from abilities.helpers.store.changes import Change
-from abilities.helpers.store.model import LinkRow, StoredMemory
+from abilities.helpers.store.model import LinkRow
 from abilities.helpers.store.protocol import MemoryStore, WriteResult
 from abilities.helpers.store.query import MemoryLine, Query, split_search
 from tests.stores.behaviours.steps import (
@@ -25,7 +22,6 @@ from tests.stores.behaviours.steps import (
     expect_stored,
     find_keys,
     list_keys,
-    list_targets,
     plan,
     put,
     put_many,
@@ -86,24 +82,6 @@ async def storing_again_merges(store: MemoryStore) -> None:
     expect(third.updated, (), "the same change again updates no field")
 
 
-async def every_change_gives_the_next_version(store: MemoryStore) -> None:
-    """Versions count the changes of a namespace; one that changes nothing gives none."""
-    first = await add(store, "a")
-    second = await add(store, "b", links=[("a", 0.5)])
-    expect((first.row.version, second.row.version), (1, 2), "versions count from 1")
-    expect((await put(store, "a")).version, 1, "a change that alters nothing gives no version")
-
-    changed = await put(store, "a", links=[("b", 0.5)])
-    expect(changed.version, 3, "the next change takes the next version, without a gap")
-    expect(await read_versions(store, "b"), [2], "other memories keep their versions")
-    expect((await end(store, "archive", "b")).version, 4, "archiving is a change")
-    await end(store, "delete", "b")
-    expect((await put(store, "c")).version > 4, True, "a version is never given again")
-
-    elsewhere = await store.change(OTHER_NAMESPACE, plan("store", "k"))
-    expect(elsewhere.version, 1, "every namespace counts for itself")
-
-
 async def an_id_names_one_memory(store: MemoryStore) -> None:
     """Unknown ids, and an id and key of two memories, are refused, and nothing changes."""
     memory_id = (await add(store, "a")).row.id
@@ -150,73 +128,6 @@ async def concurrent_changes_are_all_made(store: MemoryStore) -> None:
     expect(pieces, ["", *(f"[{n:02}" for n in range(41))], "and every one of 40 additions")
 
 
-async def changes_are_made_together_in_their_order(store: MemoryStore) -> None:
-    """Each change of a batch sees those before it, and gets the next version."""
-    for start, atomic in ((1, False), (7, True)):
-        key = f"k{start}"
-        outcomes = await _change_many(
-            store,
-            plan("store", key),
-            plan("append", key, fields={"content": "!"}),
-            plan("update", key, new_key=f"{key}2"),
-            plan("archive", f"{key}2"),
-            plan("delete", f"{key}2"),
-            plan("store", key),
-            atomic=atomic,
-        )
-
-        versions = [*range(start, start + 6)]
-        expect(outcomes, versions, "each change gets a version")
-        expect(await read_versions(store, key), versions[-1:], "what a batch made is there")
-
-    expect(await _change_many(store, atomic=True), [], "no change at all is a batch too")
-
-
-async def a_refused_change_leaves_the_others_alone(store: MemoryStore) -> None:
-    """In a batch that is not atomic, an outcome says why one was not made; the others are."""
-    await put(store, "taken")
-
-    outcomes = await _change_many(
-        store,
-        plan("store", "a"),
-        plan("update", "none", fields={"content": "x"}),
-        plan("update", "a", new_key="taken", fields={"content": "x"}),
-        plan("store", "b"),
-        plan("store", "a", if_version=0),
-        atomic=False,
-    )
-
-    expected = [2, "memory_not_found", "key_taken", 3, "version_conflict"]
-    expect(outcomes, expected, "each change has its own outcome")
-    expect(await read_versions(store, "a", "b"), [2, 3], "what is not refused is made")
-    expect((await read_one(store, "a")).row.content, "content of a", "what is refused is not")
-
-
-async def atomic_changes_are_all_made_or_none(store: MemoryStore) -> None:
-    """A change that cannot be made undoes those before and after it, links and searches too."""
-    await put(store, "a", content="rose", links=[("b", 0.5)])
-    before = await read_one(store, "a")
-
-    outcomes = await _change_many(
-        store,
-        plan("update", "a", new_key="c", fields={"content": "tulip"}),
-        plan("store", "d", links=[{"key": "a", "link_weight": 0.5, "type": "association"}]),
-        plan("delete", "none"),
-        plan("store", "e"),
-        atomic=True,
-    )
-
-    expected = ["rolled_back", "rolled_back", "memory_not_found", "rolled_back"]
-    expect(outcomes, expected, "one outcome says what was refused")
-    expect(await read_one(store, "a"), before, "a memory is as it was")
-    missing = ["memory_not_found"] * 3
-    expect(await read_versions(store, "c", "d", "e"), missing, "nothing was created")
-    expect(await read_sources(store, "a"), ([], 0), "no link is left")
-    expect(await find_keys(store, Query(search=("rose",))), ["a"], "it is found as before")
-    written = await put(store, "e")
-    expect(await read_versions(store, "e"), [written.version], "the store goes on")
-
-
 async def a_replaced_memory_names_its_replacement(store: MemoryStore) -> None:
     """It is archived, with a link to the new memory, which takes over what it is not given."""
     await put(store, "old", type="task", category="c", tags=["t"], importance="high", summary="s")
@@ -240,70 +151,6 @@ async def a_replaced_memory_names_its_replacement(store: MemoryStore) -> None:
 
     await put(store, "new", kind="update", archived=False)
     expect((await read_one(store, "new")).replaced_by, "", "what is present is not replaced")
-
-
-async def a_replacement_that_is_refused_changes_nothing(store: MemoryStore) -> None:
-    """Neither the old memory nor a new one shows a trace of it."""
-    await put(store, "old")
-    await put(store, "gone")
-    await end(store, "archive", "gone")
-    content = {"content": "new"}
-
-    refused: tuple[tuple[Reason, Change], ...] = (
-        ("memory_archived", plan("supersede", "gone", new_key="new", fields=content)),
-        ("memory_not_found", plan("supersede", "none", new_key="new", fields=content)),
-        ("key_taken", plan("supersede", "old", new_key="old", fields=content)),
-        ("missing_argument", plan("supersede", "old", new_key="new")),
-        ("version_conflict", plan("supersede", "old", new_key="new", if_version=9, fields=content)),
-    )
-    for reason, change in refused:
-        await expect_refused(store.change(NAMESPACE, change), reason)
-
-    expect((await read_one(store, "old")).row.archived, 0, "the old memory is present")
-    expect(await read_versions(store, "old", "gone"), [1, 3], "no version was given")
-    (new,) = await store.read(NAMESPACE, ["new"])
-    expect(isinstance(new, StoredMemory), False, "no memory was stored")
-
-
-async def a_change_is_made_only_to_the_version_it_names(store: MemoryStore) -> None:
-    """With another version it is refused, and the refusal tells the present one; 0 is none."""
-    created = await store.change(NAMESPACE, plan("store", "a", if_version=0))
-    expect(created.created, True, "version 0 is that of a memory that is not there")
-    memory_id, version = expect_stored(created).row.id, created.version
-
-    for kind in ("store", "update", "append", "archive", "delete"):
-        for name in ({"key": "a"}, {"id": memory_id}):
-            fields = {"content": "x"}
-            change = plan(kind, fields=fields, if_version=version + 1, **name)
-            await _expect_conflict(store, change, version)
-    await _expect_conflict(store, plan("store", "a", if_version=0), version)
-    await _expect_conflict(store, plan("store", "none", if_version=7), 0)
-
-    same = plan("update", "a", fields={"content": "content of a"}, if_version=version)
-    expect((await store.change(NAMESPACE, same)).version, version, "nothing changes, nor does it")
-    addition = plan("append", "a", fields={"content": "!"}, if_version=version)
-    changed = await store.change(NAMESPACE, addition)
-    expect(changed.version, version + 1, "a change gives the next one")
-    deleted = await store.change(NAMESPACE, plan("delete", "a", if_version=changed.version))
-    expect((deleted.version, deleted.id), (version + 2, memory_id), "and so does a deletion")
-    expect(await read_versions(store, "a"), ["memory_not_found"], "and it is made")
-
-
-async def an_addition_goes_to_the_end_of_a_content(store: MemoryStore) -> None:
-    """What would be too long, and what is added to no memory, is refused."""
-    await put(store, "a", content="ß", summary="s")
-
-    written = await store.change(NAMESPACE, plan("append", "a", fields={"content": "\n😀"}))
-
-    expect(written.updated, ("content",), "an addition changes the content")
-    row = (await read_one(store, "a")).row
-    expect((row.content, row.summary), ("ß\n😀", "s"), "and nothing else")
-    full = plan("append", "a", fields={"content": "x" * (MAX_LONG_CONTENT_CHARS - 3)})
-    await store.change(NAMESPACE, full)
-    for addition in (plan("append", "a", fields={"content": "x"}), full):
-        await expect_refused(store.change(NAMESPACE, addition), "too_long", "it has a length")
-    to_none = store.change(NAMESPACE, plan("append", "none", fields={"content": "x"}))
-    await expect_refused(to_none, "memory_not_found", "an addition creates no memory")
 
 
 async def a_store_says_which_version_it_replaced(store: MemoryStore) -> None:
@@ -360,61 +207,6 @@ async def a_renamed_memory_takes_the_links_to_its_new_key(store: MemoryStore) ->
     await rename(store, "old", "new")
 
     expect(await read_targets(store, "s"), ["new", "x"], "now it ranks by the memory's score")
-
-
-async def renaming_merges_links_that_become_one(store: MemoryStore) -> None:
-    """Of two links that become one, the heavier stays; links to itself stay such."""
-    await put(store, "old", links=[("old", 0.2), ("new", 0.7), ("none", 0.1)], term="heavy")
-    for key, to_old, to_new in (("light", 0.3, 0.4), ("equal", 0.5, 0.5)):
-        await put(store, key, links=[("old", to_old)], term="o")
-        await put(store, key, links=[("new", to_new)], term="n")
-
-    renamed = expect_stored(await rename(store, "old", "new"))
-
-    kept = [("new", 0.7), ("none", 0.1)]
-    links = tuple(LinkRow("new", key, "association", weight, "heavy") for key, weight in kept)
-    expect(renamed.links, links, "links to its old and its new key become one, the heavier")
-    expect((await read_sources(store, "new"))[0], ["new", "equal", "light"], "each has one link")
-    for key in ("light", "equal"):
-        (link,) = (await store.read_linked(NAMESPACE, key, 0, 5)).links
-        expect(link.term, "n", f"the link of {key} that led to the new key stays")
-    expect(await read_totals(store, "new"), (2, 3), "merged links are counted once")
-
-
-async def a_rename_may_change_more(store: MemoryStore) -> None:
-    """Fields and links of the same update apply to the renamed memory."""
-    memory_id = (await add(store, "old", links=[("a", 0.5), ("b", 0.5)])).row.id
-    await put(store, "s", links=[("old", 0.5)])
-
-    renamed = await put(
-        store,
-        "new",
-        kind="update",
-        id=memory_id,
-        links=[("c", 0.5), ("b", 0.1)],
-        remove=[{"key": "a", "type": None}],
-        memory_score=1.0,
-    )
-
-    changed = {"key", "memory_score", "links"}
-    expect(set(renamed.updated), changed, "all that changed is named")
-    links = list_targets(expect_stored(renamed).links)
-    expect(links, ["c", "b"], "links are added, changed and removed")
-    expect(await read_totals(store, "new"), (2, 1), "and counted")
-    await rename(store, "new", "old")
-    expect(await read_targets(store, "s"), ["old"], "a memory can be given its old key again")
-
-
-async def a_key_in_use_is_not_given_again(store: MemoryStore) -> None:
-    """Renaming to another memory's key is refused, by key and by id."""
-    memory = await add(store, "a")
-    await put(store, "b")
-
-    await expect_refused(rename(store, "a", "b"), "key_taken", "keys are unique")
-    by_id = put(store, "b", kind="update", id=memory.row.id)
-    await expect_refused(by_id, "key_taken", "keys are unique")
-    same = await rename(store, "a", "a")
-    expect((same.updated, same.stored), ((), memory), "a memory's own key changes nothing")
 
 
 async def queries_filter_sort_search_and_page(store: MemoryStore) -> None:
@@ -633,34 +425,3 @@ async def a_change_finds_its_memory_ended_however_many_others_are(store: MemoryS
     first = min(changes, key=lambda change: change.new_id)
     row = (await read_one(store, str(first.key))).row
     expect(row.archived, 1, "a read archives the others")
-
-
-async def what_is_revived_after_its_end_stays(store: MemoryStore) -> None:
-    """Storing it again takes the end away, unless it names another one."""
-    await put(store, "a", expires_at=PAST)
-    expect((await read_one(store, "a")).row.archived, 1, "its end is past")
-
-    await put(store, "a", now=LATER)
-    row = (await read_one(store, "a")).row
-    expect((row.archived, row.expires_at), (0, ""), "it is present and has no end")
-    await put(store, "a", now=LATER, expires_at=FUTURE)
-    row = (await read_one(store, "a")).row
-    expect((row.archived, row.expires_at), (0, FUTURE), "it may get another one")
-
-
-async def _change_many(store: MemoryStore, *changes: Change, atomic: bool) -> list[int | str]:
-    """Return the version that each change gave, or why it was refused."""
-    outcomes = await store.change_many(NAMESPACE, changes, atomic=atomic)
-    return [one.version if isinstance(one, WriteResult) else str(one) for one in outcomes]
-
-
-async def _expect_conflict(store: MemoryStore, change: Change, version: int) -> None:
-    rule = f"a change of kind {change.kind} is refused for another version"
-    try:
-        result = await store.change(NAMESPACE, change)
-    except Refused as error:
-        expect(error.reason, "version_conflict", rule)
-        expect(error.expected, {"version": version}, "the refusal tells the present version")
-        return
-
-    raise AssertionError(f"{rule}: got {result!r}")

@@ -1,16 +1,14 @@
 """Behaviors of a store that keeps the past, forgets it, or is given one that was kept elsewhere."""
 
-from collections.abc import Sequence
+from dataclasses import replace
 
 from abilities.declarations.refusals import Reason
 from abilities.helpers.store.history import (
-    ChangePage,
     Entry,
     MemoryName,
-    list_changed,
     seal,
 )
-from abilities.helpers.store.model import IncomingMemory, LinkRow, Row, StoredMemory
+from abilities.helpers.store.model import IncomingMemory, LinkRow
 from abilities.helpers.store.protocol import HistoryStore, ServableStore
 from abilities.helpers.store.query import Query
 from tests.stores.behaviours.powers import NEW_ID, expect_sound, read_memories
@@ -35,118 +33,21 @@ from tests.stores.behaviours.steps import (
     read_versions,
     rename,
 )
+from tests.support.past_trial import PastTrial, make_steps
 
 UNKNOWN_ID = "00000000-0000-4000-8000-000000000000"
 END_OF_TIME = "9999-12-31T23:59:59.999Z"
 A = MemoryName(key="a")
 
-State = tuple[Row, set[LinkRow]]
 
-
-async def every_version_comes_back(store: HistoryStore) -> None:
-    """After changes of every kind, each version is read as it was, with all its links."""
-    created = await add(store, "a", links=[("a", 0.5), ("b", 0.25)], tags=["t"])
-    memory_id = created.row.id
-    states = [await _read_state(store, "a")]
-
-    for change in (
-        plan("store", "a", fields={"content": "ß\n😀", "metadata": {"x": [None]}}),
-        plan("append", "a", fields={"content": "more"}, caller="c"),
-        plan("update", "a", fields={"importance": "low", "memory_score": 0.5}),
-        plan("update", "a", links=[{"key": "b", "link_weight": 1.0, "type": "t", "term": "n"}]),
-        plan("update", "a", remove_links=[{"key": "b", "type": "association"}]),
-        plan("update", "a", new_key="c", fields={"summary": "s"}),
-        plan("archive", "c"),
-        plan("restore", id=memory_id, to_version=created.row.version),
-        plan("store", "c", fields={"expires_at": "9999-01-01T00:00:00.000Z"}, now=LATER),
-    ):
-        written = await store.change(NAMESPACE, change)
-        states.append(await _read_state(store, expect_stored(written).row.key))
-
-    versions = [row.version for row, _ in states]
-    expect(versions, [*range(versions[0], versions[0] + len(states))], "each change has one")
-    await _expect_versions(store, MemoryName(id=memory_id), states)
-    await end(store, "delete", "c")
-    for name in (MemoryName(id=memory_id), MemoryName(key="c"), A):
-        await _expect_versions(store, name, states)
-    for version in (0, versions[-1] + 1, versions[-1] + 2):
-        reading = store.read_version(NAMESPACE, MemoryName(id=memory_id), version)
-        await expect_refused(reading, "version_not_found", "it never had such a version")
-
-
-async def a_memory_is_read_as_it_was_at_a_time(store: HistoryStore) -> None:
-    """At the time of a change it is as that left it; before the first there was none."""
-    days = [f"2026-01-0{day}T00:00:00.000Z" for day in range(1, 5)]
-    for day in days[:3]:
-        await put(store, "a", now=day, content=day)
-    await put(store, "a", kind="delete", now=days[3])
-
-    for day in days[:3]:
-        for time in (day, day.replace("T00", "T23")):
-            memory = await store.read_version(NAMESPACE, A, time)
-            expect(memory.row.content, day, f"at {time} it is as the last change left it")
-    for time in ("2025-12-31T23:59:59.999Z", days[3], "2026-02-01T00:00:00.000Z"):
-        reading = store.read_version(NAMESPACE, A, time)
-        await expect_refused(reading, "version_not_found", "there was none")
-
-
-async def a_history_tells_what_became_of_a_memory(store: HistoryStore) -> None:
-    """It comes newest first in pages, with who made each change and which fields it replaced."""
-    memory_id = (await add(store, "a", links=[("b", 0.5)])).row.id
-    for change in (
-        plan("update", "a", fields={"summary": "s", "memory_score": 0.1}, caller="first"),
-        plan("update", "a", fields={"summary": "s"}, caller="nobody"),
-        plan("update", "a", new_key="b", now=LATER, caller="second"),
-        plan("archive", "b"),
-        plan("store", "b"),
-        plan("delete", "b", caller="third"),
-    ):
-        await store.change(NAMESPACE, change)
-
-    found = await store.read_history(NAMESPACE, A, None, 10)
-
-    told = [(entry.version, entry.action, entry.caller) for entry in found.entries]
-    expected = [
-        (6, "deleted", "third"),
-        (5, "revived", ""),
-        (4, "archived", ""),
-        (3, "renamed", "second"),
-        (2, "changed", "first"),
-        (1, "created", ""),
-    ]
-    expect(told, expected, "each change that changed something is told, the newest first")
-    expect((found.row, found.has_more, found.earliest), (None, False, 1), "all of a past is known")
-    expect({entry.id for entry in found.entries}, {memory_id}, "it is that of one memory")
-    expect([entry.previous for entry in found.entries], [5, 4, 3, 2, 1, 0], "versions follow")
-    expect(list_changed(found.entries[4]), ["memory_score", "summary"], "fields are named")
-    expect(list_changed(found.entries[5]), [], "a new memory replaces nothing")
-    expect(found.entries[3].made_at, LATER, "each has its time")
-    for before, versions, has_more in ((None, [6, 5], True), (3, [2, 1], False)):
-        page = await store.read_history(NAMESPACE, MemoryName(id=memory_id), before, 2)
-        told_page = ([entry.version for entry in page.entries], page.has_more)
-        expect(told_page, (versions, has_more), "pages go back in time")
-
-
-async def a_key_names_the_past_of_one_memory(store: HistoryStore) -> None:
-    """A memory that is there comes first; then the last one that had the key."""
-
-    async def expect_id(key: str, memory_id: str) -> None:
-        page = await store.read_history(NAMESPACE, MemoryName(key=key), None, 1)
-        expect(page.entries[0].id, memory_id, f"{key} names the memory that has or last had it")
-
-    first = (await add(store, "a")).row.id
-    await rename(store, "a", "b")
-    await expect_id("a", first)
-    second = (await add(store, "a")).row.id
-    await expect_id("a", second)
-    await end(store, "delete", "a")
-    await expect_id("a", second)
-    await expect_id("b", first)
-
-    await _expect_no_past(store, MemoryName(key="none"), "memory_not_found")
-    await _expect_no_past(store, MemoryName(id=UNKNOWN_ID), "id_not_found")
-    elsewhere = store.read_history(OTHER_NAMESPACE, MemoryName(id=first), None, 9)
-    await expect_refused(elsewhere, "id_not_found", "the past is known in its namespace alone")
+async def any_changes_are_remembered_as_a_model_remembers_them(store: ServableStore) -> None:
+    """After random changes, alone and together: outcomes, versions, times and followers."""
+    trial = PastTrial(store)
+    for step in make_steps(seed=1, count=80):
+        # The clock of the store, by which memories expire, may be any.
+        wishes = [replace(wish, end=None) for wish in step.wishes]
+        await trial.perform(step._replace(wishes=wishes))
+    await trial.check()
 
 
 async def a_restored_version_is_a_new_one(store: HistoryStore) -> None:
@@ -175,32 +76,6 @@ async def a_restored_version_is_a_new_one(store: HistoryStore) -> None:
         await expect_refused(work, "version_not_found", "a version is one of its own, and earlier")
 
 
-async def undoing_a_replacement_restores_both(store: HistoryStore) -> None:
-    """The replaced memory is back, and the one that replaced it is what it was before."""
-    await put(store, "old", content="before", links=[("x", 0.5)])
-    await put(store, "kept", content="kept")
-    for new_key, present in (("new", False), ("kept", True)):
-        fields = {"content": "after"}
-        await store.change(NAMESPACE, plan("supersede", "old", new_key=new_key, fields=fields))
-        expect((await read_one(store, "old")).replaced_by, new_key, "it is replaced")
-        history = await store.read_history(NAMESPACE, MemoryName(key="old"), None, 1)
-        expect(history.entries[0].action, "superseded", "the history tells of it")
-
-        await store.change(NAMESPACE, plan("restore", "old"))
-
-        old = await read_one(store, "old")
-        expect((old.row.archived, old.row.content), (0, "before"), "the replaced memory is back")
-        expect(await read_targets(store, "old"), ["x"], "its link to the other one is gone")
-        found = await store.read(NAMESPACE, [new_key])
-        contents = [one.row.content for one in found if isinstance(one, StoredMemory)]
-        expect(contents, ["kept"] if present else [], "the other one is as before")
-
-    await store.change(NAMESPACE, plan("supersede", "old", new_key="kept"))
-    await put(store, "kept", content="changed since")
-    await store.change(NAMESPACE, plan("restore", "old"))
-    expect((await read_one(store, "kept")).row.content, "changed since", "later changes stay")
-
-
 async def a_deleted_memory_comes_back(store: HistoryStore) -> None:
     """It has its id, key, fields and links again, unless another memory has its key."""
     await put(store, "s", links=[("a", 0.5)])
@@ -222,63 +97,6 @@ async def a_deleted_memory_comes_back(store: HistoryStore) -> None:
     await end(store, "delete", "a")
     await store.change(NAMESPACE, plan("restore", "a", to_version=written.version))
     expect((await read_one(store, "a")).row.id, before.id, "as often as it was deleted")
-
-
-async def links_that_followed_a_rename_come_back(store: HistoryStore) -> None:
-    """Of two links that became one, an earlier version has both; no version is given for that."""
-    await put(store, "old")
-    version = (await put(store, "s", links=[("old", 0.9), ("new", 0.5)], term="n")).version
-    before = await _read_state(store, "s")
-    later = (await put(store, "s", summary="later")).version
-    name = MemoryName(key="s")
-
-    await rename(store, "old", "new")
-    expect(await read_versions(store, "s"), [later], "a memory that is relinked keeps its version")
-    expect(await read_targets(store, "s"), ["new"], "its links follow")
-    memory = await store.read_version(NAMESPACE, name, later)
-    expect(list_targets(memory.links), ["new"], "its version has the links that it has now")
-    memory = await store.read_version(NAMESPACE, name, version)
-    expect((memory.row, set(memory.links)), before, "an earlier one those that it had")
-    (entry,) = (await store.read_history(NAMESPACE, name, None, 1)).entries
-    expect((entry.action, entry.previous), ("relinked", later), "the history tells of it")
-
-    await store.change(NAMESPACE, plan("restore", "s", to_version=version, now=LATER))
-    memory = await store.read_linked(NAMESPACE, "s", 0, 9)
-    expect(set(memory.links), before[1], "they can be restored")
-
-
-async def changes_are_followed_by_their_versions(store: HistoryStore) -> None:
-    """A follower learns the last change of each memory, in pages, and misses none."""
-    ids = [(await add(store, key)).row.id for key in ("a", "b", "c")]
-    await put(store, "a", content="x")
-    await rename(store, "b", "d")
-    await end(store, "delete", "c")
-    await put(store, "a", content="x")
-
-    page = await store.read_changes(NAMESPACE, 0, 10)
-    told = [(change.version, change.id, change.key, change.action) for change in page.changes]
-    expected = [
-        (4, ids[0], "a", "changed"),
-        (5, ids[1], "d", "renamed"),
-        (6, ids[2], "c", "deleted"),
-    ]
-    expect(told, expected, "each memory is told once, with its last change, and its key now")
-    expect((page.next, page.has_more, page.is_complete), (6, False, True), "and all are told")
-
-    since, seen, has_more = 0, set[str](), True
-    while has_more:
-        page = await store.read_changes(NAMESPACE, since, 1)
-        seen |= {change.id for change in page.changes}
-        expect(page.next > since, True, "each page goes on")
-        since, has_more = page.next, page.has_more
-    expect((since, seen), (6, set(ids)), "pages lead to the same end")
-
-    page = await store.read_changes(NAMESPACE, 6, 10)
-    expect((page.changes, page.next, page.has_more), ((), 6, False), "then there is nothing new")
-    page = await store.read_changes(NAMESPACE, 7, 10)
-    expect((page.next, page.is_complete), (6, False), "who has seen more is told to begin anew")
-    page = await store.read_changes(OTHER_NAMESPACE, 0, 10)
-    expect(page.changes, (), "a namespace has changes of its own")
 
 
 async def the_latest_changes_come_first(store: HistoryStore) -> None:
@@ -309,22 +127,6 @@ async def the_latest_changes_come_first(store: HistoryStore) -> None:
     expect(changes[0].id, deleted.id, "a deleted memory is named too")
 
 
-async def an_end_that_passes_is_a_change(store: HistoryStore) -> None:
-    """The history says that a memory expired, and the version before can be read."""
-    soon = "2026-01-01T12:00:00.000Z"
-    version = (await put(store, "a", expires_at=soon)).version
-
-    (entry,) = (await store.read_history(NAMESPACE, A, None, 1)).entries
-
-    told = (entry.action, entry.caller, entry.previous)
-    expect(told, ("expired", "expiry", version), "an end that passes is told")
-    memory = await store.read_version(NAMESPACE, A, version)
-    expect(memory.row.archived, 0, "the version before was not archived")
-    version = (await put(store, "b", expires_at=soon)).version
-    changes = await store.read_changes(NAMESPACE, version, 9)
-    expect(_list_actions(changes), ["expired"], "followers learn of it")
-
-
 async def what_is_purged_is_gone_for_good(store: HistoryStore) -> None:
     """Nothing of it is found, read or restored; its key is free, and links to it dangle."""
     await put(store, "s", links=[("a", 0.5)])
@@ -351,38 +153,6 @@ async def what_is_purged_is_gone_for_good(store: HistoryStore) -> None:
     expect(told_changes, [(4, row.id, "purged")], "followers learn of it")
     other = await add(store, "a")
     expect(other.row.id != row.id, True, "another memory may have its key")
-
-
-async def what_had_the_key_before_is_purged_too(store: HistoryStore) -> None:
-    """Whoever purges a key means all that was deleted under it; what exists has one of its own."""
-    first = await add(store, "a", content="forerunner")
-    await end(store, "delete", "a")
-    renamed = await add(store, "a", content="renamed since")
-    await rename(store, "a", "b")
-    await put(store, "a", content="present")
-
-    purged = await end(store, "purge", "a")
-
-    page = await store.read_changes(NAMESPACE, purged.version - 1, 9)
-    expect(_list_actions(page), ["purged"] * 2, "both have one version")
-    await _expect_no_past(store, MemoryName(id=first.row.id), "id_not_found")
-    expect((await read_one(store, "b")).row.id, renamed.row.id, "what was renamed stays")
-
-
-async def a_deleted_memory_can_be_purged(store: HistoryStore) -> None:
-    """Its history goes too; what was never there is refused, and what has another key now."""
-    memory_id = (await add(store, "a")).row.id
-    await put(store, "b")
-    await rename(store, "b", "c")
-    rule = "a key that a memory no longer has does not destroy it"
-    await expect_refused(end(store, "purge", "b"), "memory_not_found", rule)
-    await end(store, "delete", "a")
-
-    await store.change(NAMESPACE, plan("purge", id=memory_id))
-
-    await _expect_no_past(store, MemoryName(id=memory_id), "id_not_found")
-    unknown = store.change(NAMESPACE, plan("purge", id=UNKNOWN_ID))
-    await expect_refused(unknown, "id_not_found", "an unknown id is refused")
 
 
 async def what_is_too_old_is_forgotten(store: HistoryStore) -> None:
@@ -449,48 +219,6 @@ async def no_import_brings_back_what_was_purged(store: ServableStore) -> None:
     await _expect_no_past(store, MemoryName(id=memory.row.id), "id_not_found")
 
 
-async def a_past_is_imported(store: ServableStore) -> None:
-    """With its history a memory has all its versions here too; a deleted one can be restored."""
-    kept = (await add(store, "a", content="one", links=[("a", 0.5), ("b", 0.5)])).row.id
-    gone = (await add(store, "b", content="rose", links=[("a", 1.0)])).row.id
-    await put(store, "a", content="two")
-    await rename(store, "b", "c")
-    await end(store, "delete", "c")
-    await rename(store, "a", "d")
-
-    entries, memories = await _move(store)
-    await store.change(OTHER_NAMESPACE, plan("store", "x"))
-    expect(await store.import_entries(entries), 7, "the history of new memories is stored")
-    expect(await store.import_batch(memories), ["added"], "then the memory comes")
-    imported = await _read_entries(store)
-
-    history = await store.read_history(OTHER_NAMESPACE, MemoryName(id=kept), None, 9)
-    contents: list[str] = []
-    for entry in history.entries:
-        if entry.action != "relinked":
-            name = MemoryName(id=kept)
-            version = await store.read_version(OTHER_NAMESPACE, name, entry.version)
-            contents.append(version.row.content)
-    expect(list(dict.fromkeys(contents)), ["two", "one"], "its versions are known here")
-
-    history = await store.read_history(OTHER_NAMESPACE, MemoryName(id=gone), None, 9)
-    actions = [entry.action for entry in history.entries]
-    expect(actions, ["deleted", "renamed", "created"], "a deleted memory has its history")
-    restore = plan("restore", id=gone, to_version=history.entries[2].version)
-    await store.change(OTHER_NAMESPACE, restore)
-    restored = await store.read_linked(OTHER_NAMESPACE, "b", 0, 9)
-    expect((restored.row.id, restored.row.content), (gone, "rose"), "and comes back")
-    expect(list_targets(restored.links), ["a"], "with its links")
-
-    expect(await store.import_entries(entries), 0, "memories that have a history keep it")
-    expect(await store.import_batch(memories), ["unchanged"], "importing again changes nothing")
-    remaining = [entry for entry in await _read_entries(store) if entry.action != "restored"]
-    expect(remaining, imported, "nor does it add to the history")
-    page = await store.read_changes(OTHER_NAMESPACE, 0, 20)
-    expect(len(page.changes), 3, "followers learn of all that was imported")
-    await expect_sound(store)
-
-
 async def a_past_of_links_alone_is_imported(store: ServableStore) -> None:
     """All that is known of a memory may be that its links followed another one."""
     await put(store, "old")
@@ -516,8 +244,7 @@ async def an_import_can_be_undone(store: ServableStore) -> None:
     memory = await add(store, "a", content="mine", links=[("b", 0.5)])
     theirs = memory._replace(row=memory.row._replace(content="theirs"), links=())
     added = memory._replace(
-        row=memory.row._replace(key="n", id=NEW_ID),
-        links=(LinkRow("n", "a", "association", 0.5),),
+        row=memory.row._replace(key="n", id=NEW_ID), links=(LinkRow("n", "a", "association", 0.5),)
     )
     outcomes = await store.import_batch(
         [IncomingMemory(theirs), IncomingMemory(added)], replace=True
@@ -532,18 +259,6 @@ async def an_import_can_be_undone(store: ServableStore) -> None:
     history = await store.read_history(NAMESPACE, MemoryName(key="n"), None, 9)
     first = (len(history.entries), history.earliest)
     expect(first, (1, (await read_one(store, "n")).row.version), "what was added begins with that")
-
-
-async def _read_state(store: HistoryStore, key: str) -> State:
-    memory = await store.read_linked(NAMESPACE, key, 0, 100)
-    return memory.row, set(memory.links)
-
-
-async def _expect_versions(store: HistoryStore, name: MemoryName, states: Sequence[State]) -> None:
-    for state in states:
-        memory = await store.read_version(NAMESPACE, name, state[0].version)
-        expect((memory.row, set(memory.links)), state, f"{name}: a version is as it was")
-        expect(memory.links_total, len(state[1]), "and counts its links")
 
 
 async def _expect_no_past(store: HistoryStore, name: MemoryName, reason: Reason) -> None:
@@ -566,7 +281,3 @@ async def _move(store: ServableStore) -> tuple[list[Entry], list[IncomingMemory]
     (memory,) = await read_memories(store)
     moved = memory._replace(row=memory.row._replace(namespace=OTHER_NAMESPACE))
     return [seal(e._replace(namespace=OTHER_NAMESPACE)) for e in entries], [IncomingMemory(moved)]
-
-
-def _list_actions(page: ChangePage) -> list[str]:
-    return [change.action for change in page.changes]

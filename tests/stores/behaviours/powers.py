@@ -3,9 +3,16 @@
 from typing import Any
 
 from abilities.helpers.store.model import IncomingMemory, StoredMemory
-from abilities.helpers.store.protocol import CheckableStore, MarkableStore, TransferableStore
+from abilities.helpers.store.protocol import (
+    CheckableStore,
+    MarkableStore,
+    ServableStore,
+    TransferableStore,
+)
 from tests.stores.behaviours.steps import (
+    LATER,
     NAMESPACE,
+    add,
     end,
     expect,
     list_keys,
@@ -108,6 +115,16 @@ async def a_mark_is_set_once_and_for_good(store: MarkableStore) -> None:
 
     expect(await store.has_mark("tokens"), True, "a mark stays once it is set")
     expect((await store.read_stats(NAMESPACE)).total, 0, "a mark is no memory")
+
+
+async def accesses_before_a_rename_are_kept(store: ServableStore) -> None:
+    """Those that are counted, and not yet written when a memory is renamed."""
+    written = await add(store, "old")
+    store.count_access(NAMESPACE, "old", LATER)
+    await put(store, "new", kind="update", id=written.row.id)
+
+    renamed = await store.read_linked(NAMESPACE, "new", 0, 1)
+    expect((renamed.accessed_at, renamed.access_count), (LATER, 1), "accesses are kept")
 
 
 async def read_memories(store: TransferableStore) -> list[StoredMemory]:
