@@ -243,7 +243,7 @@ async def test_a_score_follows_importance_and_ranks_links_to_it(call: Call) -> N
     for change, keys in (
         ({}, ["A", "B", "C"]),
         ({"importance": "high"}, ["A", "C", "B"]),
-        ({"memory_score": 0.0}, ["A", "B", "C"]),
+        ({"memory_score": "0.0"}, ["A", "B", "C"]),
     ):
         await call("update_memory", key="C", **change)
         assert calls.list_keys(await call("bulk_read_memory", key="A")) == keys

@@ -17,7 +17,11 @@ def roots(roots: Settings) -> Settings:
 async def test_a_history_tells_who_did_what(app: Abilities, call: Call) -> None:
     stored = await calls.store(call, "tea", "Green.")
     await calls.store(
-        calls.calls_of(app.for_caller("laptop of Ada")), "tea", "Black.", tags=["drink"]
+        calls.calls_of(app.for_caller("laptop of Ada")),
+        "tea",
+        "Black.",
+        tags=["t"],
+        links=[{"key": "x"}],
     )
     await call("update_memory", id=stored["id"], key="black tea")
     await call("delete_memory", id=stored["id"])
@@ -32,7 +36,7 @@ async def test_a_history_tells_who_did_what(app: Abilities, call: Call) -> None:
     assert told == [
         (4, "python", "archived", ["archived"]),
         (3, "python", "renamed", ["key"]),
-        (2, "laptop of Ada", "changed", ["content", "tags"]),
+        (2, "laptop of Ada", "changed", ["content", "tags", "links"]),
         (1, "python", "created", None),
     ]
 
@@ -49,6 +53,7 @@ async def test_a_deleted_memory_is_told_of_and_what_never_was_is_not_restored(ca
         ("memory_restore", {"version": 1}, "missing_argument"),
         ("memory_restore", {"key": "tea", "version": 1, "if_version": 1}, "version_conflict"),
         ("memory_history", {}, "missing_argument"),
+        ("memory_get", {"key": "tea", "as_of": "now"}, "invalid_format"),
     ):
         assert await calls.find_reason(call, name, **arguments) == reason
 

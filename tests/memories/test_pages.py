@@ -2,6 +2,7 @@
 
 import random
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 
@@ -122,7 +123,7 @@ async def check_pages(call: Call, chance: random.Random) -> None:
         await call("remember", operations=deletions[begin : begin + 50])
 
 
-def find_place(memory: Payload, sort_by: str) -> object:
+def find_place(memory: Payload, sort_by: str) -> Any:
     value = memory[sort_by]
     return IMPORTANCES.index(value) if sort_by == "importance" else value
 

@@ -52,6 +52,15 @@ def write_note(abilities: Abilities, name: str, text: str) -> Path:
     return path
 
 
+async def link(abilities: Abilities, key: str, other: str, kind: str) -> None:
+    """Link two memories, and store each that is not there yet."""
+    known = await abilities.call("memory_list")
+    for name in {key, other} - {memory["key"] for memory in known["memories"]}:
+        await store(abilities, name, "Nothing in common.")
+    links = [{"key": other, "type": kind}]
+    await abilities.call("update_memory", {"key": key, "links": links})
+
+
 async def ask(abilities: Abilities, *queries: str, **more: Any) -> list[Payload]:
     """Return the records of the first question's memories."""
     payload = await abilities.call("recall", {"queries": list(queries), **more})
@@ -80,6 +89,46 @@ async def test_a_question_finds_memories_and_what_they_link_to(app: Abilities) -
     assert list(records[0]) == ["key", "content", "date", "score"]
     assert records[0]["date"] == TODAY.isoformat()
     assert records[0]["score"] > records[1]["score"] > records[2]["score"] > 0
+
+
+async def test_a_link_that_led_to_a_memory_is_named_unless_it_is_the_usual_one(
+    app: Abilities,
+) -> None:
+    """Of two links none is named, because neither is between the hit and the memory."""
+    await link(app, "parser", "grammar", "depends_on")
+    await link(app, "review", "parser", "part of")
+    await link(app, "grammar", "file", "kept in")
+
+    for detail in ("concise", "full"):
+        records = {record["key"]: record for record in await ask(app, "PEG", detail=detail)}
+        ways = {
+            key: [records[key].get(name) for name in ("via", "link", "direction")]
+            for key in ("grammar", "review", "file")
+        }
+        assert ways == {
+            "grammar": ["parser", "depends_on", None],
+            "review": ["parser", "part of", "in"],
+            "file": ["parser", None, None],
+        }
+
+    payload = await app.call("read", {"items": [{"recall": "PEG"}], "detail": "concise"})
+    (grammar,) = [one for one in payload["results"][0]["items"] if one["key"] == "grammar"]
+    assert (grammar["via"], grammar["link"]) == ("parser", "depends_on")
+
+
+async def test_a_full_record_names_what_raised_a_memory_that_has_words(app: Abilities) -> None:
+    await store(app, "said", "Ada: a compiler compiles compilers.")
+    await store(app, "long", "Ada was there. " + "Nothing more to say of that. " * 20)
+    await link(app, "said", "long", "about")
+
+    records = {one["key"]: one for one in await ask(app, "Ada's compilers", detail="full")}
+
+    assert records["said"]["named"] is True
+    assert (records["long"]["via"], records["long"]["link"]) == ("said", "about")
+    assert 0 < records["long"]["own_score"] < records["long"]["score"]
+    assert not any(
+        "via" in one for one in await ask(app, "Ada's compilers") if one["key"] == "long"
+    )
 
 
 async def test_one_string_is_one_question_under_either_name(app: Abilities) -> None:

@@ -10,8 +10,10 @@ from abilities.helpers.search import postings, selection
 from abilities.helpers.search.ranking import compute_idf, compute_score
 from abilities.helpers.search.selection import (
     BlockPostings,
+    LaneFilter,
     Selected,
     select_best,
+    spread_weights,
 )
 from tests.support.recall_index import unpack
 
@@ -45,6 +47,29 @@ def test_postings_hold_what_was_added_and_not_removed(
 
 def pack(by_number: dict[int, int]) -> bytes:
     return b"".join(postings.pack(number, weight) for number, weight in sorted(by_number.items()))
+
+
+@given(
+    st.lists(
+        st.tuples(st.integers(1, 15_000), st.dictionaries(numbers, weights, max_size=30)),
+        min_size=1,
+        max_size=90,
+    ),
+    st.integers(0, 3_000_000),
+)
+def test_lanes_miss_no_memory_that_reaches_the_total(
+    terms: list[tuple[int, dict[int, int]]], least: int
+) -> None:
+    idfs = [idf for idf, _ in terms]
+    totals: dict[int, int] = {}
+    for idf, held in terms:
+        for number, weight in held.items():
+            totals[number] = totals.get(number, 0) + idf * weight
+
+    spread = {place: spread_weights(pack(held)) for place, (_, held) in enumerate(terms)}
+    found = set(LaneFilter(idfs).find(spread, least))
+
+    assert found >= {number for number, total in totals.items() if total >= least}
 
 
 def make_blocks(seed: int, spreads: tuple[float, ...], count: int) -> list[BlockPostings]:

@@ -157,6 +157,23 @@ async def test_a_wrong_operation_gets_the_fault_of_the_single_ability(call: Call
         assert told == [fault.reason, fault.field, fault.message]
 
 
+async def test_all_or_none(call: Call) -> None:
+    await remember(call, store("tea"))
+
+    for wrong, reason in (
+        ({"op": "stroe"}, "not_one_of"),
+        (append("nobody", "c"), "not_found"),
+        (store("tea", if_version=9), "version_conflict"),
+    ):
+        records = await remember(call, store("a"), wrong, store("b", LONG), atomic=True)
+        assert [record["reason"] for record in records] == ["rolled_back", reason, "rolled_back"]
+        assert await list_stored(call) == ["tea"]
+
+    assert (await get(call, "tea"))["version"] == 1
+    records = await remember(call, store("a"), store("b", LONG), atomic=True)
+    assert all(record["created"] for record in records)
+
+
 async def test_s15_a_conflict_tells_the_current_version(call: Call) -> None:
     (stored,) = await remember(call, store("tea"))
     (changed,) = await remember(call, store("tea", "Hot.", if_version=stored["version"]))

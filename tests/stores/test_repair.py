@@ -86,7 +86,6 @@ DAMAGE = (
     ("counters", "DELETE FROM link_counts WHERE key = 'k0001'"),
     ("counters", "DELETE FROM link_counts"),
     ("counters", "INSERT INTO link_counts VALUES ('default', 'none', 0, 1)"),
-    ("history", "UPDATE history SET version = 99 WHERE version = 2"),
     ("history", "UPDATE versions SET history_bytes = history_bytes + 1"),
     ("history", "INSERT INTO purged SELECT namespace, id, 2, '', '' FROM memories"),
 )

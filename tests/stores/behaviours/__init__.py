@@ -105,7 +105,9 @@ TRANSFER_BEHAVIOURS: tuple[Behaviour[protocol.TransferableStore], ...] = (
 
 HISTORY_BEHAVIOURS: tuple[Behaviour[protocol.HistoryStore], ...] = (
     history.a_restored_version_is_a_new_one,
+    history.undoing_a_replacement_restores_both,
     history.a_deleted_memory_comes_back,
+    history.a_deleted_memory_can_be_purged,
     history.the_latest_changes_come_first,
     history.what_is_purged_is_gone_for_good,
     history.what_is_too_old_is_forgotten,

@@ -76,6 +76,32 @@ async def a_restored_version_is_a_new_one(store: HistoryStore) -> None:
         await expect_refused(work, "version_not_found", "a version is one of its own, and earlier")
 
 
+async def undoing_a_replacement_restores_both(store: HistoryStore) -> None:
+    """The replaced memory is back, and the one that replaced it is what it was before."""
+    await put(store, "old", content="before", links=[("x", 0.5)])
+    await put(store, "kept", content="kept")
+    for new_key, present in (("new", False), ("kept", True)):
+        fields = {"content": "after"}
+        await store.change(NAMESPACE, plan("supersede", "old", new_key=new_key, fields=fields))
+        expect((await read_one(store, "old")).replaced_by, new_key, "it is replaced")
+        history = await store.read_history(NAMESPACE, MemoryName(key="old"), None, 1)
+        expect(history.entries[0].action, "superseded", "the history tells of it")
+
+        await store.change(NAMESPACE, plan("restore", "old"))
+
+        old = await read_one(store, "old")
+        expect((old.row.archived, old.row.content), (0, "before"), "the replaced memory is back")
+        expect(await read_targets(store, "old"), ["x"], "its link to the other one is gone")
+        found = await store.read(NAMESPACE, [new_key])
+        contents = [one.row.content for one in found if isinstance(one, StoredMemory)]
+        expect(contents, ["kept"] if present else [], "the other one is as before")
+
+    await store.change(NAMESPACE, plan("supersede", "old", new_key="kept"))
+    await put(store, "kept", content="changed since")
+    await store.change(NAMESPACE, plan("restore", "old"))
+    expect((await read_one(store, "kept")).row.content, "changed since", "later changes stay")
+
+
 async def a_deleted_memory_comes_back(store: HistoryStore) -> None:
     """It has its id, key, fields and links again, unless another memory has its key."""
     await put(store, "s", links=[("a", 0.5)])
@@ -153,6 +179,22 @@ async def what_is_purged_is_gone_for_good(store: HistoryStore) -> None:
     expect(told_changes, [(4, row.id, "purged")], "followers learn of it")
     other = await add(store, "a")
     expect(other.row.id != row.id, True, "another memory may have its key")
+
+
+async def a_deleted_memory_can_be_purged(store: HistoryStore) -> None:
+    """Its history goes too; what was never there is refused, and what has another key now."""
+    memory_id = (await add(store, "a")).row.id
+    await put(store, "b")
+    await rename(store, "b", "c")
+    rule = "a key that a memory no longer has does not destroy it"
+    await expect_refused(end(store, "purge", "b"), "memory_not_found", rule)
+    await end(store, "delete", "a")
+
+    await store.change(NAMESPACE, plan("purge", id=memory_id))
+
+    await _expect_no_past(store, MemoryName(id=memory_id), "id_not_found")
+    unknown = store.change(NAMESPACE, plan("purge", id=UNKNOWN_ID))
+    await expect_refused(unknown, "id_not_found", "an unknown id is refused")
 
 
 async def what_is_too_old_is_forgotten(store: HistoryStore) -> None:
