@@ -16,13 +16,8 @@ def roots(roots: Settings) -> Settings:
 
 async def test_a_history_tells_who_did_what(app: Abilities, call: Call) -> None:
     stored = await calls.store(call, "tea", "Green.")
-    await calls.store(
-        calls.calls_of(app.for_caller("laptop of Ada")),
-        "tea",
-        "Black.",
-        tags=["t"],
-        links=[{"key": "x"}],
-    )
+    laptop = calls.calls_of(app.for_caller("laptop of Ada"))
+    await calls.store(laptop, "tea", "Black.", tags=["t"], links=[{"key": "x"}])
     await call("update_memory", id=stored["id"], key="black tea")
     await call("delete_memory", id=stored["id"])
 

@@ -8,7 +8,7 @@ from abilities.helpers.store.history import (
     MemoryName,
     seal,
 )
-from abilities.helpers.store.model import IncomingMemory, LinkRow
+from abilities.helpers.store.model import IncomingMemory, LinkRow, StoredMemory
 from abilities.helpers.store.protocol import HistoryStore, ServableStore
 from abilities.helpers.store.query import Query
 from tests.stores.behaviours.powers import NEW_ID, expect_sound, read_memories
