@@ -4,6 +4,7 @@ Rows B and S of the acceptance table, and what each ability promises.
 """
 
 import asyncio
+import random
 from pathlib import Path
 from typing import Any
 
@@ -85,6 +86,75 @@ DAMAGE = {
     ),
 }
 """Values that cannot be, with hashes that fit them."""
+
+
+ALL_OTHERS = {key: " ".join([*"ABCDEF".replace(key, ""), key]) for key in "ABCDEF"}
+
+
+@pytest.mark.requirement("R1.5.1", "R1.8.1", "R2.4.1", "R4.2.4", "R4.4.4", "R4.5.7")
+@pytest.mark.parametrize(
+    ("edges", "depth", "skipped"),
+    [
+        pytest.param({"A": "B C", "B": "C", "C": "D"}, 2, 1, id="diamond 2"),
+        pytest.param({"A": "B C", "B": "C", "C": "D"}, 3, 1, id="diamond 3"),
+        pytest.param(ALL_OTHERS, 3, 25, id="complete graph with links to itself"),
+    ],
+)
+async def test_b4_a_walk_returns_each_memory_once_loses_none_and_ends(
+    edges: dict[str, str], depth: int, skipped: int, roots: Settings, through: Through
+) -> None:
+    call = through(roots)
+    await calls.link_up(call, **edges)
+
+    answer = await call("bulk_read_memory", key="A", depth=depth)
+
+    keys = sorted({*edges, *"".join(edges.values()).replace(" ", "")})
+    metadata = answer["metadata"]
+    assert sorted(calls.list_keys(answer)) == keys
+    assert (metadata["duplicatesSkipped"], metadata["limitsReached"]) == (skipped, [])
+    assert metadata["totalRetrieved"] == len(keys)
+
+
+async def test_b5_missing_and_archived_memories_are_skipped_and_counted(
+    roots: Settings, through: Through
+) -> None:
+    call = through(roots)
+    await calls.link_up(call, A="B C D")
+    await call("delete_memory", key="B")
+    await call("delete_memory", key="C", permanent=True)
+
+    answer = await call("bulk_read_memory", key="A")
+
+    assert calls.list_keys(answer) == ["A", "D"]
+    assert answer["metadata"]["missingLinks"] == 2
+    assert (await calls.get(call, "B"))["archived"], "direct reads succeed"
+    assert await calls.find_reason(call, "memory_get", key="C") == "not_found"
+
+    await calls.store(call, "C", "again")
+    again = calls.list_keys(await call("bulk_read_memory", key="A"))
+    assert again == ["A", "C", "D"], "the link waited for it"
+
+
+async def test_b7_equal_weights_give_the_same_bytes_every_time(
+    roots: Settings, through: Through
+) -> None:
+    call = through(roots)
+    for key in "CABD":
+        links = [{"key": other} for other in random.Random(key).sample("ABCD", 4)]
+        await calls.store(call, key, links=links)
+
+    answers = {render(await call("bulk_read_memory", key="A")) for _ in range(3)}
+
+    assert len(answers) == 1, "reading left no trace"
+
+
+async def test_s14_an_id_and_a_key_of_different_memories(roots: Settings, through: Through) -> None:
+    call = through(roots)
+    a, _ = [await calls.store(call, key, key) for key in "AB"]
+
+    both = {"type": "core", "content": "x", "key": "B", "id": a["id"]}
+    assert await calls.find_reason(call, "store_memory", **both) == "key_taken"
+    assert (await calls.get(call, "B"))["content"] == "B"
 
 
 @pytest.mark.parametrize("value", ["9e999", "-1.0", "2.5"])
