@@ -74,20 +74,6 @@ async def test_every_surface_answers_the_same_walk_and_memory(
     assert [record["success"] for record in reply["results"]] == [True, False, True]
 
 
-DAMAGE = {
-    "score": (
-        "UPDATE memories SET score = {0}, hash = rehash(namespace, key, id, archived, {0}, scored,"
-        " type, importance, category, created_at, updated_at, tags, summary, metadata, content,"
-        " version) WHERE key = 'B'"
-    ),
-    "weight": (
-        "UPDATE links SET weight = {0}, hash = link_hash(source, target, type, {0}, term, rank,"
-        " back_rank) WHERE target = 'B'"
-    ),
-}
-"""Values that cannot be, with hashes that fit them."""
-
-
 ALL_OTHERS = {key: " ".join([*"ABCDEF".replace(key, ""), key]) for key in "ABCDEF"}
 
 
@@ -155,6 +141,20 @@ async def test_s14_an_id_and_a_key_of_different_memories(roots: Settings, throug
     both = {"type": "core", "content": "x", "key": "B", "id": a["id"]}
     assert await calls.find_reason(call, "store_memory", **both) == "key_taken"
     assert (await calls.get(call, "B"))["content"] == "B"
+
+
+DAMAGE = {
+    "score": (
+        "UPDATE memories SET score = {0}, hash = rehash(namespace, key, id, archived, {0}, scored,"
+        " type, importance, category, created_at, updated_at, tags, summary, metadata, content,"
+        " version) WHERE key = 'B'"
+    ),
+    "weight": (
+        "UPDATE links SET weight = {0}, hash = link_hash(source, target, type, {0}, term, rank,"
+        " back_rank) WHERE target = 'B'"
+    ),
+}
+"""Values that cannot be, with hashes that fit them."""
 
 
 @pytest.mark.parametrize("value", ["9e999", "-1.0", "2.5"])
