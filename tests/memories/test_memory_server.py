@@ -92,6 +92,10 @@ async def test_a_page_has_ten_memories_unless_asked(call: Call) -> None:
 
     first = await call("query_memories")
     rest = await call("query_memories", offset=10)
+    for search in ("", "x"):
+        beyond = await call("query_memories", offset=50, search=search)
+        assert (beyond["memories"], beyond["total"]) == ([], 12)
+        assert (await call("query_memories", limit=1, search=search))["total"] == 12
     await call("delete_memory", key="k0")
     without = await call("query_memories", limit=1, sort_by="created_at")
     everything = await call("query_memories", archived=True, type="task")

@@ -101,6 +101,9 @@ async def test_limits_are_the_callers_or_the_defaults(call: Call) -> None:
         renamed = {**given, "total": None, "totalLimit": total}
         assert await call("memory_get", key="A", bulkRead=True, **renamed) == walk
 
+    assert (await find_fault(call, "memory_get", key="A", total=51)).field == "total"
+    assert (await find_fault(call, "memory_get", key="A", totalLimit=51)).field == "totalLimit"
+
 
 def refuse_reads(monkeypatch: pytest.MonkeyPatch, *methods: str) -> None:
     """Fail the test if a memory is read."""
