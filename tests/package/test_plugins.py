@@ -1,6 +1,7 @@
 """What a plugin does wrong hurts its own call alone: real packages that do everything wrong."""
 
 import asyncio
+import gc
 import json
 import logging
 import os
@@ -163,8 +164,10 @@ MODULES = {"tame_plugin": TAME, "wild_plugin": WILD}
 
 
 @pytest.fixture
-def wild(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
+async def wild(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Any]:
     """The module of the installed plugin that does what it is told; what it blocks ends at last."""
+    gc.collect()  # an application of a framework's tools ends when it is forgotten
+    await wait_until(lambda: WILD_THREAD not in list_names())
     folder = tmp_path / "site"
     folder.mkdir()
 

@@ -55,6 +55,7 @@ RECALL_BEHAVIOURS: tuple[Behaviour[protocol.MemoryStore], ...] = (
     recall.a_recall_follows_every_change,
     recall.a_recall_follows_links_of_any_weight,
     recall.a_recall_passes_what_its_filters_pass,
+    recall.a_recall_explains_a_memory_that_filters_keep_out,
     recall.a_long_memory_answers_with_one_passage,
     recall.a_recall_follows_links,
     recall.a_recall_adds_what_is_similar,

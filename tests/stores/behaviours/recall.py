@@ -96,6 +96,28 @@ async def a_recall_passes_what_its_filters_pass(store: MemoryStore) -> None:
     expect(some["b"], every["b"], "a filter changes no score")
 
 
+async def a_recall_explains_a_memory_that_filters_keep_out(store: MemoryStore) -> None:
+    """Each filter that the memory does not pass is named, and its words are weighed."""
+    await put(store, "a", content="tulip", type="task", tags=["t"])
+    await put(store, "b", content="rose")
+    filters = Filters(type="core", tags=("t",), importance="high", changed_since=LATER)
+
+    for key, failing, weighs in (
+        ("a", ("type", "importance", "changed_since"), True),
+        ("b", ("tags", "importance", "changed_since"), False),
+        ("c", (), False),
+    ):
+        terms = split_question("tulip", await store.read_language())
+        request = RecallRequest((terms,), filters, explained=key)
+        (ranking,) = (await store.recall(NAMESPACE, request, _ROOM, [0])).rankings
+        if ranking.explainer is None:
+            raise AssertionError("a ranking can be explained; got None")
+
+        expect(tuple(ranking.explainer.failing), failing, f"the filters that keep {key} out")
+        (share,) = ranking.explainer.explain(key).words
+        expect(share.weight > 0, weighs, f"the words of {key} are weighed")
+
+
 async def a_long_memory_answers_with_one_passage(store: MemoryStore) -> None:
     """Words that are far from each other in a long content are no answer, all together are."""
     question = "tulip rose lily daisy poppy aster"
