@@ -1,11 +1,9 @@
 """A server that is not ready, fails or stops; and changes whose callers go away."""
 
 import asyncio
-import contextlib
 import fcntl
 import json
 import os
-import socket
 import sqlite3
 import threading
 from collections.abc import AsyncIterator, Iterator, MutableMapping
@@ -27,9 +25,10 @@ from abilities.helpers.store.postgres import pool
 from abilities.helpers.store.postgres.server import OWN_READS
 from abilities.helpers.store.postgres.store import PostgresStore
 from abilities.helpers.store.sqlite.store import SqliteStore
+from abilities.server import connections
 from abilities.server.app import create_app
 from abilities.server.callers import Callers
-from abilities.server.connections import Connections, HttpConnection
+from abilities.server.connections import Acceptor
 from tests.stores.test_postgres_stalls import READS, WAITING, list_processes, locked_tables
 from tests.stores.test_stores import find_reason, read_until
 from tests.support import postgres
@@ -277,44 +276,33 @@ async def test_an_answer_that_breaks_off_is_not_continued_by_another(
 
 
 @pytest.mark.parametrize("requests", [0, 1])
-async def test_a_connection_that_arrives_while_the_server_stops_is_closed(
+async def test_a_connection_that_is_being_made_while_the_server_stops_is_closed(
     requests: int, roots: Settings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """For example one that was accepted just before, but whose protocol is created only now."""
-    gate, began = asyncio.Event(), asyncio.Event()
-    call_ability = adapter.call_ability
+    loop = asyncio.get_running_loop()
+    make, stop = loop.connect_accepted_socket, Acceptor.stop
+    accepted, stopping = asyncio.Event(), asyncio.Event()
 
-    async def wait(*arguments: Any) -> Response:
-        began.set()
-        await gate.wait()
-        return await call_ability(*arguments)
+    async def make_late(*arguments: Any) -> Any:
+        accepted.set()
+        await stopping.wait()
+        return await make(*arguments)
 
-    monkeypatch.setattr(adapter, "call_ability", wait)
-    async with serving_locally(roots) as local, httpx.AsyncClient(timeout=30) as client:
-        call = asyncio.create_task(client.post(f"{local.address}/api/abilities/file_list", json={}))
-        await began.wait()
-        local.server.should_exit = True
-        await wait_until(lambda: local.listener.fileno() < 0)
+    async def stop_meanwhile(acceptor: Acceptor) -> None:
+        stopping.set()
+        await stop(acceptor)
 
-        ours, accepted = connect()
-        reader, writer = await asyncio.open_connection(sock=ours)
-        config, state = local.server.config, local.server.server_state
-        await asyncio.get_running_loop().connect_accepted_socket(
-            lambda: HttpConnection(Connections(1), config, state, {}), accepted
-        )
+    monkeypatch.setattr(connections, "RECEIVE_SECONDS", 600)
+    monkeypatch.setattr(Acceptor, "stop", stop_meanwhile)
+    async with serving_locally(roots) as local:
+        monkeypatch.setattr(loop, "connect_accepted_socket", make_late)
+        reader, writer = await asyncio.open_connection(*local.listener.getsockname())
         writer.write(b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n" * requests)
+        await accepted.wait()
+        local.server.should_exit = True
+
         async with asyncio.timeout(60):
             answer = await reader.read()
 
         assert answer == b"" or answer.endswith(b'{"status":"ok"}')
         writer.close()
-        with contextlib.suppress(ConnectionError):
-            await writer.wait_closed()
-        gate.set()
-        assert (await call).status_code == 200
-
-
-def connect() -> tuple[socket.socket, socket.socket]:
-    with socket.create_server(("127.0.0.1", 0)) as listening:
-        ours = socket.create_connection(listening.getsockname())
-        return ours, listening.accept()[0]
