@@ -16,7 +16,7 @@ import pytest
 from abilities.cli import store as commands
 from abilities.declarations.refusals import Refused
 from abilities.declarations.values import JsonObject
-from abilities.helpers.store import past, saving
+from abilities.helpers.store import changing, history, past, saving
 from abilities.helpers.store import store as store_module
 from abilities.helpers.store.model import Row, dump_sorted_json
 from abilities.helpers.store.opening import open_store
@@ -132,7 +132,7 @@ def restore_nothing(*_: Any, replace: bool) -> RestoredStore:
     return RestoredStore(None, [])
 
 
-@instead_of(past, "describe_before")
+@instead_of(history, "describe_before")
 def lose_a_link(describe_before: Any, *arguments: Any) -> str:
     """Write entries of the history without the last of the links that a change replaced."""
     before = json.loads(describe_before(*arguments))
@@ -152,8 +152,30 @@ async def apply_half_a_batch(change_many: Any, *arguments: Any, atomic: bool) ->
     return await change_many(*arguments, atomic=False)
 
 
+@instead_of(past, "save_relinked")
+async def forget_who_followed(*_: Any) -> None:
+    """Write no entries for memories whose links followed a rename."""
+
+
+@instead_of(history, "restore_row")
+def restore_without_tags(restore_row: Any, *arguments: Any) -> Any:
+    """Restore memories without their tags."""
+    return restore_row(*arguments)._replace(tags="[]")
+
+
+@instead_of(changing, "check_version")
+def ignore_the_version(*_: Any) -> None:
+    """Make changes whatever version they name."""
+
+
+@instead_of(changing, "expire_memories")
+async def expire_nothing(*_: Any, **__: Any) -> None:
+    """Leave memories as they are when their end passes."""
+
+
 OFFENSES = [index_half_a_content, recall_what_is_archived, restore_nothing]
-PAST_OFFENSES = [lose_a_link, keep_what_was_purged, apply_half_a_batch]
+PAST_OFFENSES = [lose_a_link, keep_what_was_purged, apply_half_a_batch, forget_who_followed]
+PAST_OFFENSES += [restore_without_tags, ignore_the_version, expire_nothing]
 
 
 @pytest.fixture(scope="module")
