@@ -5,7 +5,6 @@ The beginning of a file or stream shows its format. Importing it again changes n
 
 import asyncio
 import os
-import re
 import shutil
 import sys
 import tempfile
@@ -40,15 +39,17 @@ from abilities.helpers.transfer.export_lines import (
 from abilities.helpers.transfer.kv_memory import KvMemoryFile
 from abilities.helpers.transfer.mcp_memory import read_knowledge_graph
 from abilities.helpers.transfer.patience import call_patiently
-from abilities.helpers.transfer.sessions import FolderReader, SessionFile, list_sessions
+from abilities.helpers.transfer.sessions import (
+    EXPORT_NAME,
+    FolderReader,
+    SessionFile,
+    list_sessions,
+)
 
 _SQLITE_MAGIC = b"SQLite format 3\0"
 
 _GZIP_MAGIC = b"\x1f\x8b"
 _ZIP_MAGIC = b"PK\x03\x04"
-
-_MEMBER = re.compile(r"(?:.*/)?(conversations(?:-\d{1,4})?\.json)")
-"""The files of an export of ChatGPT or Claude that have its conversations."""
 
 _MAX_EXPANSION = 100
 """The size of unpacked conversations per byte of the archive; text has less than 20."""
@@ -167,8 +168,8 @@ def _unpack(path: Path, folder: Path) -> None:
     """Unpack the conversations in an archive into a folder. Raises UnusableLine."""
     try:
         with ZipFile(path) as archive:
-            members = [(info, _MEMBER.fullmatch(info.filename)) for info in archive.infolist()]
-            found = {match[1]: info for info, match in members if match}
+            members = {info.filename.rpartition("/")[2]: info for info in archive.infolist()}
+            found = {name: info for name, info in members.items() if EXPORT_NAME.fullmatch(name)}
             size = sum(info.file_size for info in found.values())
             if size > _MAX_EXPANSION * path.stat().st_size:
                 raise UnusableLine("The archive would unpack to a hundred times its size or more.")

@@ -54,7 +54,9 @@ _MAX_PROJECT_CHARS = 80
 _KEYS = 1_000
 
 _SESSION_NAME = re.compile(r"(?!agent-).*\.jsonl", re.DOTALL)
-_EXPORT_NAME = re.compile(r"conversations(?:-\d{1,4})?\.json")
+EXPORT_NAME = re.compile(r"conversations(?:-\d{1,4})?\.json")
+"""The files of an export of ChatGPT or Claude that have its conversations."""
+
 _UUID = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}", re.IGNORECASE)
 
 _NO_MESSAGE = Message(is_users=False, text="", time=None)
@@ -102,7 +104,7 @@ def list_sessions(folder: Path) -> list[SessionFile]:
     """
     found: list[SessionFile] = []
     for name in os.listdir(folder):
-        if _EXPORT_NAME.fullmatch(name):
+        if EXPORT_NAME.fullmatch(name):
             found.append(SessionFile((name,), (folder / name).lstat().st_size, is_array=True))
     if found:
         return sorted(found)

@@ -108,14 +108,15 @@ def list_remarks(remarks: Remarks, position: int) -> Iterator[SourceItem]:
 class Line(NamedTuple):
     """A line of a file, without its newline.
 
-    ``text`` is None if the line is longer than `MAX_LINE`. ``end`` is the offset of the first byte
-    after the line, and ``is_whole`` is false for a last line without a newline.
+    ``text`` is None if the line is longer than ``limit`` bytes. ``end`` is the offset of the first
+    byte after the line, and ``is_whole`` is false for a last line without a newline.
     """
 
     number: int
     text: bytes | None
     end: int
     is_whole: bool = True
+    limit: int = MAX_LINE
 
     @property
     def begin(self) -> int:
@@ -151,7 +152,7 @@ async def read_lines(
                 line = text.removeprefix(BOM_UTF8) if number == 1 else text
 
                 if is_skipping or len(text) > longest:
-                    yield Line(number, None, end, is_whole)
+                    yield Line(number, None, end, is_whole, longest)
                 elif line.strip():
                     yield Line(number, line, end, is_whole)
 
@@ -222,7 +223,8 @@ async def read_elements(file: int) -> AsyncGenerator[Line]:
 def get_text(line: Line) -> bytes:
     """Return the text of a line. Raises UnusableLine if it is too long."""
     if line.text is None:
-        raise export_lines.UnusableLine(f"The line is too long; the limit is {MAX_LINE >> 20} MiB.")
+        limit = line.limit >> 20
+        raise export_lines.UnusableLine(f"The line is too long; the limit is {limit} MiB.")
 
     return line.text
 

@@ -108,7 +108,7 @@ function Note({ name, round }) {
   );
   const element = useRef();
 
-  // On a phone, the note is above the calendar.
+  // On a phone, the note is above the days.
   useEffect(() => element.current.scrollIntoView({ block: "nearest" }), [pages.all.length]);
 
   return html`
