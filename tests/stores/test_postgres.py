@@ -548,3 +548,22 @@ async def test_the_statements_of_the_documents_show_sizes_and_waiting_and_empty_
     async with Abilities.open(settings) as abilities:
         assert (await abilities.call("query_memories", {}))["total"] == 0
         assert (await abilities.call("store_memory", {**memory, "key": "k"}))["created"] is True
+
+
+async def test_every_data_tables_keys_begin_with_the_namespace(
+    database_place: DatabasePlace,
+) -> None:
+    await make_store(database_place)
+
+    keys = dict(
+        database_place.fetch(
+            "SELECT c.relname, a.attname FROM pg_index i"
+            " JOIN pg_class c ON c.oid = i.indrelid JOIN pg_namespace n ON n.oid = c.relnamespace"
+            " JOIN pg_attribute a ON a.attrelid = c.oid AND a.attnum = i.indkey[0]"
+            " WHERE n.nspname IN ('abilities', 'abilities_data') AND i.indisunique"
+            " ORDER BY a.attname = 'namespace' DESC"
+        )
+    )
+
+    assert keys.pop("store_version") == "number"
+    assert len(keys) == 14 and set(keys.values()) == {"namespace"}

@@ -620,3 +620,21 @@ def compare(right: dict[str, Any], answers: dict[str, Any]) -> str:
             return "unseen"
 
     return "same" if all(answers.values()) else "seen"
+
+
+@pytest.mark.parametrize("writes_first", [False, True])
+async def test_s10_a_database_of_something_else_is_refused_and_left_untouched(
+    writes_first: bool, file_place: FilePlace
+) -> None:
+    with file_place.connect() as other:
+        other.execute("CREATE TABLE theirs (x)")
+    before = file_place.path.read_bytes()
+    names = sorted(path.name for path in file_place.path.parent.iterdir())
+
+    async with file_place.open() as store:
+        if not writes_first:
+            assert await find_reason(store.query(NAMESPACE, Query(limit=50))) == "corrupted"
+        assert await find_reason(put(store, "new")) == "corrupted"
+
+    assert file_place.path.read_bytes() == before
+    assert sorted(path.name for path in file_place.path.parent.iterdir()) == names

@@ -294,6 +294,31 @@ async def test_a_store_in_use_is_not_replaced(file_place: FilePlace) -> None:
     assert b'"k2"' in await asyncio.to_thread(file_place.export)
 
 
+def may_mount() -> bool:
+    """Return whether this user may mount a disk, in a namespace of its own."""
+    command = "unshare --mount --map-root-user mount -t tmpfs none /mnt"
+    try:
+        return subprocess.run(command.split(), capture_output=True).returncode == 0
+    except FileNotFoundError:
+        return False
+
+
+def backup_to_small_disk(place: FilePlace, folder: Path) -> str:
+    """Back up to a disk that is too small and goes with the process; return what is said."""
+    script = f"""
+        mount -t tmpfs -o size=200k none {folder} || exit 77
+        {sys.executable} -m abilities backup {folder}/copy.db
+        echo "exit code $?, left: $(ls {folder})"
+    """
+    done = subprocess.run(
+        ["unshare", "--mount", "--map-root-user", "sh", "-c", script],
+        env={**os.environ, "ABILITIES_STORE_URL": place.url},
+        capture_output=True,
+        text=True,
+    )
+    return done.stderr + done.stdout
+
+
 def backup_within_pages(place: FilePlace, folder: Path) -> str:
     """Back up while SQLite has room for few pages of a copy, as on a full disk."""
     connect = sqlite3.connect
@@ -315,6 +340,11 @@ def backup_within_pages(place: FilePlace, folder: Path) -> str:
     return f"{done.stderr}exit code {done.exit_code}, left: {left}\n"
 
 
+FULL_DISKS = [backup_within_pages]
+if may_mount():
+    FULL_DISKS.append(backup_to_small_disk)
+
+
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
     """A folder for backups."""
@@ -323,12 +353,13 @@ def folder(tmp_path: Path) -> Path:
     return folder
 
 
+@pytest.mark.parametrize("backup", FULL_DISKS)
 def test_a_backup_to_a_full_disk_says_so_and_leaves_nothing(
-    file_place: FilePlace, folder: Path
+    backup: Callable[[FilePlace, Path], str], file_place: FilePlace, folder: Path
 ) -> None:
     file_place.fill(500)
 
-    output = backup_within_pages(file_place, folder)
+    output = backup(file_place, folder)
 
     assert "Storage is full; nothing was changed." in output
     assert output.endswith("exit code 1, left: \n")
@@ -564,3 +595,32 @@ async def test_the_last_memories_of_an_import_take_as_long_as_the_first(
         f"{last[1]:.1f} s at the end, in processor time {last[0] / first[0]:.2f} times as long",
     )
     assert last[0] <= 3 * first[0]
+
+
+@pytest.mark.thorough
+def test_a_killed_export_leaves_no_file_and_is_resumed(file_place: FilePlace, file: Path) -> None:
+    file_place.fill(5_000)
+    whole, part = file_place.run("export").stdout_bytes, Path(f"{file}.part")
+    kills = 0
+    for attempt in range(40):
+        process = start(file_place, "export", file, "--resume")
+        while process.poll() is None:
+            if part.exists() and part.stat().st_size > attempt * 20_000:
+                break
+            time.sleep(0.002)
+
+        process.send_signal(signal.SIGKILL)
+        if process.wait() == 0:
+            break
+
+        kills += 1
+        assert not file.exists()
+
+    if not file.exists():
+        with part.open("ab") as torn:
+            torn.write(b'{"namespace":"defa')
+        assert file_place.run("export", file, "--resume").exit_code == 0
+
+    assert kills > 0
+    assert file.read_bytes() == whole and not part.exists()
+    assert file.stat().st_mode & 0o077 == 0, "memories are their owner's"

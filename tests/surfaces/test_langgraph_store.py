@@ -18,6 +18,8 @@ from abilities.adapters.langgraph_store.items import ItemName, find_tag, parse_m
 from abilities.declarations.limits import MAX_LONG_CONTENT_CHARS
 from abilities.declarations.memory import is_key
 from abilities.helpers.store.sqlite.store import SqliteEngine
+from tests.support import postgres
+from tests.support.postgres import count_trips
 from tests.support.tier import size
 
 LONG = {"text": "tea is hot " * 2_000, "end": True}
@@ -521,3 +523,29 @@ async def test_settings_are_a_source_and_sync_methods_work_within_an_event_loop(
 
     for each in (store, AbilitiesStore(roots)):
         assert [item.value for item in each.search(("a",))] == [{"n": 1}]
+
+
+@pytest.mark.thorough
+async def test_a_hundred_gets_take_as_many_statements_of_postgresql_as_one(
+    server: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with postgres.database(server) as url:
+        async with Abilities.open(Settings(store_url=url)) as abilities:
+            store = AbilitiesStore(abilities)
+            await store.abatch(
+                [base.PutOp(("a",), str(n), {"n": n, "t": "tea"}) for n in range(100)]
+            )
+            trips = count_trips(monkeypatch)
+            await store.aget(("a",), "0")
+            single = len(trips)
+            items = await store.abatch([base.GetOp(("a",), str(n)) for n in range(100)])
+
+            assert len(trips) == 2 * single <= 4
+            assert [cast(base.Item, item).value["n"] for item in items] == list(range(100))
+            assert len(await store.asearch(("a",), query="tea", limit=200)) == 100
+            assert await store.asearch((), filter={"n": {"$lt": 0}}) == []
+            assert await store.alist_namespaces() == [("a",)]
+            await store.aput(("a",), "long", LONG)
+            assert [i.value for i in await store.asearch((), filter={"end": True})] == [LONG]
+            await store.adelete(("a",), "long")
+            assert len(await store.asearch((), limit=200)) == 100
