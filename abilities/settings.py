@@ -31,8 +31,7 @@ from abilities.declarations.refusals import AbilitiesError
 from abilities.declarations.suggestions import suggest_value
 from abilities.declarations.values import as_object
 from abilities.helpers.files.confinement import SKIPPED_FOLDERS, Policy
-from abilities.helpers.files.deny import build_deny_list
-from abilities.helpers.files.own_files import OwnFiles, OwnPlace
+from abilities.helpers.files.deny import OwnFiles, OwnPlace, build_deny_list
 from abilities.helpers.files.roots import (
     PLACEHOLDER,
     RootPlace,

@@ -34,8 +34,7 @@ CHOSEN_NUMBER = "The number is a choice, and tests take it from here."
 
 WALK = "helpers/walk.py"
 BUDGET = "helpers/reply/budget.py"
-CODEC = "helpers/text/codec.py"
-PIECES = "helpers/text/pieces.py"
+TEXT = "helpers/text.py"
 CONFINEMENT = "helpers/files/confinement.py"
 BREAKER = "helpers/threads/circuit_breaker.py"
 
@@ -54,46 +53,46 @@ EXPLANATIONS = (
         "ReplaceComparisonOperator_Eq_LtE",
         "At least one item is always there.",
     ),
-    Explanation(CODEC, "Encoding", "ReplaceTrueWithFalse", SLOTS),
-    Explanation(CODEC, "Encoding.codec", "ReplaceComparisonOperator_Eq_LtE", UNIT_IS_1_OR_2),
-    Explanation(CODEC, "decode", "ReplaceBinaryOperator_Mul_Div", SIGNATURE),
-    Explanation(CODEC, "byte_length", "ReplaceComparisonOperator_Eq_Lt", SLOWER_BRANCH),
-    Explanation(CODEC, "byte_length", "ReplaceComparisonOperator_Eq_LtE", UNIT_IS_1_OR_2),
-    Explanation(CODEC, "byte_length", "NumberReplacer", SLOWER_BRANCH),
+    Explanation(TEXT, "Encoding", "ReplaceTrueWithFalse", SLOTS),
+    Explanation(TEXT, "Encoding.codec", "ReplaceComparisonOperator_Eq_LtE", UNIT_IS_1_OR_2),
+    Explanation(TEXT, "decode", "ReplaceBinaryOperator_Mul_Div", SIGNATURE),
+    Explanation(TEXT, "byte_length", "ReplaceComparisonOperator_Eq_Lt", SLOWER_BRANCH),
+    Explanation(TEXT, "byte_length", "ReplaceComparisonOperator_Eq_LtE", UNIT_IS_1_OR_2),
+    Explanation(TEXT, "byte_length", "NumberReplacer", SLOWER_BRANCH),
     Explanation(
-        CODEC,
+        TEXT,
         "_MARKER_BASE",
         "NumberReplacer",
         "A marker stands for three bytes at most, and the code point after those is free.",
     ),
     Explanation(
-        PIECES,
+        TEXT,
         "splits_character",
         "ReplaceComparisonOperator_Eq_GtE",
         f"{UNIT_IS_1_OR_2} {LAST_BY_NAME}",
     ),
     Explanation(
-        PIECES,
+        TEXT,
         "splits_character",
         "NumberReplacer",
         f"{NOT_ONE_CHARACTER} Before the first unit there are none, and no surrogate.",
     ),
     Explanation(
-        PIECES,
+        TEXT,
         "_is_joined",
         "NumberReplacer",
         "It counts from minus one, beginning at the cut, which is followed by an indicator too.",
     ),
-    Explanation(PIECES, "_is_joined", "ReplaceComparisonOperator_Lt_NotEq", COUNTED_BY_ONE),
-    Explanation(PIECES, "_is_joined", "ReplaceComparisonOperator_Eq_GtE", REMAINDER_OF_TWO),
+    Explanation(TEXT, "_is_joined", "ReplaceComparisonOperator_Lt_NotEq", COUNTED_BY_ONE),
+    Explanation(TEXT, "_is_joined", "ReplaceComparisonOperator_Eq_GtE", REMAINDER_OF_TWO),
     Explanation(
-        PIECES,
+        TEXT,
         "Piece.resume",
         "ReplaceUnaryOperator_USub_Invert",
         "The version looks only at the last 4 KiB of the window, whatever its beginning.",
     ),
     Explanation(
-        PIECES,
+        TEXT,
         "Piece.resume",
         "ReplaceUnaryOperator_USub_Not",
         "The version looks only at the last 4 KiB of the window, whatever its beginning.",

@@ -25,7 +25,7 @@ with atheris.instrument_imports(include=["abilities"]):
     from abilities.helpers.files.confinement import parse_path
     from abilities.helpers.files.window import read_piece
     from abilities.helpers.reply.formats import parse_text, render
-    from abilities.helpers.text.pieces import WHOLE, Range, parse_range
+    from abilities.helpers.text import WHOLE, Range, parse_range
     from abilities.helpers.walk import State, Walk, WalkLimits, WalkLink, compute_rank
     from abilities.schemas import validate_arguments
     from tests.support.catalog import BUILT_IN

@@ -25,10 +25,9 @@ from rich.table import Table
 from tools.equivalent_mutants import (
     BREAKER,
     BUDGET,
-    CODEC,
     CONFINEMENT,
     EXPLANATIONS,
-    PIECES,
+    TEXT,
     WALK,
     Explanation,
 )
@@ -36,17 +35,15 @@ from tools.equivalent_mutants import (
 ROOT = Path(__file__).parent.parent
 RESULTS = ROOT / ".mutation"
 
-_TEXT_TESTS = [
-    "tests/files/test_properties.py",
-    "tests/surfaces/test_acceptance.py",
-    "-k",
-    "not mcp and not http and not stdio and not cli",
-]
 TESTS = {
     WALK: ["tests/memories/test_walk.py"],
     BUDGET: ["tests/files/test_properties.py", "-k", "budget or share or fits or bound"],
-    CODEC: _TEXT_TESTS,
-    PIECES: _TEXT_TESTS,
+    TEXT: [
+        "tests/files/test_properties.py",
+        "tests/surfaces/test_acceptance.py",
+        "-k",
+        "not mcp and not http and not stdio and not cli",
+    ],
     BREAKER: ["tests/files/test_circuit_breaker.py"],
     CONFINEMENT: [
         "tests/files/test_confinement.py",

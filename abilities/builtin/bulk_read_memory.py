@@ -12,7 +12,7 @@ from abilities.definition import Context, built_in
 from abilities.helpers.memory.answers import build_walk_answer, show_links
 from abilities.helpers.memory.records import build_memory_answer
 from abilities.helpers.memory.targets import parse_resume, require_name
-from abilities.helpers.text.pieces import WHOLE
+from abilities.helpers.text import WHOLE
 from abilities.helpers.walk import WalkLimits
 
 _REPEATED = ("output_format", "detail")

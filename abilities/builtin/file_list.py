@@ -9,7 +9,7 @@ from abilities.helpers.files.globs import Glob
 from abilities.helpers.files.lister import ListingRequest
 from abilities.helpers.files.reader import format_modified_at
 from abilities.helpers.reply.budget import count_fitting
-from abilities.helpers.reply.detail import shape_listed
+from abilities.helpers.reply.envelope import shape_listed
 
 DESCRIPTION = """\
 List readable files by a glob, such as 'src/**/*.py'.

@@ -6,8 +6,7 @@ from abilities.definition import Context, built_in
 from abilities.helpers.batch.files import ask_for_file, gather_files
 from abilities.helpers.batch.items import BatchSources
 from abilities.helpers.batch.sharing import fill_reply
-from abilities.helpers.reply.detail import FILE, choose_shape
-from abilities.helpers.reply.envelope import BulkRequest, check_items_size
+from abilities.helpers.reply.envelope import FILE, BulkRequest, check_items_size, choose_shape
 
 DESCRIPTION = """\
 Read many text files, or parts of them, in one call.

@@ -20,7 +20,7 @@ from abilities.definition import Context, built_in
 from abilities.helpers.memory import records
 from abilities.helpers.memory.answers import build_list_answer
 from abilities.helpers.memory.targets import require_name
-from abilities.helpers.reply.detail import shape_written
+from abilities.helpers.reply.envelope import shape_written
 from abilities.helpers.store.changes import Kind
 from abilities.helpers.store.query import Position, Query, split_search
 

@@ -5,8 +5,14 @@ from abilities.declarations.values import JsonObject
 from abilities.definition import Context, built_in
 from abilities.helpers.batch.items import ItemOffer, Leaf, measure_piece
 from abilities.helpers.batch.sharing import fill_reply
-from abilities.helpers.reply.detail import TARGET, choose_shape
-from abilities.helpers.reply.envelope import BulkRequest, FoundItem, check_items_size, format_item
+from abilities.helpers.reply.envelope import (
+    TARGET,
+    BulkRequest,
+    FoundItem,
+    check_items_size,
+    choose_shape,
+    format_item,
+)
 
 DESCRIPTION = """\
 Read many notes and memories by name, in one call; follows no links.

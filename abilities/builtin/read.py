@@ -32,8 +32,14 @@ from abilities.helpers.batch.items import (
 )
 from abilities.helpers.batch.sharing import fill_reply
 from abilities.helpers.reply.budget import Bound
-from abilities.helpers.reply.detail import ITEM, choose_shape
-from abilities.helpers.reply.envelope import BulkRequest, check_items_size, format_item, is_sendable
+from abilities.helpers.reply.envelope import (
+    ITEM,
+    BulkRequest,
+    check_items_size,
+    choose_shape,
+    format_item,
+    is_sendable,
+)
 from abilities.helpers.reply.formats import list_sent, measure_largest
 from abilities.schemas import validate_arguments
 

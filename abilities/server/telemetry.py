@@ -24,7 +24,7 @@ from typing_extensions import override
 
 from abilities.declarations.refusals import FAULTS
 from abilities.declarations.values import JsonObject, as_object, escape_unseen, text_size
-from abilities.helpers.reply.detail import is_cut
+from abilities.helpers.reply.envelope import is_cut
 from abilities.registry import Reply
 from abilities.server.callers import UNKNOWN_CALLER, current_caller
 

@@ -14,9 +14,8 @@ from abilities.helpers.files.globs import Glob
 from abilities.helpers.files.lister import MAX_BYTES, MAX_LISTED, ListingRequest, suggest_paths
 from abilities.helpers.files.reader import FileText, ReadingSession, find_version
 from abilities.helpers.files.searcher import Hit, SearchRequest
-from abilities.helpers.reply.detail import FOUND_FILE, HIT
-from abilities.helpers.reply.envelope import FoundItem, Item, format_item
-from abilities.helpers.text.pieces import Piece
+from abilities.helpers.reply.envelope import FOUND_FILE, HIT, FoundItem, Item, format_item
+from abilities.helpers.text import Piece
 
 _LINE_BYTES = 100
 """The assumed size of a line of an unread file; most lines are shorter."""

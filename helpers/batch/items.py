@@ -20,9 +20,8 @@ from abilities.helpers.files.lister import FileLister
 from abilities.helpers.files.reader import FileReader, FileText, LinesOfFiles
 from abilities.helpers.files.searcher import FileSearcher
 from abilities.helpers.memory.helper import MemoryHelper
-from abilities.helpers.reply.detail import RecordShape
-from abilities.helpers.reply.envelope import FoundItem, Item
-from abilities.helpers.text.pieces import WHOLE, Piece, Range, parse_range
+from abilities.helpers.reply.envelope import FoundItem, Item, RecordShape
+from abilities.helpers.text import WHOLE, Piece, Range, parse_range
 
 CALL_SECONDS = 10.0
 """Time limit of a call; items not gathered by then fail with a timeout."""

@@ -28,12 +28,11 @@ from abilities.helpers.memory.overview import OVERVIEW_BYTES, build_overview
 from abilities.helpers.memory.recalling import RecallResult, hash_ranking
 from abilities.helpers.memory.records import describe_replacement, to_memory_data
 from abilities.helpers.memory.targets import MemoryFiles, parse_target
-from abilities.helpers.reply.detail import DAY, LISTED_MEMORY, MEMORY, RECALLED
-from abilities.helpers.reply.envelope import FoundItem, Item
+from abilities.helpers.reply.envelope import DAY, LISTED_MEMORY, MEMORY, RECALLED, FoundItem, Item
 from abilities.helpers.search.ranking import RankedEntry
 from abilities.helpers.store.model import DamagedMemory, StoredMemory
 from abilities.helpers.store.recalling import count_bytes
-from abilities.helpers.text.pieces import Piece, Range, slice_text
+from abilities.helpers.text import Piece, Range, slice_text
 from abilities.helpers.walk import WalkLimits
 
 ANY = "*"

@@ -21,8 +21,8 @@ from abilities.helpers.files.confinement import parse_path
 from abilities.helpers.files.reader import ReadingSession
 from abilities.helpers.reply import envelope
 from abilities.helpers.reply.budget import MIN_SHARE, Allocator, Bound, rank
-from abilities.helpers.reply.detail import RecordShape, shape_record
-from abilities.helpers.text.codec import replace_markers
+from abilities.helpers.reply.envelope import RecordShape, shape_record
+from abilities.helpers.text import replace_markers
 
 _AMPLE_BYTES = 8192
 """Room that is enough for the least share of any item, so that it need not be measured."""

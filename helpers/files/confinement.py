@@ -21,9 +21,8 @@ from abilities.declarations.limits import MAX_PATH_CHARS
 from abilities.declarations.refusals import Reason, Refused
 from abilities.declarations.values import has_control_character, has_surrogate
 from abilities.helpers.documents.documents import Documents
-from abilities.helpers.files.deny import DenyList
-from abilities.helpers.files.own_files import OwnFiles
-from abilities.helpers.text.pieces import WHOLE, Range, parse_range, split_suffix
+from abilities.helpers.files.deny import DenyList, OwnFiles
+from abilities.helpers.text import WHOLE, Range, parse_range, split_suffix
 
 MAX_COMPONENT_BYTES = 255
 MAX_COMPONENTS = 32

@@ -15,8 +15,8 @@ from typing import Literal, NamedTuple, Self
 from abilities.declarations.refusals import Refused
 from abilities.helpers.files import confinement
 from abilities.helpers.files.confinement import Policy
+from abilities.helpers.files.deny import SETTLED_SECONDS, Snapshot
 from abilities.helpers.files.globs import Glob, States
-from abilities.helpers.files.own_files import SETTLED_SECONDS, Snapshot
 from abilities.helpers.files.roots import Root
 from abilities.helpers.threads.workers import Worker
 

@@ -19,10 +19,10 @@ from abilities.helpers.documents.documents import AT_ONCE, Converting, Text
 from abilities.helpers.documents.reader import find_part
 from abilities.helpers.files import confinement
 from abilities.helpers.files.confinement import PathRequest, Policy
-from abilities.helpers.files.own_files import Snapshot
+from abilities.helpers.files.deny import Snapshot
 from abilities.helpers.files.roots import Root
 from abilities.helpers.files.window import KnownLines, read_piece, read_present
-from abilities.helpers.text.pieces import Piece, Range
+from abilities.helpers.text import Piece, Range
 from abilities.helpers.threads.workers import CALL_SECONDS, Call, ItemT, ResultT, Worker, WorkerPool
 
 _EXHAUSTED = (errno.EMFILE, errno.ENFILE, errno.ENOMEM)

@@ -14,8 +14,7 @@ from collections.abc import Sequence
 from importlib import import_module
 from typing import NamedTuple
 
-from abilities.helpers.text.codec import Encoding, byte_length
-from abilities.helpers.text.pieces import Mark
+from abilities.helpers.text import Encoding, Mark, byte_length
 
 _MAX_MEMORY = 24 * 1024 * 1024
 """Bytes for the states of one pattern; a pattern that needs more becomes slow."""

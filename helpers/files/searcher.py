@@ -21,8 +21,7 @@ from abilities.helpers.files.file_walk import FileWalk, FolderMemory, FoundFile
 from abilities.helpers.files.globs import Glob
 from abilities.helpers.files.reader import ReadingSession
 from abilities.helpers.files.roots import Root
-from abilities.helpers.text.codec import Encoding, decode, detect_encoding, replace_markers
-from abilities.helpers.text.pieces import back_off
+from abilities.helpers.text import Encoding, back_off, decode, detect_encoding, replace_markers
 from abilities.helpers.threads.workers import Worker, WorkerPool
 
 MAX_CHARS = 1_000

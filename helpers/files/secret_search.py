@@ -13,7 +13,7 @@ from abilities.helpers.files.deny import fold
 from abilities.helpers.files.file_walk import read_kinds
 from abilities.helpers.files.redaction import find_secrets
 from abilities.helpers.files.window import read_piece
-from abilities.helpers.text.pieces import WHOLE
+from abilities.helpers.text import WHOLE
 
 MAX_CHARS = 100_000
 """Characters of a file that are searched, from its start."""

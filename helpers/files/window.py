@@ -8,12 +8,14 @@ from typing import NamedTuple
 
 from abilities.declarations.refusals import Refused
 from abilities.helpers.files.redaction import REACH, Secret, find_secrets, format_mark, redact
-from abilities.helpers.text.codec import Encoding, decode, detect_encoding
-from abilities.helpers.text.pieces import (
+from abilities.helpers.text import (
     VERSION_WINDOW,
+    Encoding,
     Piece,
     Range,
     back_off,
+    decode,
+    detect_encoding,
     hash_version,
     splits_character,
 )

@@ -16,13 +16,23 @@ from abilities.declarations.values import JsonObject, json_size
 from abilities.helpers.memory.helper import SHOWN_LINKS, Outcome, Write
 from abilities.helpers.memory.records import draft_memory_record, to_memory_data
 from abilities.helpers.reply.budget import Bound, count_fitting
-from abilities.helpers.reply.detail import MEMORY, choose_shape, is_cut, is_failed, shape_walk
-from abilities.helpers.reply.envelope import Entry, Item, ReplyRecord, build_failed, finish_records
+from abilities.helpers.reply.envelope import (
+    MEMORY,
+    Entry,
+    Item,
+    ReplyRecord,
+    build_failed,
+    choose_shape,
+    finish_records,
+    is_cut,
+    is_failed,
+    shape_walk,
+)
 from abilities.helpers.store.history import ChangePage, MemoryChange, MemoryHistory, list_changed
 from abilities.helpers.store.model import DamagedMemory, StoredMemory
 from abilities.helpers.store.protocol import WalkResult, WriteResult
 from abilities.helpers.store.query import MemoryLine
-from abilities.helpers.text.pieces import WHOLE, slice_text
+from abilities.helpers.text import WHOLE, slice_text
 from abilities.helpers.walk import RANK_ONE, Step, WalkLimits, WalkOutcome
 
 if TYPE_CHECKING:

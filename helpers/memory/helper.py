@@ -48,7 +48,7 @@ from abilities.helpers.store.protocol import (
     WriteResult,
 )
 from abilities.helpers.store.query import Query
-from abilities.helpers.text.pieces import WHOLE, Piece, slice_text
+from abilities.helpers.text import WHOLE, Piece, slice_text
 from abilities.helpers.threads.workers import WorkerPool
 from abilities.helpers.walk import WalkLimits
 

@@ -13,8 +13,7 @@ from abilities.helpers.files.reader import FileReader, FileText, ReadingSession
 from abilities.helpers.memory.targets import MemoryFiles, Target
 from abilities.helpers.search.passages import Section, split_sections
 from abilities.helpers.search.terms import Language, weigh_text
-from abilities.helpers.text.codec import replace_markers
-from abilities.helpers.text.pieces import WHOLE, Piece, Range
+from abilities.helpers.text import WHOLE, Piece, Range, replace_markers
 
 RECENT_DAYS = 30
 """Days whose notes a recall searches, including today."""

@@ -24,8 +24,7 @@ from abilities.helpers.reply.budget import MIN_SHARE, Bound, find_level
 from abilities.helpers.reply.formats import format_text
 from abilities.helpers.store.model import StoredMemory
 from abilities.helpers.store.query import Query
-from abilities.helpers.text.codec import replace_markers
-from abilities.helpers.text.pieces import Piece
+from abilities.helpers.text import Piece, replace_markers
 
 OVERVIEW_BYTES = 300 * TOKEN_BYTES
 """The most bytes of an overview as JSON, about 300 tokens."""

@@ -39,7 +39,7 @@ from abilities.helpers.search.ranking import (
 )
 from abilities.helpers.search.terms import Language, QuestionWord, split_question, weigh_text
 from abilities.helpers.store.model import StoredMemory
-from abilities.helpers.text.pieces import Piece, back_off
+from abilities.helpers.text import Piece, back_off
 
 INPUT_CHARS = 80
 """Characters of a question that its record repeats."""

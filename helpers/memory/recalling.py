@@ -26,7 +26,7 @@ from abilities.helpers.search.recall import Filters, RecallRequest
 from abilities.helpers.search.terms import Language, QuestionWord, split_question
 from abilities.helpers.store.model import StoredMemory
 from abilities.helpers.store.protocol import MemoryStore, WriteResult
-from abilities.helpers.text.pieces import back_off
+from abilities.helpers.text import back_off
 
 if TYPE_CHECKING:
     # It has many models, which few calls need.

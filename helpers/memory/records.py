@@ -15,23 +15,21 @@ from abilities.helpers.reply.budget import (
     count_fitting_chars,
     measure_escaped,
 )
-from abilities.helpers.reply.detail import (
-    MEMORY,
-    choose_shape,
-    shape_found,
-    shape_written,
-)
 from abilities.helpers.reply.envelope import (
+    MEMORY,
     FoundItem,
     Item,
     RecordDraft,
+    choose_shape,
     finish_records,
+    shape_found,
+    shape_written,
 )
 from abilities.helpers.search.passages import split_sentences
 from abilities.helpers.store.model import StoredMemory
 from abilities.helpers.store.protocol import Backlinks, WriteResult
 from abilities.helpers.store.query import Position
-from abilities.helpers.text.pieces import WHOLE, Piece, Range, slice_text
+from abilities.helpers.text import WHOLE, Piece, Range, slice_text
 
 _REQUEST_RESERVE = 256
 """Bytes kept free for the rest of an answer's next request."""

@@ -12,7 +12,7 @@ from abilities.declarations.refusals import MAX_MISTAKES, Mistake, Refused, expl
 from abilities.declarations.suggestions import suggest_argument, suggest_value
 from abilities.declarations.values import JsonObject, as_object, unwrap_json
 from abilities.helpers.store.history import MemoryName
-from abilities.helpers.text.pieces import WHOLE, Range, parse_range
+from abilities.helpers.text import WHOLE, Range, parse_range
 
 TargetType = Literal["long_term", "short_term", "stored"]
 

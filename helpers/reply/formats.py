@@ -20,8 +20,7 @@ import orjson
 from abilities.declarations.fields import OutputFormat
 from abilities.declarations.refusals import Fault, Reason
 from abilities.declarations.values import JsonObject, as_object, json_bytes, text_size
-from abilities.helpers.reply.detail import is_cut
-from abilities.helpers.reply.envelope import format_item
+from abilities.helpers.reply.envelope import format_item, is_cut
 
 Format = Literal["json", "text", "toon"]
 

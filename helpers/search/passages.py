@@ -7,7 +7,7 @@ into sentences.
 import re
 from typing import NamedTuple
 
-from abilities.helpers.text.pieces import back_off
+from abilities.helpers.text import back_off
 
 LONGEST_PASSAGE = 5_000
 """The most characters of a content that is compared with questions as a whole, not in parts."""

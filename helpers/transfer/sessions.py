@@ -27,7 +27,7 @@ from abilities.helpers.files.redaction import REACH, find_secrets, redact
 from abilities.helpers.store.model import StoredMemory
 from abilities.helpers.store.names import hash_text, to_storable
 from abilities.helpers.store.protocol import MemoryStore
-from abilities.helpers.text.codec import UTF_8
+from abilities.helpers.text import UTF_8
 from abilities.helpers.transfer import sources
 from abilities.helpers.transfer.dialogs import Format, Message, Parser, recognize
 from abilities.helpers.transfer.export_lines import UnusableLine

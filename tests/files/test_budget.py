@@ -21,7 +21,7 @@ from abilities.helpers.reply.envelope import (
     FoundItem,
     RecordDraft,
 )
-from abilities.helpers.text.pieces import Piece
+from abilities.helpers.text import Piece
 from tests.support.reading import follow, list_outcomes, noting_reads, write_files
 from tests.support.tier import size
 

@@ -22,8 +22,7 @@ from abilities import Abilities, Settings
 from abilities.declarations.refusals import Refused
 from abilities.helpers.files import window
 from abilities.helpers.files.window import read_piece
-from abilities.helpers.text.codec import replace_markers
-from abilities.helpers.text.pieces import WHOLE, Piece, Range, parse_range
+from abilities.helpers.text import WHOLE, Piece, Range, parse_range, replace_markers
 from tests.support.reading import OpenFile, follow, list_outcomes, noting_reads, write_files
 from tests.support.secret_samples import WORD, draw
 from tests.support.surfaces import python

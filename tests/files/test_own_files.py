@@ -9,8 +9,8 @@ import pytest
 
 from abilities import Abilities, Settings, render
 from abilities.declarations.refusals import Refused
-from abilities.helpers.files import own_files
-from abilities.helpers.files.own_files import OwnFiles, OwnPlace
+from abilities.helpers.files import deny
+from abilities.helpers.files.deny import OwnFiles, OwnPlace
 from abilities.helpers.store.sqlite.backup import backup
 from abilities.helpers.tokens import TokenFile
 from tests.support.reading import follow, list_outcomes, read, write_files
@@ -159,7 +159,7 @@ async def test_files_behind_a_link_that_changes_are_denied(
     own: Settings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A mounted secret is replaced by one link to a folder."""
-    monkeypatch.setattr(own_files, "FRESH_SECONDS", 0.0)  # what was seen a second ago may be used
+    monkeypatch.setattr(deny, "FRESH_SECONDS", 0.0)  # what was seen a second ago may be used
     mounted = own.workspace_dir / "mounted"
     for version in ("1", "2"):
         write_files(mounted, {f"{version}/tokens.json": f'[{{"version": {version}}}]'})

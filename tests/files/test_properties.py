@@ -13,16 +13,20 @@ from hypothesis import strategies as st
 
 from abilities import Abilities, Settings, render
 from abilities.helpers.reply.budget import count_fitting_chars, measure_escaped
-from abilities.helpers.text.codec import (
+from abilities.helpers.text import (
     UTF_8,
+    WHOLE,
     Encoding,
+    Piece,
+    back_off,
     byte_length,
     count_replaced,
     decode,
     detect_encoding,
+    hash_version,
     replace_markers,
+    splits_character,
 )
-from abilities.helpers.text.pieces import WHOLE, Piece, back_off, hash_version, splits_character
 from tests.support.reading import OpenFile, follow, list_outcomes, noting_reads, write_files
 from tests.support.tier import size
 

@@ -19,8 +19,7 @@ from hypothesis import strategies as st
 
 from abilities import Abilities, Settings, render
 from abilities.helpers.files.redaction import REACH, SHAPES, Secret, find_secrets, redact
-from abilities.helpers.text.codec import UTF_8, replace_markers
-from abilities.helpers.text.pieces import WHOLE, Range
+from abilities.helpers.text import UTF_8, WHOLE, Range, replace_markers
 from tests.support.measurements import reached
 from tests.support.reading import OpenFile, follow, list_outcomes, write_files
 from tests.support.secret_samples import BASE64, Sample, draw, draw_block, list_samples

@@ -29,7 +29,7 @@ from abilities.helpers.files.reader import FileReader, FileText
 from abilities.helpers.files.redaction import SHAPES, find_secrets, format_mark
 from abilities.helpers.files.roots import Root
 from abilities.helpers.files.searcher import MAX_BLOCK, FileSearcher, Hit, SearchRequest
-from abilities.helpers.text.codec import decode, detect_encoding, replace_markers
+from abilities.helpers.text import decode, detect_encoding, replace_markers
 from abilities.helpers.threads.workers import WorkerPool
 from tests.files.test_confinement import SECRET, file_becomes_link, swap_names
 from tests.support.reading import count_descriptors, write_files

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from abilities import Abilities, Settings, parse_text
 from abilities.cli.main import main
 from abilities.helpers.memory.overview import MAX_MEMORY_BYTES, Finding, Findings, format_findings
-from abilities.helpers.text.pieces import Piece
+from abilities.helpers.text import Piece
 from abilities.prompts import write_catch_up
 from tests.support.surfaces import environment
 

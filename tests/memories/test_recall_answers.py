@@ -20,7 +20,7 @@ from abilities.helpers.reply.formats import Format
 from abilities.helpers.search.passages import MAX_SENTENCE_BYTES, split_sections, split_sentences
 from abilities.helpers.search.ranking import SCORE_ONE, RankedEntry, Ranking
 from abilities.helpers.store.model import Row, StoredMemory
-from abilities.helpers.text.pieces import WHOLE, Piece
+from abilities.helpers.text import WHOLE, Piece
 from tests.support.reading import drop_nulls
 from tests.support.tier import size
 

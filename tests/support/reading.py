@@ -10,7 +10,7 @@ import pytest
 
 from abilities import Abilities
 from abilities.helpers.files.window import KnownLines, read_piece
-from abilities.helpers.text.pieces import Piece, Range, parse_range
+from abilities.helpers.text import Piece, Range, parse_range
 
 Payload = dict[str, Any]
 

@@ -16,7 +16,7 @@ from abilities.helpers.batch.items import ItemOffer, Leaf
 from abilities.helpers.batch.sharing import fill_reply
 from abilities.helpers.reply.budget import Bound, Counting
 from abilities.helpers.reply.envelope import BulkRequest, FoundItem
-from abilities.helpers.text.pieces import Piece
+from abilities.helpers.text import Piece
 from abilities.server.telemetry import CallMetrics
 from tests.support.catalog import BUILT_IN
 from tests.support.detail_cases import CASES, Case, check_schema, fill, without_changing_values
