@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from abilities import Abilities, Settings
-from abilities.builtin.file_read_bulk import file_read_bulk as read_files
+from abilities.builtin.files import file_read_bulk as read_files
 from abilities.declarations.file_read_bulk import FileReadBulkInput
 from abilities.definition import Context
 from abilities.helpers.files.confinement import parse_path

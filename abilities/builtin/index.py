@@ -114,23 +114,23 @@ def explain_unknown_names(disabled: Iterable[str], registered: Sequence[str]) ->
 
 
 _MODULES = {
-    "file_read_bulk": "file_read_bulk",
-    "memory_read_bulk": "memory_read_bulk",
-    "bulk_read_memory": "bulk_read_memory",
-    "memory_get": "bulk_read_memory",
+    "file_read_bulk": "files",
+    "memory_read_bulk": "memory_reads",
+    "bulk_read_memory": "memory_reads",
+    "memory_get": "memory_reads",
     "store_memory": "memories",
     "query_memories": "memories",
     "update_memory": "memories",
     "delete_memory": "memories",
     "get_memory_stats": "memories",
-    "file_list": "file_list",
+    "file_list": "files",
     "read": "read",
     "recall": "recall",
     "remember": "remember",
     "memory_list": "memories",
-    "memory_history": "memory_history",
-    "memory_restore": "memory_history",
-    "memory_changes": "memory_history",
+    "memory_history": "memories",
+    "memory_restore": "memories",
+    "memory_changes": "memories",
 }
 """The module of each built-in ability."""
 

@@ -4,11 +4,9 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from functools import partial
 from typing import Literal
 
-from abilities.builtin.bulk_read_memory import bulk_read_memory
-from abilities.builtin.file_list import file_list
-from abilities.builtin.file_read_bulk import file_read_bulk
+from abilities.builtin.files import file_list, file_read_bulk
 from abilities.builtin.memories import memory_list
-from abilities.builtin.memory_read_bulk import memory_read_bulk
+from abilities.builtin.memory_reads import bulk_read_memory, memory_read_bulk
 from abilities.builtin.recall import recall
 from abilities.declarations.limits import MAX_READ_TOKENS, TOKEN_BYTES
 from abilities.declarations.read import (

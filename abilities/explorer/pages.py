@@ -14,7 +14,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from abilities.adapters.http import get_abilities, parse_body, to_response
-from abilities.builtin.memory_history import memory_changes
+from abilities.builtin.memories import memory_changes
 from abilities.declarations.refusals import Fault
 from abilities.declarations.values import JsonObject
 from abilities.explorer.retrievals import Retrievals

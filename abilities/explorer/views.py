@@ -11,11 +11,15 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from abilities.builtin.bulk_read_memory import bulk_read_memory, memory_get
-from abilities.builtin.file_list import file_list, parse_listing_request
-from abilities.builtin.memories import get_memory_stats, memory_list, query_memories
-from abilities.builtin.memory_history import memory_changes, memory_history
-from abilities.builtin.memory_read_bulk import memory_read_bulk
+from abilities.builtin.files import file_list, parse_listing_request
+from abilities.builtin.memories import (
+    get_memory_stats,
+    memory_changes,
+    memory_history,
+    memory_list,
+    query_memories,
+)
+from abilities.builtin.memory_reads import bulk_read_memory, memory_get, memory_read_bulk
 from abilities.builtin.recall import recall
 from abilities.declarations.fields import Integer, Offset, Version
 from abilities.declarations.file_list import FileListInput

@@ -14,7 +14,7 @@ from starlette.responses import Response
 from abilities import schemas
 from abilities.adapters.http import get_status, to_response
 from abilities.application import Abilities
-from abilities.builtin.bulk_read_memory import bulk_read_memory, memory_get
+from abilities.builtin.memory_reads import bulk_read_memory, memory_get
 from abilities.declarations.kv_memory import KvBulkReadAnswer, KvFailure, KvMemoryAnswer
 from abilities.declarations.refusals import FAULTS, Fault, Mistake, Refused, describe_mistake
 from abilities.declarations.values import JsonObject, json_size

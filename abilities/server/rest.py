@@ -17,8 +17,8 @@ from abilities import schemas
 from abilities.adapters import http
 from abilities.application import Abilities
 from abilities.builtin import memories
-from abilities.builtin.bulk_read_memory import bulk_read_memory, memory_get
-from abilities.builtin.memory_history import memory_history
+from abilities.builtin.memories import memory_history
+from abilities.builtin.memory_reads import bulk_read_memory, memory_get
 from abilities.builtin.remember import remember
 from abilities.declarations.refusals import Fault, Refused
 from abilities.declarations.values import JsonObject

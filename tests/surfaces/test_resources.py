@@ -7,7 +7,7 @@ from mcp import Client, MCPError
 from mcp.types import TextResourceContents
 
 from abilities import Abilities, Settings, ability, render
-from abilities.builtin.bulk_read_memory import memory_get
+from abilities.builtin.memory_reads import memory_get
 from abilities.declarations.bulk_read_memory import MemoryGetAnswer, MemoryGetInput
 from abilities.definition import Context
 from tests.support.serving import serving_app
