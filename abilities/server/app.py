@@ -30,6 +30,7 @@ from abilities.prompts import COMPLETION, PROMPTS
 from abilities.registry import Reply
 from abilities.server.callers import EXPLORER, MCP, METRICS, Caller, Callers, current_caller
 from abilities.server.connections import read_headers
+from abilities.server.events import EVENTS, ChangeEvents
 from abilities.server.guard import Guard, HostCheck
 from abilities.server.kv_memory import KV_MEMORY
 from abilities.server.rest import PLAIN, Dialect, add_memories
@@ -92,20 +93,24 @@ def create_app(abilities: Abilities, address: str = LOOPBACK[0]) -> ASGIApp:
         open_paths.add(oauth.METADATA)
         public_paths = [oauth.AUTHORIZE, oauth.APPROVE, *oauth.ENDPOINTS]
 
+    is_public = settings.oauth or is_beyond_loopback(settings, address)
+    callers = Callers(observed, TokenFile(settings.tokens_file), grants, is_public=is_public)
+    app.add_api_route(EVENTS, ChangeEvents(callers).respond, include_in_schema=False)
+
     discovery = _Discovery(servers, settings.public_url)
     if servers:
         app.add_api_route(METADATA, discovery.respond, include_in_schema=False)
 
-    is_public = settings.oauth or is_beyond_loopback(settings, address)
     # A Host header has brackets around an IPv6 address.
     names = [f"[{name}]" if ":" in name else name for name in list_host_names(settings, address)]
 
     return Guard(
         app,
         hosts=HostCheck(names, pages),
-        callers=Callers(observed, TokenFile(settings.tokens_file), grants, is_public=is_public),
+        callers=callers,
         open_paths=open_paths,
         public_paths=public_paths,
+        stream_paths=[EVENTS],
         challenge=discovery.challenge,
     )
 

@@ -257,9 +257,11 @@ class HttpConnection(HttpToolsProtocol, asyncio.BufferedProtocol):
     the kernel, except for bytes that arrived together with the current request. Uvicorn would parse
     all of them, and read more after each answer.
 
-    ``owner`` is the caller of the last request that was let through.
+    ``owner`` is the caller of the last request that was let through. ``is_endless`` says that the
+    present answer ends only with the connection, so that a shutdown does not wait for it.
     """
 
+    is_endless = False
     _deadline: asyncio.TimerHandle | None = None
     _reading: asyncio.TimerHandle | None = None
 
@@ -282,6 +284,13 @@ class HttpConnection(HttpToolsProtocol, asyncio.BufferedProtocol):
     def abort(self) -> None:
         """Close the connection at once, even if an answer is not sent completely."""
         self.transport.abort()
+
+    @override
+    def shutdown(self) -> None:
+        if self.is_endless:
+            self.transport.close()
+        else:
+            super().shutdown()
 
     @override
     def connection_made(self, transport: asyncio.BaseTransport) -> None:

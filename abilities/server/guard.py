@@ -301,6 +301,7 @@ class Guard:
     Requests for ``open_paths`` need no token, may have no body, and are answered even if too many
     calls are running. Requests for ``public_paths`` need no token either, but are counted as the
     calls of one caller. Other calls are counted by token; if no token is needed, by connection.
+    Requests for ``stream_paths`` are not counted: they have bounds of their own.
     ``challenge`` returns the WWW-Authenticate header for a request without a token, by its scope.
     """
 
@@ -311,6 +312,7 @@ class Guard:
         callers: Callers,
         open_paths: Iterable[str],
         public_paths: Iterable[str],
+        stream_paths: Iterable[str],
         challenge: Callable[[Scope], str],
     ) -> None:
         self._app = app
@@ -318,6 +320,7 @@ class Guard:
         self._callers = callers
         self._open_paths = frozenset(open_paths)
         self._public_paths = frozenset(public_paths)
+        self._stream_paths = frozenset(stream_paths)
         self._challenge = challenge
         self._bodies = BodyReader()
         self._calls = Shares(MAX_CALLS, time.monotonic)
@@ -372,6 +375,10 @@ class Guard:
 
         # Refusals take turns too: a caller can pipeline thousands of requests that are refused.
         await take_turn()
+
+        if scope["path"] in self._stream_paths:
+            await self._app(scope, replay_body(body, receive), send)
+            return
 
         is_known = current_caller.get().token is not None
         if not self._calls.take(sender, is_known=is_known):

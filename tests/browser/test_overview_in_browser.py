@@ -67,18 +67,48 @@ def test_what_an_agent_writes_appears_without_a_reload(visitor: Visitor) -> None
         visitor.agent.change("deploy/day", content=content)
         expect(visitor.page.locator(selector)).to_have_text(content)
 
-    # A form keeps what was typed, and a tab that is not seen asks nothing.
+    # A form keeps what was typed.
     visitor.edit("deploy/day")
     visitor.content.fill("typed")
     visitor.agent.change("deploy/day", summary="theirs")
     expect(visitor.page.locator(".history li").first).to_contain_text("summary")
     expect(visitor.content).to_have_value("typed")
 
-    asked: list[str] = []
-    visitor.page.on("request", lambda request: asked.append(request.url))
-    visitor.page.evaluate("Object.defineProperty(document, 'hidden', { value: true })")
-    visitor.page.wait_for_timeout(4_000)
-    assert asked == []
+
+def test_a_tab_catches_up_once_it_is_seen_and_once_the_server_is_back(
+    settings: Settings, tmp_path: Path, page: Page
+) -> None:
+    snippet = page.locator(".snippet")
+
+    with serving(settings, tmp_path) as server:
+        visitor = Visitor(page, server.address)
+        visitor.expected = ["ERR_INCOMPLETE_CHUNKED_ENCODING", "ERR_CONNECTION_REFUSED"]
+        visitor.agent.store({"key": "day", "type": "core", "content": "Monday"})
+        visitor.go("memories?search=day")
+
+        with page.expect_event("requestfailed"):  # a hidden tab holds no connection
+            hide(page, hidden=True)
+        visitor.agent.change("day", content="Tuesday")
+        visitor.settle()
+        expect(snippet).to_have_text("Monday")
+        hide(page, hidden=False)
+        expect(snippet).to_have_text("Tuesday")
+        server.stop()
+
+    port = server.address.rpartition(":")[2]
+    with serving(settings, tmp_path, "--port", port):
+        visitor.agent.change("day", content="Wednesday")
+        expect(snippet).to_have_text("Wednesday", timeout=30_000)
+
+    assert visitor.violations == []
+
+
+def hide(page: Page, *, hidden: bool) -> None:
+    value = str(hidden).lower()
+    page.evaluate(
+        f"Object.defineProperty(document, 'hidden', {{ value: {value}, configurable: true }});"
+        "document.dispatchEvent(new Event('visibilitychange'))"
+    )
 
 
 def test_things_to_review_are_settled_and_undone(visitor: Visitor) -> None:

@@ -31,6 +31,10 @@ RULES = ["wcag2a", "wcag2aa", "wcag21aa", "wcag22aa", "best-practice"]
 TYPING_PAUSE_MS = 350
 """Longer than the page waits for a pause in typing before it sends a request."""
 
+STEP_MS = 50
+IDLE_MS = 200
+"""How long no request may be on its way until a page counts as loaded."""
+
 
 class Agent:
     """An agent that uses the same server over HTTP; each of its calls must succeed."""
@@ -88,6 +92,7 @@ class Visitor:
         self.violations: list[str] = []
         self.expected: list[str] = []
         self.expected_dialogs: list[str] = []
+        self._pending = set[Request]()
 
         page.add_init_script(
             "window.hacked = () => { document.title = 'HACKED'; console.error('HACKED'); }"
@@ -95,6 +100,8 @@ class Visitor:
         page.on("console", self._check_message)
         page.on("pageerror", lambda error: self.violations.append(f"error: {error}"))
         page.on("request", self._check_request)
+        page.on("requestfinished", lambda request: self._pending.discard(request))
+        page.on("requestfailed", lambda request: self._pending.discard(request))
         page.on("dialog", self._answer_dialog)
 
     def go(self, address: str) -> None:
@@ -103,9 +110,12 @@ class Visitor:
         self.settle()
 
     def settle(self) -> None:
-        """Wait until nothing is loading any more."""
-        self.page.wait_for_timeout(TYPING_PAUSE_MS)
-        self.page.wait_for_load_state("networkidle")
+        """Wait until nothing is loading any more, apart from the stream of events."""
+        idle_ms = -TYPING_PAUSE_MS
+        while idle_ms < IDLE_MS:
+            self.page.wait_for_timeout(STEP_MS)
+            idle_ms = 0 if self._pending else idle_ms + STEP_MS
+
         expect(self.page.get_by_text("Loading …")).to_have_count(0)
 
     def open(self, view: str, key: str) -> None:
@@ -120,8 +130,7 @@ class Visitor:
     def enter(self, token: str) -> None:
         """Enter a token."""
         self.field("Token").fill(token)
-        self.button("Enter").click()
-        self.page.wait_for_load_state("networkidle")
+        self.press("Enter")
 
     def read_texts(self, selector: str) -> list[str]:
         """Return the visible texts of all elements that match, each on one line."""
@@ -180,7 +189,10 @@ class Visitor:
             self.violations.append(f"console: {message.text}")
 
     def _check_request(self, request: Request) -> None:
-        is_own = urlsplit(request.url).netloc == urlsplit(self.address).netloc
+        url = urlsplit(request.url)
+        is_own = url.netloc == urlsplit(self.address).netloc
+        if url.path != "/api/explorer/events":
+            self._pending.add(request)
 
         if not is_own and not request.url.startswith("data:"):
             self.violations.append(f"request to another host: {request.url}")

@@ -6,6 +6,8 @@ const OTHERS_KEY = "abilities-tokens";
 
 const SHOWN_KEY = "abilities-namespace";
 
+const UNREACHABLE = { code: "UNREACHABLE", message: "The server does not answer." };
+
 export const token = {
   get: () => sessionStorage.getItem(STORAGE_KEY),
   set: (text) => {
@@ -47,27 +49,55 @@ export class CallError extends Error {
 
 /** Sends a request, a POST if it has a body, and returns the response's JSON. */
 async function send(path, body) {
-  const options = { headers: { "X-Abilities-Surface": "explorer" }, credentials: "omit" };
-  let response, payload;
-
-  if (token.get()) options.headers.Authorization = `Bearer ${token.get()}`;
-  if (shown.get()) options.headers["X-Abilities-Namespace"] = encodeURIComponent(shown.get());
+  const options = {};
 
   if (body) {
     options.method = "POST";
-    options.headers["Content-Type"] = "application/json";
+    options.headers = { "Content-Type": "application/json" };
     options.body = JSON.stringify(body);
   }
 
   try {
-    response = await fetch(path, options);
-    payload = await response.json();
-  } catch {
-    throw new CallError({ code: "UNREACHABLE", message: "The server does not answer." });
+    const response = await request(path, options);
+    return await response.json();
+  } catch (problem) {
+    throw problem instanceof CallError ? problem : new CallError(UNREACHABLE);
   }
+}
 
-  if (!response.ok) throw new CallError(payload.error, response.status);
-  return payload;
+/** Returns the response to a request. Throws a CallError if the server refuses it. */
+async function request(path, { headers, ...options }) {
+  const all = { "X-Abilities-Surface": "explorer", ...headers };
+  if (token.get()) all.Authorization = `Bearer ${token.get()}`;
+  if (shown.get()) all["X-Abilities-Namespace"] = encodeURIComponent(shown.get());
+
+  const response = await fetch(path, { ...options, headers: all, credentials: "omit" });
+  if (!response.ok) throw new CallError((await response.json()).error, response.status);
+  return response;
+}
+
+/**
+ * Calls `onEvent` with the data of each event of a stream, until the stream ends.
+ *
+ * `onPart` is called whenever something arrives. Throws a CallError if the server refuses the
+ * stream, and another error if the connection breaks. (An EventSource would send no token.)
+ */
+export async function readEvents(path, { signal, onEvent, onPart }) {
+  const response = await request(path, { signal });
+  const reader = response.body.pipeThrough(new TextDecoderStream()).getReader();
+  let text = "";
+
+  for (;;) {
+    const { done, value } = await reader.read();
+    if (done) return;
+
+    onPart();
+    const events = `${text}${value}`.split("\n\n");
+    text = events.pop();
+    for (const event of events) {
+      if (event.startsWith("data: ")) onEvent(event.slice("data: ".length));
+    }
+  }
 }
 
 /** Calls an ability and returns its answer. */

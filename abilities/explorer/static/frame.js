@@ -1,11 +1,12 @@
 // The frame around every view: where to go, who you are, and what you may do.
 
 import { linkTo, open } from "./address.js";
-import { readView, shown, token } from "./api.js";
+import { shown, token } from "./api.js";
 import { Files } from "./files.js";
 import { showName } from "./format.js";
 import { Graph } from "./graph.js";
 import { Home } from "./home.js";
+import { useChanges } from "./live.js";
 import { MemoryMap } from "./map.js";
 import { Memories } from "./memories.js";
 import { Memory } from "./memory.js";
@@ -26,8 +27,6 @@ const VIEWS = {
   files: { title: "Files", component: Files },
   try: { title: "Try it", component: Try },
 };
-// Agents may write through other processes, so the page asks; that is one small read.
-const ASK_MILLISECONDS = 3000;
 
 // Of another namespace, memories alone are read.
 const SHARED_TABS = ["home", "memories", "changes", "graph", "map"];
@@ -95,36 +94,6 @@ export function Frame({ address, session, abilities, onToken, onAdd }) {
       />
     </main>
   `;
-}
-
-/**
- * Calls `onChange` when memories were changed since the version `latest`, as long as the tab is
- * seen, and `onRefused` if the token does not count any more.
- */
-function useChanges(latest, onRefused, onChange) {
-  const seen = useRef(latest);
-
-  useEffect(() => {
-    const ask = async () => {
-      if (document.hidden) return;
-
-      try {
-        const session = await readView("session");
-        if (session.latest !== seen.current) onChange();
-        seen.current = session.latest;
-      } catch (problem) {
-        if (problem.status === 401) onRefused();
-      }
-    };
-
-    const timer = setInterval(ask, ASK_MILLISECONDS);
-    document.addEventListener("visibilitychange", ask);
-
-    return () => {
-      clearInterval(timer);
-      document.removeEventListener("visibilitychange", ask);
-    };
-  }, []);
 }
 
 function Tabs({ tabs, view }) {
