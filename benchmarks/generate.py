@@ -18,8 +18,8 @@ from abilities.helpers.store.deriving import (
 from abilities.helpers.store.model import IMPORTANCES, TYPES, LinkRecord, LinkRow, Row, hash_row
 from abilities.helpers.store.query import fold_searchable
 from abilities.helpers.store.recall_index import change_terms
+from abilities.helpers.store.sqlite.connection import StoreConnection
 from abilities.helpers.store.sqlite.file import StoreFile
-from abilities.helpers.store.sqlite.log import StoreConnection
 from abilities.helpers.store.sqlite.search import add_text
 from abilities.helpers.store.sqlite.transaction import run
 

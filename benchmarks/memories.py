@@ -14,10 +14,9 @@ from abilities.helpers.store import queries, reads
 from abilities.helpers.store.changes import Change
 from abilities.helpers.store.protocol import ServableStore
 from abilities.helpers.store.query import MemoryPage, Query
+from abilities.helpers.store.sqlite.connection import StoreConnection
 from abilities.helpers.store.sqlite.file import StoreFile
-from abilities.helpers.store.sqlite.log import StoreConnection
-from abilities.helpers.store.sqlite.store import SqliteStore
-from abilities.helpers.store.sqlite.threads import connect
+from abilities.helpers.store.sqlite.store import SqliteStore, connect
 from abilities.helpers.store.sqlite.transaction import run
 from abilities.helpers.store.walking import walk
 from abilities.helpers.walk import WalkLimits

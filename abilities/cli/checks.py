@@ -26,8 +26,7 @@ from abilities.helpers.files.deny import DenyList
 from abilities.helpers.files.roots import PLACEHOLDER, RootPlace, find_ban
 from abilities.helpers.files.secret_names import list_denied
 from abilities.helpers.store.protocol import ServableStore
-from abilities.helpers.store.sqlite.file import connect_to_file
-from abilities.helpers.store.sqlite.schema import is_older
+from abilities.helpers.store.sqlite.file import connect_to_file, is_older
 from abilities.helpers.tokens import TokenFile
 from abilities.settings import (
     HOME,

@@ -75,8 +75,7 @@ def _complete_key(
     """Return at most 100 keys of memories that begin with ``incomplete``."""
     # Imported here, because commands import this module and rarely complete anything.
     from abilities.declarations.memory import is_key
-    from abilities.helpers.store.sqlite.file import connect_to_file
-    from abilities.helpers.store.sqlite.schema import is_older
+    from abilities.helpers.store.sqlite.file import connect_to_file, is_older
 
     async def read_keys(session: Session) -> list[str]:
         """Read keys without creating or migrating the store."""

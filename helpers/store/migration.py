@@ -9,7 +9,6 @@ import logging
 import time
 from collections.abc import Awaitable, Callable
 
-from abilities.declarations.refusals import Refused
 from abilities.helpers.store.about import ADD_ABOUT, list_about
 from abilities.helpers.store.model import Row, find_damage
 from abilities.helpers.store.transaction import Transaction
@@ -47,12 +46,6 @@ async def add_about(transaction: Transaction) -> None:
 
 MIGRATIONS: dict[int, Callable[[Transaction], Awaitable[None]]] = {2: add_about}
 """For each version, the function that migrates a store of the version before."""
-
-
-def check_version(version: int) -> None:
-    """Raise Refused("schema_too_new") if this package does not know a version yet."""
-    if version > VERSION:
-        raise Refused("schema_too_new")
 
 
 async def migrate(transaction: Transaction, version: int) -> None:

@@ -20,8 +20,8 @@ from abilities.helpers.store import migration
 from abilities.helpers.store.changes import Change
 from abilities.helpers.store.postgres import pool
 from abilities.helpers.store.postgres import schema as postgres_schema
-from abilities.helpers.store.sqlite import schema as sqlite_migration
-from abilities.helpers.store.sqlite import threads
+from abilities.helpers.store.sqlite import file as sqlite_file
+from abilities.helpers.store.sqlite import store as sqlite_store
 from abilities.helpers.store.transaction import Transaction
 from tests.stores.behaviours.steps import NAMESPACE, plan, put, put_many
 from tests.support import made_up_migration
@@ -243,7 +243,7 @@ async def test_nothing_is_changed_without_room_for_the_copy(
             target.execute("INSERT INTO t VALUES (zeroblob(100000))")
 
     with monkeypatch.context() as patch:
-        patch.setattr(sqlite_migration, "copy_database", copy_to_a_full_disk)
+        patch.setattr(sqlite_file, "copy_database", copy_to_a_full_disk)
         await expect_refused(file, "storage_full")
 
     assert read_version(file) == PRESENT and file.path.read_bytes() == before
@@ -315,8 +315,8 @@ def hold_lock(place: StorePlace) -> Iterator[None]:
 async def test_a_call_does_not_wait_for_the_end_of_a_migration(
     filled: StorePlace, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(threads, "WAIT_SECONDS", 0.1)
-    monkeypatch.setattr(threads, "OPEN_SECONDS", 0.1)
+    monkeypatch.setattr(sqlite_store, "WAIT_SECONDS", 0.1)
+    monkeypatch.setattr(sqlite_store, "OPEN_SECONDS", 0.1)
     monkeypatch.setattr(pool, "WAIT_SECONDS", 2)  # within which the server is reached
     monkeypatch.setattr(pool, "OPEN_SECONDS", 2)
 

@@ -13,7 +13,7 @@ from abilities.helpers.store.changes import Change, create_row
 from abilities.helpers.store.model import IncomingMemory, Row, StoredMemory
 from abilities.helpers.store.sqlite import search
 from abilities.helpers.store.sqlite.search import has_terms
-from abilities.helpers.store.sqlite.threads import connect
+from abilities.helpers.store.sqlite.store import connect
 from abilities.helpers.store.sqlite.transaction import run
 from tests.support.places import FilePlace
 

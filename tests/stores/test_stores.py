@@ -300,7 +300,7 @@ def read_until(enough: threading.Event) -> Callable[[sqlite3.Connection], object
 async def test_a_read_ends_in_time_and_others_go_on_meanwhile(
     file_place: FilePlace, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("abilities.helpers.store.sqlite.threads.OWN_TURN_SECONDS", 0.2)
+    monkeypatch.setattr("abilities.helpers.store.sqlite.store.OWN_TURN_SECONDS", 0.2)
     enough = threading.Event()
     read_long = read_until(enough)
 
@@ -341,7 +341,7 @@ async def test_a_read_that_takes_longer_than_its_turn_is_answered_all_the_same(
     file_place: FilePlace, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It takes no new thread and no new descriptor: a process has them since its first read."""
-    monkeypatch.setattr("abilities.helpers.store.sqlite.threads.TURN_SECONDS", 0.0)
+    monkeypatch.setattr("abilities.helpers.store.sqlite.store.TURN_SECONDS", 0.0)
     threads: list[str] = []
 
     def read_slowly_at_first(connection: sqlite3.Connection) -> object:

@@ -75,7 +75,8 @@ async def _read_version(connection: Connection) -> int:
 
     cursor = await connection.execute(_READ_VERSION)
     ((version,),) = await cursor.fetchall()
-    migration.check_version(version)
+    if version > migration.VERSION:
+        raise Refused("schema_too_new")
     return int(version)
 
 

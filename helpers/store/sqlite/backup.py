@@ -17,16 +17,20 @@ from abilities.declarations.refusals import AbilitiesError, Refused
 from abilities.helpers.durable import sync_folder
 from abilities.helpers.store.checking import build_finding, check_rows
 from abilities.helpers.store.protocol import IntegrityFinding
-from abilities.helpers.store.sqlite import schema
-from abilities.helpers.store.sqlite.copying import (
+from abilities.helpers.store.sqlite.connection import StoreConnection, is_disk_full, translate_error
+from abilities.helpers.store.sqlite.file import (
+    HEADER_BYTES,
     Progress,
+    StoreFile,
+    connect_to_file,
     copy_database,
+    is_older,
+    is_store_header,
+    read_damaged_texts,
+    read_version,
     reserve_new_file,
     set_journal_mode,
 )
-from abilities.helpers.store.sqlite.errors import is_disk_full, translate_error
-from abilities.helpers.store.sqlite.file import StoreFile, connect_to_file, read_damaged_texts
-from abilities.helpers.store.sqlite.log import StoreConnection
 from abilities.helpers.store.sqlite.search import compare_index
 from abilities.helpers.store.sqlite.transaction import run
 
@@ -45,8 +49,8 @@ def check_store(
     connection.execute("PRAGMA query_only = OFF")  # a temporary table counts as a change
     connection.execute("BEGIN")
     try:
-        version = schema.read_version(connection)
-        if schema.is_older(connection):
+        version = read_version(connection)
+        if is_older(connection):
             words = f"The schema version is {version}; the next opening migrates it."
             findings = [IntegrityFinding("version", "note", 1, words)]
         else:
@@ -164,11 +168,11 @@ def restore(copy: Path, store: Path, progress: Progress, *, replace: bool) -> Re
         raise FileExistsError(store)
 
     with translate_copy_errors(), copy.open("rb") as file:
-        if not schema.is_store_header(file.read(schema.HEADER_BYTES)):
+        if not is_store_header(file.read(HEADER_BYTES)):
             raise NotAStore(copy)
 
     with closing(connect_to_file(copy, "ro")) as source, translate_copy_errors():
-        schema.read_version(source)
+        read_version(source)
         with _copy_and_check(source, store, "WAL", progress) as (new_store, damage):
             aside = name_replaced_store(store) if store.exists() else None
             with closing(StoreFile(store)) as target, target.lock():

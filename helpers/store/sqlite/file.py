@@ -1,22 +1,272 @@
-"""The file of an SQLite store: how it is created, locked, migrated and recognized after a move."""
+"""The file of an SQLite store: how it is created, copied, locked, migrated and recognized.
+
+SQLite's user_version contains the version of the schema. Before a migration, a copy of the store is
+made and checked. A copy is synced to disk before it gets its final name.
+"""
 
 import fcntl
+import logging
 import os
+import re
 import secrets
 import sqlite3
 import threading
 import time
-from collections.abc import Generator
-from contextlib import closing, contextmanager
+from collections.abc import Callable, Generator
+from contextlib import closing, contextmanager, suppress
 from functools import partial
+from importlib.resources import files
+from itertools import count
 from pathlib import Path
 
 from abilities.declarations.refusals import Refused
 from abilities.helpers.durable import sync_folder
+from abilities.helpers.store import migration
 from abilities.helpers.store.protocol import IntegrityFinding
-from abilities.helpers.store.sqlite import log, schema
-from abilities.helpers.store.sqlite.copying import OWNER_ONLY, reserve_new_file
-from abilities.helpers.store.sqlite.errors import STORE_ERRORS, translate_error, translate_opening
+from abilities.helpers.store.sqlite.connection import (
+    KEPT_BYTES,
+    STORE_ERRORS,
+    StoreConnection,
+    check_log,
+    check_unopened_log,
+    measure_log,
+    save_log,
+    shrink_log,
+    translate_error,
+    translate_opening,
+)
+from abilities.helpers.store.sqlite.transaction import RawTransaction, complete
+
+OWNER_ONLY = 0o600
+"""The mode of all files, because memories are private to their owner."""
+
+_UNFINISHED = re.compile(r".+-new-[0-9]+-[0-9a-f]{8}")
+"""The names of files from `reserve_new_file`."""
+
+_PAGES = 2_000
+
+Progress = Callable[[float], None]
+"""Called with the share that is copied, from 0 to 1. After 1, the copy is still being checked."""
+
+
+def copy_database(source: sqlite3.Connection, copy: Path, progress: Progress) -> None:
+    """Copy the present state of a database into an empty file, and sync the copy to disk."""
+
+    def report(status: int, remaining: int, pages: int) -> None:
+        progress(1 - remaining / max(pages, 1))
+
+    with closing(sqlite3.connect(copy, isolation_level=None)) as target:
+        # Without a snapshot, a write by another process would restart the copy.
+        source.execute("BEGIN")
+        try:
+            source.execute("SELECT count(*) FROM sqlite_schema").fetchone()  # takes the snapshot
+            source.backup(target, pages=_PAGES, progress=report)
+        finally:
+            source.execute("ROLLBACK")
+
+    sync_file(copy)
+
+
+def set_journal_mode(path: Path, mode: str) -> None:
+    """Set the journal mode of a database that no other connection uses.
+
+    With "DELETE", a store is a single file, which can also be read from a read-only folder.
+    """
+    with closing(sqlite3.connect(path, isolation_level=None)) as connection:
+        connection.execute("PRAGMA synchronous = FULL")
+        connection.execute(f"PRAGMA journal_mode = {mode}")
+
+
+def sync_file(path: Path) -> None:
+    """Sync a file to disk; SQLite does that only for its own transactions."""
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def remove_database(path: Path) -> None:
+    """Remove an unused database and its side files."""
+    for suffix in ("-wal", "-shm", "-journal", ""):
+        with suppress(FileNotFoundError):
+            os.unlink(f"{path}{suffix}")
+
+
+@contextmanager
+def reserve_new_file(path: Path) -> Generator[Path]:
+    """Yield a new empty file beside ``path``; link it to another name to keep it.
+
+    The file is removed at the end of the block. Files that killed processes left in the folder are
+    removed first.
+    """
+    _remove_unfinished(path.parent)
+
+    unique = f"{os.getpid()}-{secrets.token_hex(4)}"
+    new_path = path.with_name(f"{path.name}-new-{unique}")
+    descriptor = os.open(new_path, os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, OWNER_ONLY)
+    try:
+        # The lock is held until the end of the block, or of the process, however that ends.
+        fcntl.flock(descriptor, fcntl.LOCK_EX)
+        os.stat(new_path)  # the folder may have been cleared before the lock was taken
+        yield new_path
+    finally:
+        remove_database(new_path)
+        os.close(descriptor)
+
+
+def _remove_unfinished(folder: Path) -> None:
+    """Remove the files from `reserve_new_file` that no process works on any more."""
+    paths: list[Path] = []
+    with suppress(PermissionError):  # new files may be allowed in a folder that cannot be listed
+        paths += folder.iterdir()
+
+    flags = os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
+    for path in paths:
+        if not _UNFINISHED.fullmatch(path.name):
+            continue
+
+        # Another process may hold the lock or remove the file first; or another user owns it.
+        with suppress(OSError):
+            descriptor = os.open(path, flags)
+            try:
+                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                remove_database(path)
+            finally:
+                os.close(descriptor)
+
+
+APPLICATION_ID = 0x61676D32
+"""'agm2' in ASCII; in the file's header, it distinguishes a store from other SQLite databases."""
+
+_UNPUBLISHED_IDS = (0x61676D65, 0x61676D31)
+
+_LOG_SECONDS = 3.0
+
+_log = logging.getLogger("abilities.store")
+
+
+HEADER_BYTES = 100
+
+
+def is_store_header(header: bytes) -> bool:
+    """Return whether a file with this header is a database of this package, sound or not.
+
+    See https://www.sqlite.org/fileformat2.html#the_database_header.
+    """
+    application_id = int.from_bytes(header[68:72], "big")
+    is_known = application_id in (APPLICATION_ID, *_UNPUBLISHED_IDS)
+    return header.startswith(b"SQLite format 3\0") and is_known
+
+
+def read_version(connection: sqlite3.Connection) -> int:
+    """Return the version of a database that may be a store.
+
+    Raises Refused: schema_unpublished, corrupted, schema_too_new.
+    """
+    (application_id,) = connection.execute("PRAGMA application_id").fetchone()
+    if application_id in _UNPUBLISHED_IDS:
+        raise Refused("schema_unpublished")
+    if application_id != APPLICATION_ID:
+        raise Refused("corrupted")
+
+    return check_version(connection)
+
+
+def check_version(connection: sqlite3.Connection) -> int:
+    """Return the version of a store. Raises Refused: corrupted, schema_too_new.
+
+    Every transaction checks it again, because a newer process may have migrated the store since the
+    last one.
+    """
+    (version,) = connection.execute("PRAGMA user_version").fetchone()
+    if version < 1:
+        raise Refused("corrupted")
+
+    if version > migration.VERSION:
+        raise Refused("schema_too_new")
+    return int(version)
+
+
+def is_older(connection: sqlite3.Connection) -> bool:
+    """Return whether a store needs a migration. Raises Refused like `read_version`."""
+    return read_version(connection) < migration.VERSION
+
+
+def create_store(path: Path, language: str) -> None:
+    """Create a store in an empty file; ``language`` is that of its recall index."""
+    script = files("abilities.helpers.store.sqlite").joinpath("schema.sql")
+    statements = script.read_text(encoding="utf-8")
+
+    with closing(sqlite3.connect(path, isolation_level=None)) as connection:
+        connection.execute("PRAGMA journal_mode = WAL")
+        connection.execute("PRAGMA synchronous = FULL")
+        connection.execute(f"PRAGMA application_id = {APPLICATION_ID}")
+        connection.executescript(
+            f"BEGIN IMMEDIATE; {statements} PRAGMA user_version = {migration.VERSION};"
+        )
+        connection.execute("INSERT INTO recall_language VALUES (?)", (language,))
+        connection.execute("COMMIT")
+
+
+def migrate(connection: StoreConnection, path: Path) -> None:
+    """Copy a store of an older version, then migrate it; the caller keeps other processes out.
+
+    If the copy cannot be made, nothing is changed. The copy is kept beside the store, and never
+    replaces an earlier one. Raises Refused("corrupted") if the pages of the store are damaged;
+    OSError, sqlite3.Error.
+    """
+    if not is_older(connection):  # another process was faster
+        return
+
+    logged_at = time.monotonic()
+
+    def report(share: float) -> None:
+        nonlocal logged_at
+        if time.monotonic() - logged_at >= _LOG_SECONDS:
+            logged_at = time.monotonic()
+            _log.info("Copying the memory store: %d %%", share * 100)
+
+    _log.info("Copying the memory store %s before it is migrated.", path)
+    with reserve_new_file(path) as copy:
+        copy_database(connection, copy, report)
+        _log.info("Checking the copy.")
+        _check_copy(copy)
+        set_journal_mode(copy, "DELETE")
+        sync_file(copy)
+
+        connection.execute("BEGIN IMMEDIATE")
+        try:
+            complete(migration.migrate(RawTransaction(connection), read_version(connection)))
+            connection.execute(f"PRAGMA user_version = {migration.VERSION}")
+
+            # The copy gets its name only now, or each failed attempt would leave one.
+            kept = path.with_name(f"{path.name}.before-{migration.VERSION}")
+            numbers = count(2)
+            while kept.exists():
+                kept = path.with_name(f"{path.name}.before-{migration.VERSION}-{next(numbers)}")
+            os.link(copy, kept)
+            sync_folder(path.parent)
+
+            connection.execute("COMMIT")
+        finally:
+            if connection.in_transaction:
+                connection.execute("ROLLBACK")
+
+    _log.info("The copy of the memory store from before is %s", kept)
+
+
+def _check_copy(path: Path) -> None:
+    with closing(sqlite3.connect(path, isolation_level=None)) as copy:
+        read_version(copy)
+        # In KiB, and large, because the check looks up every index entry.
+        copy.execute("PRAGMA cache_size = -32768")
+        messages = copy.execute("PRAGMA integrity_check(1)").fetchall()
+
+    if messages != [("ok",)]:
+        _log.error("The memory store cannot be migrated, because it is damaged: %s", *messages[0])
+        raise Refused("corrupted")
+
 
 BUSY_SECONDS = 5.0
 
@@ -35,7 +285,7 @@ _PRAGMAS = (
 _WRITER_PRAGMAS = (
     *_PRAGMAS,
     "wal_autocheckpoint = 1000",
-    f"journal_size_limit = {log.KEPT_BYTES}",
+    f"journal_size_limit = {KEPT_BYTES}",
     "journal_mode = WAL",  # a backup that was put here by hand has another mode
     "query_only = OFF",
     "secure_delete = ON",  # a purge leaves nothing in free pages
@@ -47,19 +297,19 @@ _READER_PRAGMAS = (
 )
 
 
-def connect_to_file(path: Path, mode: str) -> log.StoreConnection:
+def connect_to_file(path: Path, mode: str) -> StoreConnection:
     """Connect to an existing database; ``mode`` is SQLite's "ro" or "rw".
 
     The caller begins and ends transactions explicitly. The connection may be used on another
     thread. Raises Refused("storage_moved") if the log of a database in use was removed.
     """
-    log.check_unopened_log(path)
+    check_unopened_log(path)
     return sqlite3.connect(
         f"{path.absolute().as_uri()}?mode={mode}",
         uri=True,
         isolation_level=None,
         check_same_thread=False,
-        factory=log.StoreConnection,
+        factory=StoreConnection,
     )
 
 
@@ -99,7 +349,7 @@ class StoreFile:
         self._is_closing = False
         self._opening = threading.Lock()
 
-    def open(self, *, writing: bool) -> log.StoreConnection:
+    def open(self, *, writing: bool) -> StoreConnection:
         """Return a new connection; create the store if none existed before. Raises Refused."""
         # Several threads may be the first to open the file, but it must be created only once.
         with self._opening:
@@ -108,7 +358,7 @@ class StoreFile:
                     self._create()
 
                 connection = self._connect(writing)
-                if schema.is_older(connection):
+                if is_older(connection):
                     connection.close()
                     self._migrate()
                     connection = self._connect(writing)
@@ -163,24 +413,24 @@ class StoreFile:
         finally:
             fcntl.flock(descriptor, fcntl.LOCK_UN)
 
-    def check_in_place(self, connection: log.StoreConnection) -> None:
+    def check_in_place(self, connection: StoreConnection) -> None:
         """Raise Refused("storage_moved") if the path no longer leads to the opened file and log."""
         self._check_database_in_place()
-        log.check_log(connection, self.path)
+        check_log(connection, self.path)
 
-    def save_log(self, connection: log.StoreConnection) -> None:
+    def save_log(self, connection: StoreConnection) -> None:
         """Save the content of a log that was removed; the caller holds the lock.
 
         Raises Refused("storage_moved") if the database itself is not in place.
         """
         self._check_database_in_place()
-        log.save_log(connection, self.path)
+        save_log(connection, self.path)
 
-    def shrink_log(self, connection: log.StoreConnection) -> None:
+    def shrink_log(self, connection: StoreConnection) -> None:
         """Truncate the log if it is large and has no readers at the moment."""
-        if log.measure_log(self.path) > log.KEPT_BYTES:
+        if measure_log(self.path) > KEPT_BYTES:
             with self.lock():
-                log.shrink_log(connection)
+                shrink_log(connection)
 
     def _check_database_in_place(self) -> None:
         try:
@@ -193,7 +443,7 @@ class StoreFile:
 
     def check_side_files(self) -> list[IntegrityFinding]:
         """Report the write-ahead log, and copies of the store beside it."""
-        log_words = f"The write-ahead log holds {log.measure_log(self.path):,} bytes."
+        log_words = f"The write-ahead log holds {measure_log(self.path):,} bytes."
         findings = [IntegrityFinding("log", "sound", 0, log_words)]
 
         earlier = sorted(self.path.parent.glob(f"{self.path.name}.before-*"))
@@ -261,7 +511,7 @@ class StoreFile:
                 raise Refused("storage_moved")
 
             with reserve_new_file(self.path) as new_path:
-                schema.create(new_path, self._language)
+                create_store(new_path, self._language)
                 os.link(new_path, self.path)
 
             sync_folder(self.path.parent)
@@ -280,7 +530,7 @@ class StoreFile:
             connection.set_progress_handler(lambda: self._is_closing, _STEPS)
             self.check_in_place(connection)
             try:
-                schema.migrate(connection, self.path)
+                migrate(connection, self.path)
             except sqlite3.OperationalError:
                 self._check_open()
                 raise
@@ -297,7 +547,7 @@ class StoreFile:
             os.pwrite(descriptor, secrets.token_hex(16).encode(), 0)
             os.fsync(descriptor)
 
-    def _connect(self, writing: bool) -> log.StoreConnection:
+    def _connect(self, writing: bool) -> StoreConnection:
         """Return a connection to the existing database, after it was recognized as a store."""
         status = os.stat(self.path)
         if status.st_size == 0:  # SQLite would take it for a new database
@@ -307,13 +557,13 @@ class StoreFile:
         mode = "rw" if writing or os.access(self.path, os.W_OK) else "ro"
         connection = connect_to_file(self.path, mode)
         try:
-            schema.read_version(connection)  # no setting may change another program's file
+            read_version(connection)  # no setting may change another program's file
             connection.execute(f"PRAGMA busy_timeout = {int(BUSY_SECONDS * 1000)}")
             pragmas = _WRITER_PRAGMAS if writing else _READER_PRAGMAS
             for pragma in pragmas:
                 connection.execute(f"PRAGMA {pragma}")
-            schema.read_version(connection)  # opens the log if there was none
-            log.check_log(connection, self.path)
+            read_version(connection)  # opens the log if there was none
+            check_log(connection, self.path)
         except BaseException:
             connection.close()
             raise

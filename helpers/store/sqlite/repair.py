@@ -23,10 +23,17 @@ from abilities.helpers.store.model import LinkRecord, Row
 from abilities.helpers.store.query import fold_searchable
 from abilities.helpers.store.recall_index import read_language
 from abilities.helpers.store.repairing import Begin, repair_rows
-from abilities.helpers.store.sqlite import backup, schema
-from abilities.helpers.store.sqlite.copying import reserve_new_file, set_journal_mode, sync_file
-from abilities.helpers.store.sqlite.file import StoreFile, connect_to_file, read_damaged_texts
-from abilities.helpers.store.sqlite.log import StoreConnection
+from abilities.helpers.store.sqlite import backup
+from abilities.helpers.store.sqlite.connection import StoreConnection
+from abilities.helpers.store.sqlite.file import (
+    StoreFile,
+    connect_to_file,
+    create_store,
+    read_damaged_texts,
+    reserve_new_file,
+    set_journal_mode,
+    sync_file,
+)
 from abilities.helpers.store.sqlite.search import add_text, clear_index, compare_index
 from abilities.helpers.store.sqlite.transaction import RawTransaction, bind_raw, complete, run
 from abilities.helpers.store.transaction import Transaction
@@ -331,7 +338,7 @@ def _write_anew(
             except sqlite3.Error:
                 language = Language().name
 
-            schema.create(new_path, language)
+            create_store(new_path, language)
             with closing(_connect(new_path)) as new:
                 new.execute("PRAGMA synchronous = OFF")  # an unfinished file is thrown away anyway
                 new.execute("BEGIN")

@@ -18,7 +18,7 @@ from abilities.helpers.store.query import (
     SearchPlan,
     fold_columns,
 )
-from abilities.helpers.store.sqlite.log import StoreConnection
+from abilities.helpers.store.sqlite.connection import StoreConnection
 
 # As bytes, because a damaged text may not be UTF-8.
 BYTES_OF_COLUMNS = ", ".join(f"CAST({name} AS BLOB)" for name in SEARCHED_COLUMNS)

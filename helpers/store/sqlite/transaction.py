@@ -14,8 +14,11 @@ from typing_extensions import override
 from abilities.declarations.values import has_surrogate
 from abilities.helpers.store.model import Row
 from abilities.helpers.store.query import Numbers, Query, SearchPlan, fold_searchable
-from abilities.helpers.store.sqlite.errors import release_statements, translate_error
-from abilities.helpers.store.sqlite.log import StoreConnection
+from abilities.helpers.store.sqlite.connection import (
+    StoreConnection,
+    release_statements,
+    translate_error,
+)
 from abilities.helpers.store.sqlite.search import (
     add_text,
     plan_search,
