@@ -28,7 +28,7 @@ from abilities.declarations.values import (
 from abilities.helpers.files.globs import Glob
 from abilities.helpers.files.lister import ListingRequest
 from abilities.helpers.memory.overview import format_findings, gather_findings
-from abilities.helpers.store.query import MemoryLine
+from abilities.helpers.store.model import MemoryLine
 from abilities.registry import Reply, build_failed_reply
 from abilities.schemas import validate_arguments
 

@@ -8,16 +8,16 @@ from pathlib import Path
 
 import orjson
 
-from abilities.helpers.store.deriving import (
+from abilities.helpers.store.engine import fold_searchable
+from abilities.helpers.store.model import IMPORTANCES, TYPES, LinkRecord, LinkRow, Row, hash_row
+from abilities.helpers.store.recall_index import change_terms
+from abilities.helpers.store.saving import (
     INDEX_COLUMNS,
     Counted,
     build_index_row,
     count_indexed,
     list_tags,
 )
-from abilities.helpers.store.model import IMPORTANCES, TYPES, LinkRecord, LinkRow, Row, hash_row
-from abilities.helpers.store.query import fold_searchable
-from abilities.helpers.store.recall_index import change_terms
 from abilities.helpers.store.sqlite.connection import StoreConnection
 from abilities.helpers.store.sqlite.file import StoreFile
 from abilities.helpers.store.sqlite.search import add_text

@@ -12,13 +12,13 @@ from abilities import Abilities, Settings, render
 from abilities.declarations.values import JsonObject
 from abilities.helpers.store import queries, reads
 from abilities.helpers.store.changes import Change
+from abilities.helpers.store.model import MemoryPage, Query
 from abilities.helpers.store.protocol import ServableStore
-from abilities.helpers.store.query import MemoryPage, Query
+from abilities.helpers.store.reads import walk
 from abilities.helpers.store.sqlite.connection import StoreConnection
 from abilities.helpers.store.sqlite.file import StoreFile
 from abilities.helpers.store.sqlite.store import SqliteStore, connect
 from abilities.helpers.store.sqlite.transaction import run
-from abilities.helpers.store.walking import walk
 from abilities.helpers.walk import WalkLimits
 from benchmarks.generate import HUB, HUB_LINKS, NAMESPACE, prepare_store
 from benchmarks.measure import Measured, Timings, Work, run_shuffled

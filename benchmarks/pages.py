@@ -10,9 +10,9 @@ from abilities.declarations.values import JsonObject
 from abilities.helpers.search.terms import Language
 from abilities.helpers.store import queries
 from abilities.helpers.store.changes import Change
+from abilities.helpers.store.model import MemoryPage, Query
 from abilities.helpers.store.postgres.pool import build_conninfo
 from abilities.helpers.store.postgres.server import Server
-from abilities.helpers.store.query import MemoryPage, Query
 from abilities.helpers.store.sqlite.store import SqliteStore
 from benchmarks.generate import NAMESPACE, prepare_store
 from benchmarks.measure import Measured, Timings, Work, run_shuffled

@@ -15,6 +15,7 @@ import psycopg
 from abilities import Settings
 from abilities.helpers.search.terms import Language
 from abilities.helpers.store import reads
+from abilities.helpers.store.engine import Transaction
 from abilities.helpers.store.model import LinkRecord
 from abilities.helpers.store.model import Row as MemoryRow
 from abilities.helpers.store.postgres.pool import build_conninfo
@@ -22,9 +23,8 @@ from abilities.helpers.store.postgres.server import Server
 from abilities.helpers.store.postgres.store import PostgresStore
 from abilities.helpers.store.postgres.transaction import PostgresTransaction
 from abilities.helpers.store.protocol import WalkResult
+from abilities.helpers.store.reads import walk
 from abilities.helpers.store.recall_index import rebuild_index
-from abilities.helpers.store.transaction import Transaction
-from abilities.helpers.store.walking import walk
 from abilities.helpers.walk import WalkLimits
 from benchmarks.generate import NAMESPACE, prepare_store
 from benchmarks.measure import Measured, Work, run_shuffled

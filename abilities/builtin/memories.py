@@ -35,7 +35,7 @@ from abilities.helpers.memory.records import build_write_answer
 from abilities.helpers.memory.targets import require_name
 from abilities.helpers.reply.envelope import shape_written
 from abilities.helpers.store.changes import Kind
-from abilities.helpers.store.query import Position, Query, split_search
+from abilities.helpers.store.model import Position, Query, split_search
 
 STORE_DESCRIPTION = """\
 Store a new memory, or update the one with this key or id. Memories persist across sessions.

@@ -12,8 +12,8 @@ from abilities.declarations.values import JsonObject
 from abilities.definition import Context, built_in
 from abilities.helpers.batch.items import ItemOffer, Leaf, measure_piece
 from abilities.helpers.batch.sharing import fill_reply
-from abilities.helpers.memory.answers import build_walk_answer, show_links
-from abilities.helpers.memory.records import build_memory_answer
+from abilities.helpers.memory.answers import show_links
+from abilities.helpers.memory.records import build_memory_answer, build_walk_answer
 from abilities.helpers.memory.targets import parse_resume, require_name
 from abilities.helpers.reply.envelope import (
     TARGET,

@@ -25,7 +25,7 @@ from abilities.declarations.refusals import AbilitiesError
 from abilities.declarations.values import has_surrogate
 from abilities.helpers.files import deny
 from abilities.helpers.files.confinement import DIRECTORY_FLAGS, MAX_COMPONENTS
-from abilities.helpers.store.names import make_key, to_storable
+from abilities.helpers.store.mending import make_key, to_storable
 
 SUFFIX = ".md"
 

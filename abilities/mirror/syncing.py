@@ -14,8 +14,8 @@ from abilities.declarations.values import JsonObject
 from abilities.helpers.files.redaction import find_secrets
 from abilities.helpers.memory.helper import Outcome, Write, Writer
 from abilities.helpers.store.history import MemoryName
+from abilities.helpers.store.mending import make_key
 from abilities.helpers.store.model import StoredMemory
-from abilities.helpers.store.names import make_key
 from abilities.helpers.store.protocol import ServableStore
 from abilities.helpers.transfer.patience import call_patiently
 from abilities.mirror import notes

@@ -24,16 +24,23 @@ from typing_extensions import override
 from abilities.declarations.refusals import Refused
 from abilities.declarations.values import utc_now
 from abilities.helpers.store.changes import Change
-from abilities.helpers.store.changing import has_due
 from abilities.helpers.store.checking import check_rows
-from abilities.helpers.store.engine import Engine, MemoriesDue, Work
+from abilities.helpers.store.engine import (
+    Columns,
+    Engine,
+    Matches,
+    MemoriesDue,
+    Numbers,
+    SearchPlan,
+    Transaction,
+    Work,
+)
 from abilities.helpers.store.history import HistoryLimits
+from abilities.helpers.store.model import Query
 from abilities.helpers.store.past import StoreRules
 from abilities.helpers.store.protocol import IntegrityFinding
-from abilities.helpers.store.query import Matches, Numbers, Query, SearchPlan
-from abilities.helpers.store.reads import AccessBuffer, count_accesses
+from abilities.helpers.store.reads import AccessBuffer, count_accesses, has_due
 from abilities.helpers.store.store import SqlStore
-from abilities.helpers.store.transaction import Columns, Transaction
 
 ResultT = TypeVar("ResultT")
 
@@ -60,7 +67,7 @@ TRANSLATIONS = (
     (r"\bleast\(", "min("),
     (r"\s+INDEXED BY \w+", ""),
 )
-"""What stands for the words of `abilities.helpers.store.transaction` that are no standard SQL."""
+"""What stands for the words of `abilities.helpers.store.engine` that are no standard SQL."""
 
 ROWS = re.compile(r"\bROWS\(\?\) AS (\w+) \(([^)]*)\)")
 

@@ -1,39 +1,20 @@
-"""The answers about many memories: walks, writes, histories, changes and lists.
+"""The answers about many memories: writes, histories, changes and lists.
 
-A walk answers with the records of the memories that it reached, and with the memories that its
-limits left out. `remember` answers with one short record per operation, in their order. Histories,
+`remember` answers with one short record per operation, in their order. Histories,
 changes and lists come in pages, of which the first entries are shown that fit.
 """
 
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Literal
 
-from abilities.declarations.fields import Detail
-from abilities.declarations.limits import MAX_CONTENT_CHARS, MAX_ITEMS
-from abilities.declarations.memory import USUAL_LINK_TYPE, Direction
+from abilities.declarations.memory import Direction
 from abilities.declarations.refusals import Fault, Refused
 from abilities.declarations.values import JsonObject, json_size
 from abilities.helpers.memory.helper import SHOWN_LINKS, Outcome, Write
-from abilities.helpers.memory.records import draft_memory_record, to_memory_data
 from abilities.helpers.reply.budget import Bound, count_fitting
-from abilities.helpers.reply.envelope import (
-    MEMORY,
-    Entry,
-    Item,
-    ReplyRecord,
-    build_failed,
-    choose_shape,
-    finish_records,
-    is_cut,
-    is_failed,
-    shape_walk,
-)
 from abilities.helpers.store.history import ChangePage, MemoryChange, MemoryHistory, list_changed
-from abilities.helpers.store.model import DamagedMemory, StoredMemory
-from abilities.helpers.store.protocol import WalkResult, WriteResult
-from abilities.helpers.store.query import MemoryLine
-from abilities.helpers.text import WHOLE, slice_text
-from abilities.helpers.walk import RANK_ONE, Step, WalkLimits, WalkOutcome
+from abilities.helpers.store.model import DamagedMemory, MemoryLine, StoredMemory
+from abilities.helpers.store.protocol import WriteResult
 
 if TYPE_CHECKING:
     from abilities.declarations.remember import RememberInput
@@ -41,143 +22,12 @@ if TYPE_CHECKING:
 _NUMBERS_RESERVE = 64
 """Bytes kept free for the digits of numbers that are known last."""
 
-_WALK_RESERVE = 256
-"""Bytes kept free for the next requests of a walk and its number of failures."""
-
 _FORMAT_RESERVE = 512
 """Bytes kept free for the other formats, which may be a little longer than JSON."""
 
 Shortening = Literal["none", "rules", "keys"]
 """The fields that records omit so that an answer fits: none, rules of faults and what is similar,
 or also keys."""
-
-
-def build_walk_answer(
-    result: WalkResult,
-    limits: WalkLimits,
-    direction: Direction,
-    bound: Bound,
-    detail: Detail,
-    repeated: JsonObject,
-) -> JsonObject:
-    """Return `bulk_read_memory`'s answer: a memory and others, to which its links lead.
-
-    If contents were cut or left out, ``next_requests`` are the arguments of `memory_read_bulk` that
-    fetch them, each with the ``repeated`` ones.
-    """
-    metadata = _describe_walk(result.outcome, limits)
-    envelope: JsonObject = {"targetMemory": {}, "associatedMemories": [], "metadata": metadata}
-    if detail == "concise":
-        envelope = shape_walk(envelope)
-
-    steps = result.outcome.steps
-    entries: list[Entry] = []
-    for step, memory in zip(steps, result.memories, strict=True):
-        entries.append(_build_entry(step, memory, direction, bound, detail))
-
-    # The best get room first, but the records keep the order of the walk.
-    room = bound.room - json_size(envelope) - _WALK_RESERVE
-    best_first = sorted(range(len(steps)), key=lambda place: find_rank(steps[place]), reverse=True)
-    finished = finish_records([entries[place] for place in best_first], room)
-    records: dict[int, ReplyRecord] = dict(zip(best_first, finished, strict=True))
-
-    payloads: list[JsonObject] = []
-    targets: list[Item] = []
-    for place in range(len(steps)):
-        record = records[place]
-        payloads.append(record.payload)
-        metadata["failed"] += is_failed(record.payload)  # so has a record without room
-        metadata["truncated"] += is_cut(record.payload)
-        if record.next_item is not None:
-            targets.append(record.next_item)
-
-    answer = {**envelope, "targetMemory": payloads[0], "associatedMemories": payloads[1:]}
-    requests: list[JsonObject] = []
-    for start in range(0, len(targets), MAX_ITEMS):
-        requests.append({"targets": targets[start : start + MAX_ITEMS], **repeated})
-    if requests:
-        answer["next_requests"] = requests
-
-    return answer
-
-
-def find_rank(step: Step) -> int:
-    """Return the rank of the link that led to a memory; the start of a walk ranks above all."""
-    if step.link is None:
-        return RANK_ONE + 1
-
-    return step.link.rank
-
-
-def _build_entry(
-    step: Step,
-    memory: StoredMemory | Exception,
-    direction: Direction,
-    bound: Bound,
-    detail: Detail,
-) -> Entry:
-    trailing = describe_step(step, direction)
-    if isinstance(memory, Exception):
-        fault = Fault.from_exception(memory)
-        shape = choose_shape(MEMORY, detail)
-        return ReplyRecord(build_failed(fault.to_payload(), {"key": step.key}, trailing, shape))
-
-    # Many memories share one reply: of their metadata, only the score is worth its bytes.
-    data = to_memory_data(memory, key=False, version=detail == "concise")
-    data["metadata"] = {"memory_score": memory.row.score}
-    piece = slice_text(memory.row.content, WHOLE, MAX_CONTENT_CHARS)
-    return draft_memory_record(memory, data, piece, bound, trailing, detail)
-
-
-def describe_step(step: Step, direction: Direction) -> JsonObject:
-    """Return how a walk reached a memory, such as its depth; nothing for the first memory."""
-    if step.parent is None or step.link is None:
-        return {}
-
-    # Usual values are omitted, as everywhere.
-    link: JsonObject = {}
-    if step.link.type != USUAL_LINK_TYPE:
-        link["type"] = step.link.type
-    link["link_weight"] = step.link.weight
-    if direction == "both" and step.link.incoming:
-        link["direction"] = "in"
-
-    return {
-        "depth": step.depth,
-        "parent": step.parent.key,
-        "link": link,
-        "combinedScore": step.link.rank / RANK_ONE,
-    }
-
-
-def _describe_walk(outcome: WalkOutcome, limits: WalkLimits) -> JsonObject:
-    frontier: list[JsonObject] = []
-    for candidate in outcome.frontier:
-        frontier.append(
-            {
-                "key": candidate.key,
-                "from": candidate.source,
-                "combinedScore": candidate.rank / RANK_ONE,
-                "cutBy": candidate.cut_by,
-            }
-        )
-
-    description: JsonObject = {
-        "depthReached": max(step.depth for step in outcome.steps),
-        "totalRetrieved": len(outcome.steps),
-        "failed": 0,
-        "truncated": 0,
-        "duplicatesSkipped": outcome.duplicates,
-        "missingLinks": outcome.missing,
-        "invalidLinks": outcome.invalid,
-        "limits": limits._asdict(),
-        "limitsReached": list(outcome.cut_by),
-        "frontier": frontier,
-    }
-    if outcome.has_more_frontier:
-        description["frontier_more"] = True
-
-    return description
 
 
 def build_remember_answer(

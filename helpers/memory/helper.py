@@ -38,7 +38,7 @@ from abilities.helpers.search.recall import NoteTerms, RecallRequest
 from abilities.helpers.search.terms import split_question
 from abilities.helpers.store.changes import Change, Kind
 from abilities.helpers.store.history import MemoryName
-from abilities.helpers.store.model import StoredMemory
+from abilities.helpers.store.model import Query, StoredMemory
 from abilities.helpers.store.protocol import (
     AboutStore,
     Backlinks,
@@ -47,7 +47,6 @@ from abilities.helpers.store.protocol import (
     WalkResult,
     WriteResult,
 )
-from abilities.helpers.store.query import Query
 from abilities.helpers.text import WHOLE, Piece, slice_text
 from abilities.helpers.threads.workers import WorkerPool
 from abilities.helpers.walk import WalkLimits

@@ -17,9 +17,15 @@ from abilities.declarations.refusals import Reason, Refused
 from abilities.helpers.search.ranking import Confidence, Entries, Ranking, round_score
 from abilities.helpers.search.recall import RecallRequest
 from abilities.helpers.store.history import ChangePage, MemoryChange, MemoryHistory, MemoryName
-from abilities.helpers.store.model import DamagedMemory, StoredMemory
+from abilities.helpers.store.model import (
+    DamagedMemory,
+    MemoryLine,
+    MemoryPage,
+    Position,
+    Query,
+    StoredMemory,
+)
 from abilities.helpers.store.protocol import HistoryStore, MemoryStore, Recalled, WalkResult
-from abilities.helpers.store.query import MemoryLine, MemoryPage, Position, Query
 from abilities.helpers.store.recalling import FIRST_BATCH, count_bytes, take_turns
 from abilities.helpers.walk import WalkLimits
 

@@ -22,8 +22,7 @@ from abilities.helpers.memory.recalling import RecallResult, build_filters
 from abilities.helpers.memory.records import name_target
 from abilities.helpers.reply.budget import MIN_SHARE, Bound, find_level
 from abilities.helpers.reply.formats import format_text
-from abilities.helpers.store.model import StoredMemory
-from abilities.helpers.store.query import Query
+from abilities.helpers.store.model import Query, StoredMemory
 from abilities.helpers.text import Piece, replace_markers
 
 OVERVIEW_BYTES = 300 * TOKEN_BYTES

@@ -1,4 +1,8 @@
-"""Stored memories as the records that callers read, and the answers that hold one of them."""
+"""Stored memories as the records that callers read, and the answers made of such records.
+
+A walk answers with the records of the memories that it reached, and with the memories that its
+limits left out.
+"""
 
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -6,7 +10,8 @@ from typing import NamedTuple
 import orjson
 
 from abilities.declarations.fields import Detail
-from abilities.declarations.limits import MAX_CONTENT_CHARS, MAX_REMEMBERED_BYTES
+from abilities.declarations.limits import MAX_CONTENT_CHARS, MAX_ITEMS, MAX_REMEMBERED_BYTES
+from abilities.declarations.memory import USUAL_LINK_TYPE, Direction
 from abilities.declarations.refusals import Fault, Refused
 from abilities.declarations.values import JsonObject, json_size
 from abilities.helpers.reply.budget import (
@@ -17,25 +22,34 @@ from abilities.helpers.reply.budget import (
 )
 from abilities.helpers.reply.envelope import (
     MEMORY,
+    Entry,
     FoundItem,
     Item,
     RecordDraft,
+    ReplyRecord,
+    build_failed,
     choose_shape,
     finish_records,
+    is_cut,
+    is_failed,
     shape_found,
+    shape_walk,
     shape_written,
 )
 from abilities.helpers.search.passages import split_sentences
-from abilities.helpers.store.model import StoredMemory
-from abilities.helpers.store.protocol import Backlinks, WriteResult
-from abilities.helpers.store.query import Position
+from abilities.helpers.store.model import Position, StoredMemory
+from abilities.helpers.store.protocol import Backlinks, WalkResult, WriteResult
 from abilities.helpers.text import WHOLE, Piece, Range, slice_text
+from abilities.helpers.walk import RANK_ONE, Step, WalkLimits, WalkOutcome
 
 _REQUEST_RESERVE = 256
 """Bytes kept free for the rest of an answer's next request."""
 
 _PAGE_RESERVE = 384
 """Bytes kept free for a page's other fields, and for the cursor of the next request."""
+
+_WALK_RESERVE = 256
+"""Bytes kept free for the next requests of a walk and its number of failures."""
 
 _NUMBER_DIGITS = 16
 _DAY_CHARS = len("YYYY-MM-DD")
@@ -370,3 +384,131 @@ def fit_page(
         shown.append(data)
 
     return shown, failed, len(page)
+
+
+def build_walk_answer(
+    result: WalkResult,
+    limits: WalkLimits,
+    direction: Direction,
+    bound: Bound,
+    detail: Detail,
+    repeated: JsonObject,
+) -> JsonObject:
+    """Return `bulk_read_memory`'s answer: a memory and others, to which its links lead.
+
+    If contents were cut or left out, ``next_requests`` are the arguments of `memory_read_bulk` that
+    fetch them, each with the ``repeated`` ones.
+    """
+    metadata = _describe_walk(result.outcome, limits)
+    envelope: JsonObject = {"targetMemory": {}, "associatedMemories": [], "metadata": metadata}
+    if detail == "concise":
+        envelope = shape_walk(envelope)
+
+    steps = result.outcome.steps
+    entries: list[Entry] = []
+    for step, memory in zip(steps, result.memories, strict=True):
+        entries.append(_build_entry(step, memory, direction, bound, detail))
+
+    # The best get room first, but the records keep the order of the walk.
+    room = bound.room - json_size(envelope) - _WALK_RESERVE
+    best_first = sorted(range(len(steps)), key=lambda place: find_rank(steps[place]), reverse=True)
+    finished = finish_records([entries[place] for place in best_first], room)
+    records: dict[int, ReplyRecord] = dict(zip(best_first, finished, strict=True))
+
+    payloads: list[JsonObject] = []
+    targets: list[Item] = []
+    for place in range(len(steps)):
+        record = records[place]
+        payloads.append(record.payload)
+        metadata["failed"] += is_failed(record.payload)  # so has a record without room
+        metadata["truncated"] += is_cut(record.payload)
+        if record.next_item is not None:
+            targets.append(record.next_item)
+
+    answer = {**envelope, "targetMemory": payloads[0], "associatedMemories": payloads[1:]}
+    requests: list[JsonObject] = []
+    for start in range(0, len(targets), MAX_ITEMS):
+        requests.append({"targets": targets[start : start + MAX_ITEMS], **repeated})
+    if requests:
+        answer["next_requests"] = requests
+
+    return answer
+
+
+def find_rank(step: Step) -> int:
+    """Return the rank of the link that led to a memory; the start of a walk ranks above all."""
+    if step.link is None:
+        return RANK_ONE + 1
+
+    return step.link.rank
+
+
+def _build_entry(
+    step: Step,
+    memory: StoredMemory | Exception,
+    direction: Direction,
+    bound: Bound,
+    detail: Detail,
+) -> Entry:
+    trailing = describe_step(step, direction)
+    if isinstance(memory, Exception):
+        fault = Fault.from_exception(memory)
+        shape = choose_shape(MEMORY, detail)
+        return ReplyRecord(build_failed(fault.to_payload(), {"key": step.key}, trailing, shape))
+
+    # Many memories share one reply: of their metadata, only the score is worth its bytes.
+    data = to_memory_data(memory, key=False, version=detail == "concise")
+    data["metadata"] = {"memory_score": memory.row.score}
+    piece = slice_text(memory.row.content, WHOLE, MAX_CONTENT_CHARS)
+    return draft_memory_record(memory, data, piece, bound, trailing, detail)
+
+
+def describe_step(step: Step, direction: Direction) -> JsonObject:
+    """Return how a walk reached a memory, such as its depth; nothing for the first memory."""
+    if step.parent is None or step.link is None:
+        return {}
+
+    # Usual values are omitted, as everywhere.
+    link: JsonObject = {}
+    if step.link.type != USUAL_LINK_TYPE:
+        link["type"] = step.link.type
+    link["link_weight"] = step.link.weight
+    if direction == "both" and step.link.incoming:
+        link["direction"] = "in"
+
+    return {
+        "depth": step.depth,
+        "parent": step.parent.key,
+        "link": link,
+        "combinedScore": step.link.rank / RANK_ONE,
+    }
+
+
+def _describe_walk(outcome: WalkOutcome, limits: WalkLimits) -> JsonObject:
+    frontier: list[JsonObject] = []
+    for candidate in outcome.frontier:
+        frontier.append(
+            {
+                "key": candidate.key,
+                "from": candidate.source,
+                "combinedScore": candidate.rank / RANK_ONE,
+                "cutBy": candidate.cut_by,
+            }
+        )
+
+    description: JsonObject = {
+        "depthReached": max(step.depth for step in outcome.steps),
+        "totalRetrieved": len(outcome.steps),
+        "failed": 0,
+        "truncated": 0,
+        "duplicatesSkipped": outcome.duplicates,
+        "missingLinks": outcome.missing,
+        "invalidLinks": outcome.invalid,
+        "limits": limits._asdict(),
+        "limitsReached": list(outcome.cut_by),
+        "frontier": frontier,
+    }
+    if outcome.has_more_frontier:
+        description["frontier_more"] = True
+
+    return description

@@ -13,8 +13,7 @@ import orjson
 from abilities.declarations.refusals import Refused
 from abilities.declarations.values import utc_now
 from abilities.helpers.memory.helper import SHOWN_LINKS, MemoryHelper
-from abilities.helpers.store.model import StoredMemory
-from abilities.helpers.store.query import Query
+from abilities.helpers.store.model import Query, StoredMemory
 
 MAX_EXAMINED = 300
 """Memories that are examined, the latest changes first."""

@@ -17,9 +17,9 @@ import orjson
 from abilities.declarations.limits import MAX_ABOUT, MAX_ABOUT_CHARS, MAX_REMEMBERED
 from abilities.declarations.refusals import Refused
 from abilities.helpers.files.globs import Glob
+from abilities.helpers.store.engine import Columns, Transaction
 from abilities.helpers.store.model import IMPORTANCES, Row, StoredMemory
 from abilities.helpers.store.reads import read
-from abilities.helpers.store.transaction import Columns, Transaction
 
 MOST_MATCHED = 64
 """Rows under each root that are matched with a path, the best of each kind first."""

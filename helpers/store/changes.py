@@ -4,7 +4,7 @@
 have such values, but callers of the store's Python interface may.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Literal, NamedTuple, TypeVar, cast
 
@@ -13,8 +13,9 @@ import orjson
 from abilities.declarations.limits import MAX_LONG_CONTENT_CHARS
 from abilities.declarations.memory import SCORES
 from abilities.declarations.refusals import Refused
-from abilities.declarations.values import JsonObject, has_surrogate
+from abilities.declarations.values import JsonObject
 from abilities.helpers.store import model
+from abilities.helpers.store.model import check_names, check_values
 
 LinkT = TypeVar("LinkT", model.LinkRow, model.LinkRecord)
 
@@ -330,33 +331,6 @@ def list_outcomes(settled: Sequence[Outcome | BaseException]) -> list[Outcome | 
 def is_passing(outcome: object) -> bool:
     """Return whether an outcome is a refusal that may pass, such as that of a busy store."""
     return isinstance(outcome, Refused) and outcome.reason in _PASSING_REASONS
-
-
-def check_values(*values: object) -> None:
-    """Check that values consist of storable texts, numbers, and nothing else.
-
-    Raises Refused: wrong_type, or invalid_format for a text with NUL or a lone surrogate.
-    """
-    for value in values:
-        if isinstance(value, str):
-            if "\0" in value or has_surrogate(value):
-                raise Refused("invalid_format")
-        elif isinstance(value, Mapping):
-            mapping = cast(Mapping[object, object], value)
-            check_values(*mapping.keys(), *mapping.values())
-        elif isinstance(value, list | tuple):
-            check_values(*cast(Sequence[object], value))
-        elif not isinstance(value, int | float | None):
-            raise Refused("wrong_type")
-
-
-def check_names(*names: object) -> None:
-    """Check that namespaces and keys are texts. Raises Refused as `check_values` does."""
-    texts = [name for name in names if isinstance(name, str)]
-    if len(texts) < len(names):
-        raise Refused("wrong_type")
-
-    check_values("".join(texts))
 
 
 def check_change(namespace: str, change: Change) -> None:

@@ -6,7 +6,6 @@ Every change writes an entry of the history, and then the memory.
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
-from typing import NamedTuple
 
 from abilities.declarations.refusals import AbilitiesError, Refused
 from abilities.helpers.store import history, model, past, reads, saving
@@ -19,12 +18,13 @@ from abilities.helpers.store.changes import (
     merge_change,
     name_fields,
 )
+from abilities.helpers.store.engine import Transaction
 from abilities.helpers.store.linking import move_links
 from abilities.helpers.store.past import Occasion, StoreRules
 from abilities.helpers.store.protocol import WriteResult
+from abilities.helpers.store.reads import DUE, FIRST_DUE, DueMemory
 from abilities.helpers.store.recall_index import merge_recent
 from abilities.helpers.store.saving import Found, find_by_id, find_by_key, write_memory
-from abilities.helpers.store.transaction import Transaction
 
 SHOWN_LINKS = 20
 """Links to return with a changed memory, best first."""
@@ -34,11 +34,6 @@ MOST_EXPIRED = 256
 
 _DAY_CHARS = len("YYYY-MM-DD")
 
-_DUE = """
-SELECT expires_at, id FROM memories INDEXED BY memories_due
-WHERE namespace = ? AND archived = 0 AND expires_at <> '' AND expires_at <= ?
-AND (expires_at, id) > (?, ?) ORDER BY expires_at, id LIMIT ?
-"""
 _ADD_PURGED = """
 INSERT INTO purged (namespace, id, version, made_at, caller) VALUES (?, ?, ?, ?, ?)
 ON CONFLICT (namespace, id) DO NOTHING
@@ -61,16 +56,6 @@ WHERE o.namespace = ? AND o.id = ? AND o.version = ? AND o.action = 'superseded'
     AND n.namespace = o.namespace AND n.version = o.version - 1 AND n.made_at = o.made_at
     AND m.namespace = n.namespace AND m.id = n.id AND m.version = n.version
 """
-
-
-class DueMemory(NamedTuple):
-    """An expired memory. They are ordered by time and id."""
-
-    expires_at: str
-    id: str
-
-
-FIRST_DUE = DueMemory("", "")
 
 
 class BatchUndone(AbilitiesError):
@@ -385,7 +370,7 @@ async def expire_memories(
     They follow ``after`` in their order. Damaged memories are skipped.
     """
     last: DueMemory | None = None
-    due = await transaction.fetch(_DUE, namespace, now, *after, MOST_EXPIRED)
+    due = await transaction.fetch(DUE, namespace, now, *after, MOST_EXPIRED)
     for last in map(DueMemory._make, due):
         change = Change("expire", now, id=last.id, caller="expiry")
         found = await find_by_id(transaction, namespace, last.id)
@@ -393,8 +378,3 @@ async def expire_memories(
             await _merge(transaction, namespace, found, change, rules)
 
     return last
-
-
-async def has_due(transaction: Transaction, namespace: str, now: str) -> bool:
-    """Return whether any memory has expired and is not archived yet."""
-    return bool(await transaction.fetch(_DUE, namespace, now, *FIRST_DUE, 1))

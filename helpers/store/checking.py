@@ -12,7 +12,7 @@ import orjson
 
 from abilities.declarations.refusals import Refused
 from abilities.helpers.store.about import INDEXED, list_indexed
-from abilities.helpers.store.deriving import INDEX_COLUMNS, IndexRow, build_index_row, list_tags
+from abilities.helpers.store.engine import Statement, Transaction
 from abilities.helpers.store.history import ENTRY_BYTES, Entry
 from abilities.helpers.store.mending import mend_namespace
 from abilities.helpers.store.model import LinkRecord, Row, verify_saved
@@ -20,7 +20,7 @@ from abilities.helpers.store.past import ENTRY_COLUMNS
 from abilities.helpers.store.protocol import IntegrityFinding
 from abilities.helpers.store.ranking import ARE_STALE, LINK_COLUMNS, StaleMark
 from abilities.helpers.store.recall_index import list_wrong_parts
-from abilities.helpers.store.transaction import Statement, Transaction
+from abilities.helpers.store.saving import INDEX_COLUMNS, IndexRow, build_index_row, list_tags
 
 _MAX_EXAMPLES = 5
 _PROGRESS_ROWS = 1_000

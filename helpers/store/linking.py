@@ -5,10 +5,10 @@ from collections.abc import Iterable, Sequence, Set
 
 from abilities.helpers.store import ranking
 from abilities.helpers.store.changes import rename_link, rename_links
-from abilities.helpers.store.deriving import get_rank_score
+from abilities.helpers.store.engine import Columns, Statement, Transaction, split
 from abilities.helpers.store.model import LinkChange, LinkRecord, LinkRow, Row, index_links
 from abilities.helpers.store.ranking import LINK_COLUMNS, OWN, RANKS, SIDES, Side, StaleMark
-from abilities.helpers.store.transaction import Columns, Statement, Transaction, split
+from abilities.helpers.store.reads import select_sound
 
 _RECORD = ", ".join(LinkRecord._fields)
 _PLACES = ", ".join("?" * (len(LinkRecord._fields) + 1))
@@ -187,15 +187,6 @@ async def _rank(transaction: Transaction, row: Row, links: Sequence[LinkRow]) ->
     return records
 
 
-async def select_sound(transaction: Transaction, records: Sequence[LinkRecord]) -> list[LinkRow]:
-    """Return the sound links among any number of records."""
-    sound: list[LinkRow] = []
-    async for portion in split(transaction, records):
-        sound += [record.row for record in portion if record.is_sound]
-
-    return sound
-
-
 async def _write(
     transaction: Transaction,
     namespace: str,
@@ -310,3 +301,11 @@ async def _save_ranks(transaction: Transaction, namespace: str, links: Iterable[
 
     if rows:
         await transaction.run_many(_UPDATE, rows)
+
+
+def get_rank_score(row: Row | None) -> float | None:
+    """Return the score for ranking links to or from a memory, or None if they rank last."""
+    if row is None or row.archived:
+        return None
+
+    return row.score

@@ -1,113 +1,62 @@
-"""Mending damaged memories and links: readable values stay, and defaults replace the others.
+"""Valid names and values in place of impossible ones; readable values stay.
 
-Also the report of a repair, and the file that keeps the damaged originals.
+Names that are not valid get keys and ids that are always the same.
 """
 
-import base64
-import math
-import os
 import re
-import secrets
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
-from datetime import UTC, datetime
+from collections.abc import Iterator
+from hashlib import blake2b
 from itertools import count
-from pathlib import Path
-from typing import BinaryIO
+from uuid import UUID
 
 import orjson
 
-from abilities.declarations.memory import ID_PATTERN, SCORES, USUAL_LINK_TYPE
+from abilities.declarations.limits import MAX_KEY_CHARS
+from abilities.declarations.memory import ID_PATTERN, SCORES, USUAL_LINK_TYPE, is_key
 from abilities.declarations.refusals import Refused
-from abilities.declarations.values import JsonObject, as_object
-from abilities.helpers.durable import sync_folder
+from abilities.declarations.values import JsonObject, as_object, has_control_character
 from abilities.helpers.store import model
-from abilities.helpers.store.names import make_id, make_key, to_storable
-from abilities.helpers.store.protocol import IntegrityFinding
+
+HASH_MARK = 9
+"""Length of the mark of a shortened text: '~' and eight hexadecimal digits of a hash."""
+
+_UNSTORABLE = re.compile("[\0\ud800-\udfff]")
 
 
-@dataclass
-class RepairReport:
-    """The result of a repair, or the expected result of a dry run.
+def make_key(name: str) -> str:
+    r"""Return a name if it is a valid key, else its readable beginning and a hash of all of it.
 
-    ``damage`` lists the findings; if it is empty, nothing was repaired. ``originals`` is the file
-    with the original damaged rows, and ``previous`` the file with the store before the repair; None
-    if there is no such file.
+    >>> make_key("two\nlines")
+    'two lines~9744aefe'
     """
+    if is_key(name):
+        return name
 
-    damage: list[IntegrityFinding]
-    restored_memories: int = 0
-    """Memories restored exactly, because the store had their damaged values elsewhere too."""
-    mended_memories: int = 0
-    """Memories in which defaults replaced damaged values."""
-    mended_links: int = 0
-    lost_memories: int = 0
-    """Memories of which nothing was readable."""
-    lost_links: int = 0
-    originals: Path | None = None
-    previous: Path | None = None
+    # The hash covers the original name, so names that look alike after replacement stay distinct.
+    storable = to_storable(name).replace("\ufffd", " ")
+    plain = "".join(" " if has_control_character(char) else char for char in storable)
+    beginning = plain[: MAX_KEY_CHARS - HASH_MARK].strip()
+    return f"{beginning}~{hash_text(name)}"
 
 
-class OriginalsFile:
-    """A file of original damaged rows, one JSON object per line, created with the first row.
+def make_id(namespace: str, key: str) -> str:
+    """Return an id for a memory that came without a valid one, always the same for its key.
 
-    A value that JSON cannot represent becomes an object: ``{"base64": "…"}`` with its bytes, or for
-    example ``{"float": "nan"}``. Without a path, nothing is written. The file replaces no other.
+    It is a hash in the form of a version 4 UUID (RFC 9562), like every id of a memory.
     """
-
-    def __init__(self, path: Path | None) -> None:
-        self.path = path
-        self._file: BinaryIO | None = None
-
-    def add(self, table: str, columns: Mapping[str, object]) -> None:
-        """Write a row. Raises FileExistsError, OSError."""
-        if self.path is None:
-            return
-
-        if self._file is None:
-            self._file = open(  # noqa: SIM115 - see close
-                self.path, "xb", opener=lambda path, flags: os.open(path, flags, 0o600)
-            )
-
-        values = {name: _to_json(value) for name, value in columns.items()}
-        self._file.write(orjson.dumps({"table": table, **values}) + b"\n")
-
-    def save(self) -> Path | None:
-        """Sync the file to disk; return its path, or None if nothing was written."""
-        if self._file is None or self.path is None:
-            return None
-
-        self._file.flush()
-        os.fsync(self._file.fileno())
-        sync_folder(self.path.parent)
-        return self.path
-
-    def close(self) -> None:
-        """Close the file. Rows that were not saved may be lost."""
-        if self._file is not None:
-            self._file.close()
+    name = f"{namespace}\0{key}".encode("utf-8", "surrogatepass")
+    digest = blake2b(name, digest_size=16).digest()
+    return str(UUID(bytes=digest, version=4))
 
 
-def name_originals(beside: Path) -> Path:
-    """Return a name for a file of originals that is unique to this run."""
-    run = f"{datetime.now(UTC):%Y%m%dT%H%M%S}-{secrets.token_hex(2)}"
-    return beside.with_name(f"{beside.name}-damaged-{run}.jsonl")
+def to_storable(text: str) -> str:
+    """Replace NUL and lone surrogates with U+FFFD."""
+    return _UNSTORABLE.sub("\ufffd", text)
 
 
-def _to_json(value: object) -> object:
-    """Return a value of a row in a form that JSON can represent without loss."""
-    if isinstance(value, str):
-        try:
-            value.encode()
-        except UnicodeEncodeError:
-            value = value.encode(errors="surrogateescape")
-
-    if isinstance(value, bytes):
-        return {"base64": base64.b64encode(value).decode()}
-    if isinstance(value, float) and not math.isfinite(value):
-        return {"float": repr(value)}
-
-    return value
+def hash_text(text: str) -> str:
+    """Return a hash of a text as eight hexadecimal digits."""
+    return blake2b(text.encode("utf-8", "surrogatepass"), digest_size=4).hexdigest()
 
 
 _TIME = re.compile(r"\d{4}-\d{2}-\d{2}T\d{2}:\d{2}:\d{2}\.\d{3}Z")

@@ -10,8 +10,8 @@ import time
 from collections.abc import Awaitable, Callable
 
 from abilities.helpers.store.about import ADD_ABOUT, list_about
+from abilities.helpers.store.engine import Transaction
 from abilities.helpers.store.model import Row, find_damage
-from abilities.helpers.store.transaction import Transaction
 
 _log = logging.getLogger("abilities.store")
 

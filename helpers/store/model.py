@@ -1,8 +1,10 @@
-"""The rows of memories and links, and the hashes that reveal damage to them."""
+"""Memories, links and queries as values, and the hashes that reveal damage to what is stored."""
 
 import math
+import re
 from collections.abc import Container, Iterable, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import dataclass
 from hashlib import blake2b
 from typing import Any, NamedTuple, TypeGuard, cast
 
@@ -10,7 +12,7 @@ import orjson
 
 from abilities.declarations.memory import USUAL_LINK_TYPE
 from abilities.declarations.refusals import Reason, Refused
-from abilities.declarations.values import JsonObject
+from abilities.declarations.values import JsonObject, has_surrogate
 from abilities.helpers.walk import State, WalkLink, compute_rank
 
 TYPES = ("core", "learning", "task")
@@ -317,3 +319,149 @@ def rank_link(weight: float, score: float | None) -> int:
         return -1
 
     return compute_rank(weight, score)
+
+
+def check_values(*values: object) -> None:
+    """Check that values consist of storable texts, numbers, and nothing else.
+
+    Raises Refused: wrong_type, or invalid_format for a text with NUL or a lone surrogate.
+    """
+    for value in values:
+        if isinstance(value, str):
+            if "\0" in value or has_surrogate(value):
+                raise Refused("invalid_format")
+        elif isinstance(value, Mapping):
+            mapping = cast(Mapping[object, object], value)
+            check_values(*mapping.keys(), *mapping.values())
+        elif isinstance(value, list | tuple):
+            check_values(*cast(Sequence[object], value))
+        elif not isinstance(value, int | float | None):
+            raise Refused("wrong_type")
+
+
+def check_names(*names: object) -> None:
+    """Check that namespaces and keys are texts. Raises Refused as `check_values` does."""
+    texts = [name for name in names if isinstance(name, str)]
+    if len(texts) < len(names):
+        raise Refused("wrong_type")
+
+    check_values("".join(texts))
+
+
+class Position(NamedTuple):
+    """The position of a memory in an order: its value in the sort column, and its id.
+
+    ``place`` is that of its namespace among those that are read, if there are several.
+    """
+
+    value: str | int
+    id: str
+    place: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Query:
+    """A selection of memories, with an order and a page.
+
+    A filter that is None matches every memory. A memory must have all ``tags``, and its searchable
+    text must contain all terms of ``search``, which are case-folded; see `split_search`. It must be
+    about the file with the path ``about``; the store puts the ``ids`` of these in place of it.
+    ``archived`` includes archived memories. ``sort_by`` is created_at, updated_at, accessed_at,
+    importance or access_count; ties are broken by id.
+    The page starts after the position ``after``, and then skips ``offset`` memories.
+    """
+
+    type: str | None = None
+    tags: tuple[str, ...] = ()
+    about: str | None = None
+    ids: tuple[str, ...] | None = None
+    search: tuple[str, ...] = ()
+    importance: str | None = None
+    category: str | None = None
+    archived: bool = False
+    limit: int = 10
+    offset: int = 0
+    after: Position | None = None
+    sort_by: str = "accessed_at"
+    descending: bool = True
+
+    @property
+    def filters(self) -> list[tuple[str, str | int]]:
+        """The columns that must have a value, with importance as its index in `IMPORTANCES`."""
+        filters: list[tuple[str, str | int]] = []
+
+        if self.type is not None:
+            filters.append(("type", self.type))
+        if self.importance is not None:
+            filters.append(("importance", IMPORTANCES.index(self.importance)))
+        if self.category is not None:
+            filters.append(("category", self.category))
+
+        return filters
+
+    @property
+    def counter(self) -> tuple[str, str] | None:
+        """The name and value of the counter of all matches, or None if there is none.
+
+        Counters count memories by one type, importance or tag, but not by combinations of these.
+        """
+        if self.search or self.category is not None or self.about is not None:
+            return None
+
+        filters = self.filters
+        for tag in self.tags:
+            filters.append(("tag", tag))
+
+        if not filters:
+            return "all", ""
+        if len(filters) > 1:
+            return None
+
+        ((name, value),) = filters
+        return name, str(value)
+
+
+class MemoryPage(NamedTuple):
+    """A page of matching memories, and the total number of matches.
+
+    ``positions`` has one item per memory, readable or not. ``has_more`` is True if others follow.
+    """
+
+    memories: tuple[StoredMemory | Exception, ...]
+    total: int
+    positions: tuple[Position, ...]
+    has_more: bool
+
+
+class MemoryLine(NamedTuple):
+    """A memory in a list, without its content; ``size`` is the content's length in UTF-8 bytes."""
+
+    key: str
+    summary: str
+    type: str
+    size: int
+    version: int
+    updated_at: str
+    archived: bool
+    origin: str = ""
+
+
+_TERM = re.compile(r'"([^"]*)"(?= |\Z)|([^ ]+)')
+
+
+def split_search(text: str) -> tuple[str, ...]:
+    """Return the terms of a search, case-folded and without duplicates.
+
+    Terms are separated by spaces. A phrase in double quotes is one term. An unpaired quote is an
+    ordinary character.
+
+    >>> split_search('"Ada Lovelace" ADR-007 5"')
+    ('ada lovelace', 'adr-007', '5"')
+    """
+    terms: list[str] = []
+    for phrase, word in _TERM.findall(text):
+        term = (phrase or word).casefold()
+        if term:
+            terms.append(term)
+
+    return tuple(dict.fromkeys(terms))

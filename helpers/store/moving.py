@@ -7,12 +7,12 @@ from abilities.declarations.refusals import Refused
 from abilities.declarations.values import utc_now
 from abilities.helpers.store import model, past, reads, saving
 from abilities.helpers.store.changes import Outcome, check_incoming, merge_incoming
+from abilities.helpers.store.engine import Transaction, to_name, to_raw
 from abilities.helpers.store.history import DamagedEntry, Entry
-from abilities.helpers.store.linking import select_sound
 from abilities.helpers.store.mending import mend_row
 from abilities.helpers.store.past import Occasion, StoreRules
 from abilities.helpers.store.ranking import LINK_COLUMNS
-from abilities.helpers.store.transaction import Transaction, to_name, to_raw
+from abilities.helpers.store.reads import select_sound
 
 IMPORTER = "import"
 """The caller in the history of an imported memory."""

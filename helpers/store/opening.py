@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 from abilities.helpers.search.terms import Language
 from abilities.helpers.store.history import HistoryLimits
-from abilities.helpers.store.mending import RepairReport
 from abilities.helpers.store.protocol import ServableStore
+from abilities.helpers.store.repairing import RepairReport
 from abilities.helpers.store.sqlite.file import is_store_header as is_store_header
 from abilities.helpers.store.sqlite.store import SqliteStore
 

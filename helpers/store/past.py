@@ -6,7 +6,7 @@ from typing import NamedTuple
 from abilities.declarations.memory import Action
 from abilities.declarations.refusals import Refused
 from abilities.helpers.store import history
-from abilities.helpers.store.changes import check_values
+from abilities.helpers.store.engine import Columns, Transaction
 from abilities.helpers.store.history import (
     ENTRY_BYTES,
     ChangePage,
@@ -17,9 +17,8 @@ from abilities.helpers.store.history import (
     MemoryName,
     State,
 )
-from abilities.helpers.store.model import LinkChange, Row, StoredMemory, find_damage
+from abilities.helpers.store.model import LinkChange, Row, StoredMemory, check_values, find_damage
 from abilities.helpers.store.reads import read_links
-from abilities.helpers.store.transaction import Columns, Transaction
 
 ENTRY_COLUMNS = ", ".join(Entry._fields)
 

@@ -14,8 +14,15 @@ from abilities.helpers.search.recall import RecallRequest
 from abilities.helpers.search.terms import Language
 from abilities.helpers.store import history
 from abilities.helpers.store.changes import Change, Outcome
-from abilities.helpers.store.model import DamagedMemory, IncomingMemory, LinkRow, StoredMemory
-from abilities.helpers.store.query import MemoryLine, MemoryPage, Query
+from abilities.helpers.store.model import (
+    DamagedMemory,
+    IncomingMemory,
+    LinkRow,
+    MemoryLine,
+    MemoryPage,
+    Query,
+    StoredMemory,
+)
 from abilities.helpers.walk import WalkLimits, WalkOutcome
 
 Mark = Literal["tokens"]

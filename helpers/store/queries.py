@@ -8,12 +8,19 @@ from typing import NamedTuple
 
 from abilities.helpers.search.recall import Filters
 from abilities.helpers.store.about import list_ids
-from abilities.helpers.store.changes import check_values
-from abilities.helpers.store.model import IMPORTANCES, REPLACED_BY, TYPES, StoredMemory
+from abilities.helpers.store.engine import Matches, Numbers, SearchPlan, Statement, Transaction
+from abilities.helpers.store.model import (
+    IMPORTANCES,
+    REPLACED_BY,
+    TYPES,
+    MemoryPage,
+    Position,
+    Query,
+    StoredMemory,
+    check_values,
+)
 from abilities.helpers.store.protocol import Stats
-from abilities.helpers.store.query import Matches, MemoryPage, Numbers, Position, Query, SearchPlan
 from abilities.helpers.store.reads import read_ids
-from abilities.helpers.store.transaction import Statement, Transaction
 
 _SORT_COLUMNS = ("created_at", "updated_at", "accessed_at", "importance", "access_count")
 

@@ -1,4 +1,4 @@
-"""Reading memories and their links, and counting accesses to memories.
+"""Reading memories, their links and walks along these; and counting accesses to memories.
 
 Reads run in a snapshot of the caller. Accesses are buffered, and written in batches.
 """
@@ -12,14 +12,14 @@ import orjson
 
 from abilities.declarations.fields import is_day
 from abilities.declarations.limits import MAX_ACCESS_COUNT, MAX_KEY_CHARS
+from abilities.declarations.memory import Direction
 from abilities.declarations.refusals import Refused
 from abilities.helpers.store import model
-from abilities.helpers.store.changes import check_names
-from abilities.helpers.store.linking import select_sound
-from abilities.helpers.store.protocol import MAX_TOUCHES, Backlinks
-from abilities.helpers.store.query import MemoryLine
-from abilities.helpers.store.ranking import LINK_COLUMNS, BestLinks, Side
-from abilities.helpers.store.transaction import Columns, Statement, Transaction, to_name, to_raw
+from abilities.helpers.store.engine import Columns, Statement, Transaction, split, to_name, to_raw
+from abilities.helpers.store.model import MemoryLine, check_names
+from abilities.helpers.store.protocol import MAX_TOUCHES, Backlinks, WalkResult
+from abilities.helpers.store.ranking import LINK_COLUMNS, BestLinks, Side, WalkLinks
+from abilities.helpers.walk import WalkLimits
 
 COLUMNS = ", ".join(f"m.{name}" for name in model.Row._fields)
 """The columns of a `Row`, from memories AS m."""
@@ -50,6 +50,11 @@ _REPLACING = f"""
 SELECT {LINK_COLUMNS} FROM links AS l INDEXED BY links_incoming
 JOIN memories AS m ON m.namespace = l.namespace AND m.key = l.source AND m.archived = 1
 WHERE l.namespace = ? AND l.target = ANY (?) AND l.back_rank = -1 AND l.type = '{model.REPLACED_BY}'
+"""
+DUE = """
+SELECT expires_at, id FROM memories INDEXED BY memories_due
+WHERE namespace = ? AND archived = 0 AND expires_at <> '' AND expires_at <= ?
+AND (expires_at, id) > (?, ?) ORDER BY expires_at, id LIMIT ?
 """
 _PORTION = 100
 """Memories to list per statement: they are read with their contents, which the hash covers."""
@@ -239,6 +244,63 @@ async def list_memories(
             break
 
     return lines
+
+
+async def select_sound(
+    transaction: Transaction, records: Sequence[model.LinkRecord]
+) -> list[model.LinkRow]:
+    """Return the sound links among any number of records."""
+    sound: list[model.LinkRow] = []
+    async for portion in split(transaction, records):
+        sound += [record.row for record in portion if record.is_sound]
+
+    return sound
+
+
+async def walk(
+    transaction: Transaction,
+    namespace: str,
+    key: str,
+    limits: WalkLimits,
+    direction: Direction = "out",
+) -> WalkResult:
+    """Walk from a memory. Raises Refused if it is missing or damaged itself.
+
+    Links do not show whether their memories have a valid score, so invalid ones are found only when
+    the memories of the walk are read. The walk is then repeated without these.
+    """
+    check_names(key)
+    links = WalkLinks(transaction, namespace, direction)
+    while True:
+        outcome = await links.walk(key, limits)
+        keys = [step.key for step in outcome.steps]
+        memories = await read(transaction, namespace, keys)
+        if isinstance(memories[0], Exception):  # the memory that the walk begins with
+            raise memories[0]
+
+        invalid: set[str] = set()
+        for name, memory in zip(keys, memories, strict=True):
+            if isinstance(memory, Refused) and memory.reason == "invalid_stored_value":
+                invalid.add(name)
+
+        if not invalid:
+            return WalkResult(outcome, tuple(memories))
+        links.exclude(invalid)
+
+
+class DueMemory(NamedTuple):
+    """An expired memory. They are ordered by time and id."""
+
+    expires_at: str
+    id: str
+
+
+FIRST_DUE = DueMemory("", "")
+
+
+async def has_due(transaction: Transaction, namespace: str, now: str) -> bool:
+    """Return whether any memory has expired and is not archived yet."""
+    return bool(await transaction.fetch(DUE, namespace, now, *FIRST_DUE, 1))
 
 
 # The limit is never reached. It makes SQLite look the memories up by key, before the join.

@@ -26,8 +26,8 @@ import orjson
 from abilities.helpers.search import postings
 from abilities.helpers.search.ranking import HIGHEST_WEIGHT
 from abilities.helpers.search.terms import LANGUAGES, Language, MemoryTexts, weigh_terms
+from abilities.helpers.store.engine import Columns, Statement, Transaction, to_name
 from abilities.helpers.store.model import Row
-from abilities.helpers.store.transaction import Columns, Statement, Transaction, to_name
 
 MOST_RECENT = 16_384
 """Weights in the recent changes of a namespace from which on they are merged."""

@@ -26,12 +26,12 @@ from abilities.helpers.search.ranking import (
 )
 from abilities.helpers.store import recall_index
 from abilities.helpers.store.about import list_ids
+from abilities.helpers.store.engine import Columns, ForEach, Statement, Transaction
 from abilities.helpers.store.model import LinkRecord, StoredMemory, rank_link
 from abilities.helpers.store.protocol import Recalled
 from abilities.helpers.store.queries import select_passing
 from abilities.helpers.store.ranking import LINK_COLUMNS, BestLinks, Pages, Wanted
 from abilities.helpers.store.reads import read
-from abilities.helpers.store.transaction import Columns, ForEach, Statement, Transaction
 
 _SIZE = """
 SELECT number FROM counters WHERE namespace = ? AND name = 'all' AND archived = 0 AND value = ''

@@ -3,25 +3,36 @@
 Each namespace is one transaction, so after an interruption the finished namespaces stay mended.
 """
 
-from collections.abc import Callable, Iterable, Sequence
+import base64
+import math
+import os
+import secrets
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import BinaryIO
+
+import orjson
 
 from abilities.declarations.values import JsonObject, has_surrogate, utc_now
+from abilities.helpers.durable import sync_folder
 from abilities.helpers.store import checking, mending, saving
 from abilities.helpers.store.checking import ExaminedMemory
+from abilities.helpers.store.engine import Columns, Transaction
 from abilities.helpers.store.history import ENTRY_BYTES, Entry, HistoryLimits
 from abilities.helpers.store.linking import SCORES, UNMARK
-from abilities.helpers.store.mending import OriginalsFile, RepairReport, mend_namespace
+from abilities.helpers.store.mending import mend_namespace
 from abilities.helpers.store.model import IMPORTANCES, LinkRecord, Row
 from abilities.helpers.store.past import ENTRY_COLUMNS, ROW_BY_KEY, Occasion, take_version
+from abilities.helpers.store.protocol import IntegrityFinding
 from abilities.helpers.store.recall_index import (
     find_wrong_namespaces,
     mend_language,
     rebuild_index,
 )
 from abilities.helpers.store.saving import Shelved
-from abilities.helpers.store.transaction import Columns, Transaction
 
 _TABLES = (
     "memories",
@@ -120,6 +131,91 @@ _COUNT_AGAIN = (
     _COUNT_BYTES,
 )
 """Statements that recompute all counters of a namespace."""
+
+
+@dataclass
+class RepairReport:
+    """The result of a repair, or the expected result of a dry run.
+
+    ``damage`` lists the findings; if it is empty, nothing was repaired. ``originals`` is the file
+    with the original damaged rows, and ``previous`` the file with the store before the repair; None
+    if there is no such file.
+    """
+
+    damage: list[IntegrityFinding]
+    restored_memories: int = 0
+    """Memories restored exactly, because the store had their damaged values elsewhere too."""
+    mended_memories: int = 0
+    """Memories in which defaults replaced damaged values."""
+    mended_links: int = 0
+    lost_memories: int = 0
+    """Memories of which nothing was readable."""
+    lost_links: int = 0
+    originals: Path | None = None
+    previous: Path | None = None
+
+
+class OriginalsFile:
+    """A file of original damaged rows, one JSON object per line, created with the first row.
+
+    A value that JSON cannot represent becomes an object: ``{"base64": "…"}`` with its bytes, or for
+    example ``{"float": "nan"}``. Without a path, nothing is written. The file replaces no other.
+    """
+
+    def __init__(self, path: Path | None) -> None:
+        self.path = path
+        self._file: BinaryIO | None = None
+
+    def add(self, table: str, columns: Mapping[str, object]) -> None:
+        """Write a row. Raises FileExistsError, OSError."""
+        if self.path is None:
+            return
+
+        if self._file is None:
+            self._file = open(  # noqa: SIM115 - see close
+                self.path, "xb", opener=lambda path, flags: os.open(path, flags, 0o600)
+            )
+
+        values = {name: _to_json(value) for name, value in columns.items()}
+        self._file.write(orjson.dumps({"table": table, **values}) + b"\n")
+
+    def save(self) -> Path | None:
+        """Sync the file to disk; return its path, or None if nothing was written."""
+        if self._file is None or self.path is None:
+            return None
+
+        self._file.flush()
+        os.fsync(self._file.fileno())
+        sync_folder(self.path.parent)
+        return self.path
+
+    def close(self) -> None:
+        """Close the file. Rows that were not saved may be lost."""
+        if self._file is not None:
+            self._file.close()
+
+
+def name_originals(beside: Path) -> Path:
+    """Return a name for a file of originals that is unique to this run."""
+    run = f"{datetime.now(UTC):%Y%m%dT%H%M%S}-{secrets.token_hex(2)}"
+    return beside.with_name(f"{beside.name}-damaged-{run}.jsonl")
+
+
+def _to_json(value: object) -> object:
+    """Return a value of a row in a form that JSON can represent without loss."""
+    if isinstance(value, str):
+        try:
+            value.encode()
+        except UnicodeEncodeError:
+            value = value.encode(errors="surrogateescape")
+
+    if isinstance(value, bytes):
+        return {"base64": base64.b64encode(value).decode()}
+    if isinstance(value, float) and not math.isfinite(value):
+        return {"float": repr(value)}
+
+    return value
+
 
 Begin = Callable[[str], AbstractAsyncContextManager[Transaction]]
 """Begins a transaction that alone changes a namespace; in a dry run, it is rolled back."""

@@ -9,13 +9,16 @@ from collections import Counter
 from functools import lru_cache
 from typing import NamedTuple
 
+import orjson
+
 from abilities.declarations.refusals import Reason, Refused
-from abilities.helpers.store import deriving, linking, past, ranking
+from abilities.helpers.store import linking, past, ranking
 from abilities.helpers.store.about import ADD_ABOUT, DELETE_ABOUT, list_about
-from abilities.helpers.store.deriving import INDEX_COLUMNS, Counted, IndexRow
+from abilities.helpers.store.engine import Columns, Transaction
 from abilities.helpers.store.history import HistoryLimits
 from abilities.helpers.store.mending import mend_row, propose_names
 from abilities.helpers.store.model import (
+    IMPORTANCES,
     NO_LINKS,
     LinkChange,
     Row,
@@ -24,9 +27,29 @@ from abilities.helpers.store.model import (
     verify_saved,
 )
 from abilities.helpers.store.recall_index import INDEX_STATE, IndexState, change_terms, remove_doc
-from abilities.helpers.store.transaction import Columns, Transaction
 
 _log = logging.getLogger("abilities")
+
+
+class IndexRow(NamedTuple):
+    """A memory's row in the memory index, without the access counters, which are not derived.
+
+    ``importance`` is its index in `IMPORTANCES`. ``size`` is the number of UTF-8 bytes of content
+    and summary.
+    """
+
+    id: str
+    key: str
+    type: str
+    category: str
+    importance: int
+    archived: int
+    size: int
+    created_at: str
+    updated_at: str
+
+
+INDEX_COLUMNS = IndexRow._fields
 
 _COLUMNS = (*Row._fields, "hash")
 _NAMES = ", ".join(_COLUMNS)
@@ -91,6 +114,63 @@ LEFT JOIN link_counts AS c ON c.namespace = given.namespace AND c.key = %s
 """
 _BY_KEY = _FIND_BY % ("key", "given.name")
 _BY_ID = _FIND_BY % ("id", "m.key")
+
+
+class Counted(NamedTuple):
+    """The key of a counter of memories in a namespace, either archived ones or the others.
+
+    It counts the memories whose ``name``, which is type, importance or tag, has the value. The name
+    all counts every memory, and the name size adds up their bytes. For example, ``("default",
+    "tag", 0, "tea")`` counts the memories with the tag tea that are not archived.
+    """
+
+    namespace: str
+    name: str
+    archived: int
+    value: str
+
+
+def build_index_row(row: Row) -> IndexRow:
+    """Return the row of the memory index for a memory.
+
+    Raises Refused("invalid_stored_value") if the memory's row has an impossible value.
+    """
+    try:
+        size = len(row.content.encode()) + len(row.summary.encode())
+        importance = IMPORTANCES.index(row.importance)
+    except (AttributeError, ValueError):
+        raise Refused("invalid_stored_value") from None
+
+    return IndexRow(
+        id=row.id,
+        key=row.key,
+        type=row.type,
+        category=row.category,
+        importance=importance,
+        archived=row.archived,
+        size=size,
+        created_at=row.created_at,
+        updated_at=row.updated_at,
+    )
+
+
+def list_tags(row: Row) -> list[str]:
+    """Return the tags of a sound row."""
+    tags: list[str] = orjson.loads(row.tags)
+    return tags
+
+
+def count_indexed(namespace: str, row: IndexRow) -> Counter[Counted]:
+    """Return the share of a row of the memory index in each counter."""
+    archived = row.archived
+    return Counter(
+        {
+            Counted(namespace, "all", archived, ""): 1,
+            Counted(namespace, "size", archived, ""): row.size,
+            Counted(namespace, "type", archived, row.type): 1,
+            Counted(namespace, "importance", archived, str(row.importance)): 1,
+        }
+    )
 
 
 class Shelved(NamedTuple):
@@ -214,7 +294,7 @@ async def write_memory(
         await transaction.run(_DELETE, row.namespace, row.key)
 
     # Links may lead to a key before its memory exists, so a new memory may have links already.
-    has_moved = deriving.get_rank_score(before) != deriving.get_rank_score(after)
+    has_moved = linking.get_rank_score(before) != linking.get_rank_score(after)
     if found.damage is not None or (found.has_links and has_moved):
         await linking.update_ranks(transaction, row)
     if found.has_old_marks:
@@ -276,7 +356,7 @@ async def write_rows(
     If ``before`` is None, these must have none of the memory.
     """
     text = _write_upsert(transaction.shelf_columns)
-    values = (*deriving.build_index_row(after), *shelved)
+    values = (*build_index_row(after), *shelved)
     await transaction.run(text, *values, after.namespace, after.key)
 
     former, present = (_derive(row, shelved.accessed_at) for row in (before, after))
@@ -293,7 +373,7 @@ def _derive(row: Row | None, accessed_at: str) -> tuple[list[Columns], list[Colu
         return [], []
 
     tags: list[Columns] = []
-    for tag in deriving.list_tags(row):
+    for tag in list_tags(row):
         tags.append((row.namespace, tag, row.archived, accessed_at, row.id))
     return tags, list_about(row)
 
@@ -316,7 +396,7 @@ async def unindex_memory(
     for columns in found:
         index_row = IndexRow._make(columns[: len(INDEX_COLUMNS)])
         ids.add(index_row.id)
-        amounts.subtract(deriving.count_indexed(namespace, index_row))
+        amounts.subtract(count_indexed(namespace, index_row))
         shelved = Shelved._make(columns[len(INDEX_COLUMNS) :])
 
     for name in sorted(ids):
@@ -329,8 +409,8 @@ async def unindex_memory(
 
 
 def _count_all(row: Row) -> Counter[Counted]:
-    amounts = deriving.count_indexed(row.namespace, deriving.build_index_row(row))
-    for tag in deriving.list_tags(row):
+    amounts = count_indexed(row.namespace, build_index_row(row))
+    for tag in list_tags(row):
         amounts[Counted(row.namespace, "tag", row.archived, tag)] += 1
 
     return amounts

@@ -22,27 +22,22 @@ from abilities.helpers.store import (
     reads,
     recall_index,
     recalling,
-    walking,
 )
-from abilities.helpers.store.changes import (
-    Change,
-    Outcome,
-    check_names,
-    list_outcomes,
-)
-from abilities.helpers.store.changing import BatchUndone, DueMemory
+from abilities.helpers.store.changes import Change, Outcome, list_outcomes
+from abilities.helpers.store.changing import BatchUndone
 from abilities.helpers.store.engine import (
     OPERATOR,
     READ_SECONDS,
     Engine,
     MemoriesDue,
+    Transaction,
     Work,
     write_mark,
 )
 from abilities.helpers.store.history import (
     Entry,
 )
-from abilities.helpers.store.model import IncomingMemory, StoredMemory
+from abilities.helpers.store.model import IncomingMemory, StoredMemory, check_names
 from abilities.helpers.store.past import StoreRules
 from abilities.helpers.store.protocol import (
     IntegrityFinding,
@@ -50,7 +45,7 @@ from abilities.helpers.store.protocol import (
     ServableStore,
     WriteResult,
 )
-from abilities.helpers.store.transaction import Transaction
+from abilities.helpers.store.reads import DueMemory
 
 _log = logging.getLogger("abilities")
 
@@ -99,7 +94,7 @@ class _Reads:
     read_backlinks = _reading(reads.read_backlinks)
     read_stats = _reading(queries.read_stats)
     query = _reading(queries.run_query)
-    walk = _reading(walking.walk)
+    walk = _reading(reads.walk)
     recall = _reading(recalling.recall)
     read_history = _reading(past.read_history)
     read_version = _reading(past.read_version)
@@ -183,7 +178,7 @@ class SqlStore(_Reads, ServableStore):
     async def _expire(self, namespace: str, now: str) -> None:
         """Archive the memories that expired by ``now``, a limited number per transaction."""
         expire = partial(changing.expire_memories, namespace=namespace, now=now, rules=self._rules)
-        after: DueMemory | None = changing.FIRST_DUE
+        after: DueMemory | None = reads.FIRST_DUE
         while after is not None:
             after = await self._engine.write(namespace, partial(expire, after=after))
 

@@ -15,8 +15,8 @@ import orjson
 from abilities.declarations import limits
 from abilities.declarations.memory import measure_depth
 from abilities.declarations.values import JsonObject
+from abilities.helpers.store.mending import HASH_MARK, hash_text, make_id, make_key, to_storable
 from abilities.helpers.store.model import IncomingMemory, LinkRow, dump_sorted_json
-from abilities.helpers.store.names import HASH_MARK, hash_text, make_id, make_key, to_storable
 from abilities.helpers.transfer.export_lines import UnusableLine, build_memory
 from abilities.helpers.transfer.sources import ForeignMemory
 

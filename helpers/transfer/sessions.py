@@ -24,8 +24,8 @@ from abilities.declarations.values import JsonObject, as_object
 from abilities.helpers.files.confinement import Policy, open_file
 from abilities.helpers.files.deny import DenyList
 from abilities.helpers.files.redaction import REACH, find_secrets, redact
+from abilities.helpers.store.mending import hash_text, to_storable
 from abilities.helpers.store.model import StoredMemory
-from abilities.helpers.store.names import hash_text, to_storable
 from abilities.helpers.store.protocol import MemoryStore
 from abilities.helpers.text import UTF_8
 from abilities.helpers.transfer import sources

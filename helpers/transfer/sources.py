@@ -18,8 +18,8 @@ import aiofiles
 from abilities.declarations.memory import Importance, Type
 from abilities.declarations.values import JsonObject, as_object
 from abilities.helpers.store.history import Entry, seal
+from abilities.helpers.store.mending import make_id
 from abilities.helpers.store.model import IncomingMemory
-from abilities.helpers.store.names import make_id
 from abilities.helpers.transfer import export_lines
 
 CHUNK = 1 << 20

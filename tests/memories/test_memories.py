@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from abilities import Settings, render
-from abilities.helpers.store.query import split_search
+from abilities.helpers.store.model import split_search
 from tests.memories import calls
 from tests.support.file_cases import Row, check_refusal
 from tests.support.memory_cases import MEMORY_STORE_ROWS

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from abilities.helpers.store.names import make_id, make_key
+from abilities.helpers.store.mending import make_id, make_key
 from abilities.helpers.transfer import importing, sources
 from abilities.helpers.transfer.adjustment import adjust
 from abilities.helpers.transfer.export_lines import HEADING, format_line

@@ -18,11 +18,11 @@ import pytest
 
 from abilities.helpers.store import migration
 from abilities.helpers.store.changes import Change
+from abilities.helpers.store.engine import Transaction
 from abilities.helpers.store.postgres import pool
 from abilities.helpers.store.postgres import schema as postgres_schema
 from abilities.helpers.store.sqlite import file as sqlite_file
 from abilities.helpers.store.sqlite import store as sqlite_store
-from abilities.helpers.store.transaction import Transaction
 from tests.stores.behaviours.steps import NAMESPACE, plan, put, put_many
 from tests.support import made_up_migration
 from tests.support.forked import Forked
@@ -41,13 +41,12 @@ import asyncio, logging, os, signal, sys, threading, time
 from functools import partial
 from abilities.helpers.store import migration
 from abilities.helpers.store.opening import open_store
-from abilities.helpers.store.sqlite import copying
-from abilities.helpers.store.sqlite import schema as sqlite_migration
+from abilities.helpers.store.sqlite import file as sqlite_file
 from tests.support import made_up_migration
 made_up_migration.announce()
 url, pages, *words = sys.argv[1:]
-copying._PAGES = int(pages)
-sqlite_migration._LOG_SECONDS = 0
+sqlite_file._PAGES = int(pages)
+sqlite_file._LOG_SECONDS = 0
 logging.basicConfig(stream=sys.stdout, level=logging.INFO, format="%(message)s")
 die = partial(os.kill, os.getpid(), signal.SIGKILL)
 async def add_size_and_die(transaction):

@@ -20,8 +20,8 @@ from hypothesis import strategies as st
 from abilities.declarations.limits import MAX_KEY_CHARS
 from abilities.declarations.memory import LinkInput, is_key
 from abilities.helpers.memory.helper import Outcome, Write, Writer
+from abilities.helpers.store.mending import make_key
 from abilities.helpers.store.model import LinkRow, Row, StoredMemory, dump_sorted_json
-from abilities.helpers.store.names import make_key
 from abilities.mirror import notes, syncing
 from abilities.mirror.folder import Folder, Unusable, fold, is_conflict, name_file
 from abilities.mirror.syncing import Mirror, Report

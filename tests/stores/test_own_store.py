@@ -9,10 +9,9 @@ import pytest
 
 from abilities import Abilities, Settings, application
 from abilities.declarations.refusals import Refused
-from abilities.helpers.store.engine import OPERATOR
+from abilities.helpers.store.engine import OPERATOR, Transaction
 from abilities.helpers.store.past import StoreRules
 from abilities.helpers.store.store import SqlStore
-from abilities.helpers.store.transaction import Transaction
 from examples.store import volatile_store
 from examples.store.volatile_store import VolatileEngine, VolatileStore
 from tests.stores.behaviours import BEHAVIOURS, NAMESPACE, check, put

@@ -14,11 +14,11 @@ import pytest
 from abilities import Abilities, Settings
 from abilities.declarations.memory import Direction
 from abilities.declarations.refusals import FAULTS, Reason, Refused
+from abilities.helpers.store.engine import Transaction
 from abilities.helpers.store.model import LinkRecord, LinkRow, StoredMemory
 from abilities.helpers.store.postgres import pool, schema, server
 from abilities.helpers.store.postgres.store import PostgresStore
 from abilities.helpers.store.postgres.transaction import lock, translate_postgres_error
-from abilities.helpers.store.transaction import Transaction
 from abilities.helpers.walk import WalkLimits
 from tests.stores.behaviours import NAMESPACE, put
 from tests.stores.test_stores import KILLS, list_lost, store_graph

@@ -12,15 +12,14 @@ import psycopg
 import pytest
 
 from abilities.declarations.refusals import Fault
-from abilities.helpers.store import model, transaction
+from abilities.helpers.store import engine, model
 from abilities.helpers.store import store as store_module
-from abilities.helpers.store.model import IncomingMemory, LinkRow, StoredMemory
+from abilities.helpers.store.model import IncomingMemory, LinkRow, Query, StoredMemory
 from abilities.helpers.store.postgres import pool
 from abilities.helpers.store.postgres import transaction as postgres_transaction
 from abilities.helpers.store.postgres.server import OWN_READS
 from abilities.helpers.store.postgres.store import PostgresStore
 from abilities.helpers.store.protocol import IntegrityFinding
-from abilities.helpers.store.query import Query
 from abilities.helpers.walk import WalkLimits
 from tests.stores.behaviours import NAMESPACE, put
 from tests.stores.test_stores import find_reason
@@ -259,7 +258,7 @@ async def test_very_many_links_are_dealt_with_in_portions(
     work: Any, url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Between two turns of the store's event loop, few rows are hashed."""
-    for module in (postgres_transaction, transaction):
+    for module in (postgres_transaction, engine):
         monkeypatch.setattr(module, "PORTION", PORTION)
     hash_values = model.hash_values
     hashed, most = 0, 0

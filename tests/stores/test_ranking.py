@@ -10,8 +10,8 @@ import pytest
 from abilities.declarations.memory import Direction
 from abilities.declarations.refusals import Refused
 from abilities.helpers.store import ranking
+from abilities.helpers.store.engine import Columns, Reached
 from abilities.helpers.store.protocol import ServableStore
-from abilities.helpers.store.transaction import Columns, Reached
 from abilities.helpers.walk import WalkLimits
 from tests.stores.behaviours import NAMESPACE, put
 from tests.stores.behaviours.steps import link_to, plan, put_many

@@ -14,9 +14,8 @@ from abilities.helpers.search import postings, selection, terms
 from abilities.helpers.search.recall import Filters, NoteTerms, RecallRequest
 from abilities.helpers.store import recall_index
 from abilities.helpers.store.changes import Change
-from abilities.helpers.store.model import StoredMemory
+from abilities.helpers.store.model import Query, StoredMemory
 from abilities.helpers.store.protocol import Recalled, ServableStore
-from abilities.helpers.store.query import Query
 from abilities.helpers.store.recall_index import PART_BLOCKS, RecentChange
 from tests.stores.behaviours import NAMESPACE, put
 from tests.stores.behaviours.steps import link_to, plan, put_many

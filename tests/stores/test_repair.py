@@ -17,8 +17,7 @@ from click.testing import Result
 from abilities import Abilities, Settings
 from abilities.declarations.refusals import Refused
 from abilities.helpers.store.changes import Change
-from abilities.helpers.store.model import IncomingMemory, StoredMemory
-from abilities.helpers.store.query import Query
+from abilities.helpers.store.model import IncomingMemory, Query, StoredMemory
 from abilities.helpers.walk import WalkLimits
 from tests.stores.behaviours import NAMESPACE, put
 from tests.stores.behaviours.steps import link_to, plan, put_many

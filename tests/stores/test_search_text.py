@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from abilities.helpers.store import queries, query
+from abilities.helpers.store import engine, model, queries
 from abilities.helpers.store.changes import Change, create_row
 from abilities.helpers.store.model import IncomingMemory, Row, StoredMemory
 from abilities.helpers.store.sqlite import search
@@ -43,14 +43,14 @@ TERMS = {
 
 @pytest.mark.parametrize("text", TERMS)
 def test_a_search_is_split_into_terms(text: str) -> None:
-    assert query.split_search(text) == TERMS[text]
+    assert model.split_search(text) == TERMS[text]
 
 
 @given(words, fields.map(lambda text: text.replace('"', "") or " "), st.lists(words))
 def test_phrases_in_quotes_and_words_between_spaces_are_terms(
     before: str, phrase: str, after: list[str]
 ) -> None:
-    terms = query.split_search(" ".join([before, f'"{phrase}"', *after]))
+    terms = model.split_search(" ".join([before, f'"{phrase}"', *after]))
 
     assert terms == tuple(dict.fromkeys(text.casefold() for text in (before, phrase, *after)))
 
@@ -61,13 +61,13 @@ def test_a_memory_has_the_terms_that_are_in_one_of_its_fields(
 ) -> None:
     """As it is indexed and as it is scanned; no term holds what separates the fields."""
     columns = (key, summary, content, category, orjson.dumps(tags).decode())
-    terms = query.split_search(" ".join(searched))
+    terms = model.split_search(" ".join(searched))
     texts = [text.casefold() for text in (key, summary, content, category, *tags)]
     expected = [any(term in text for text in texts) for term in terms]
 
-    assert not any(query.SEPARATOR in term for term in terms)
-    assert [term in query.fold_columns(*columns) for term in terms] == expected
-    scanned = has_terms(query.SEPARATOR.join(terms), *(column.encode() for column in columns))
+    assert not any(engine.SEPARATOR in term for term in terms)
+    assert [term in engine.fold_columns(*columns) for term in terms] == expected
+    scanned = has_terms(engine.SEPARATOR.join(terms), *(column.encode() for column in columns))
     assert scanned == all(expected)
 
 
@@ -76,7 +76,7 @@ def test_a_damaged_memory_has_a_searchable_text(tags: Any) -> None:
     change = Change("store", "2026-01-01T00:00:00.000Z", key="K")
     row = create_row(change, "a")._replace(content=7, tags=tags)  # type: ignore[arg-type]
 
-    assert query.fold_searchable(row) == query.SEPARATOR.join(["k", "", ""])
+    assert engine.fold_searchable(row) == engine.SEPARATOR.join(["k", "", ""])
 
 
 async def test_a_search_costs_no_more_if_others_have_many_matches(
@@ -109,7 +109,7 @@ async def count_steps(place: FilePlace, others: int) -> int:
     async with place.open() as store:
         with closing(connect(store.engine.file, writing=False)) as connection:
             connection.set_progress_handler(count_step, 100)
-            page = run(connection, queries.run_query, "own", query.Query(search=("wo",), limit=1))
+            page = run(connection, queries.run_query, "own", model.Query(search=("wo",), limit=1))
 
     assert page.total == 20
     return steps
@@ -132,7 +132,7 @@ async def test_a_small_namespace_among_others_is_scanned_once_and_the_only_one_i
     async with file_place.open() as store:
         with closing(connect(store.engine.file, writing=False)) as connection:
             connection.create_function("has_terms", -1, note_text, deterministic=True)
-            page = run(connection, queries.run_query, "own", query.Query(search=(text,), limit=50))
+            page = run(connection, queries.run_query, "own", model.Query(search=(text,), limit=50))
 
     assert (page.total, len(texts)) == (total, scanned)
 

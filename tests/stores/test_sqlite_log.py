@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from abilities.helpers.store.query import Query
+from abilities.helpers.store.model import Query
 from abilities.helpers.store.sqlite import connection
 from tests.stores.behaviours import NAMESPACE, put
 from tests.stores.test_stores import list_lost, open_store
@@ -27,9 +27,9 @@ import asyncio, sys
 from pathlib import Path
 from abilities.declarations.refusals import Refused
 from tests.stores.behaviours import NAMESPACE, put
-from abilities.helpers.store.sqlite import log
+from abilities.helpers.store.sqlite import connection
 from abilities.helpers.store.sqlite.store import SqliteStore
-log.IN_USE_SECONDS = 0.5
+connection.IN_USE_SECONDS = 0.5
 async def attempt(work):
     try:
         await work

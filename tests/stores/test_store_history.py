@@ -12,6 +12,7 @@ import pytest
 
 from abilities.helpers.store import changing
 from abilities.helpers.store.changes import Change
+from abilities.helpers.store.engine import Transaction
 from abilities.helpers.store.history import (
     Entry,
     HistoryLimits,
@@ -22,7 +23,6 @@ from abilities.helpers.store.past import StoreRules
 from abilities.helpers.store.postgres.store import CLEANED_TABLES
 from abilities.helpers.store.protocol import ServableStore, WriteResult
 from abilities.helpers.store.sqlite.store import SqliteStore
-from abilities.helpers.store.transaction import Transaction
 from tests.stores.behaviours.steps import NAMESPACE, expect_stored, plan, put, put_many
 from tests.support.forked import Forked
 from tests.support.permissions import as_root, let_others_enter

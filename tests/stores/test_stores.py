@@ -23,9 +23,8 @@ from abilities.declarations.memory import Direction
 from abilities.declarations.refusals import Fault, Refused
 from abilities.helpers.store import reads
 from abilities.helpers.store.changes import Kind, create_row, merge_change
-from abilities.helpers.store.model import IncomingMemory, StoredMemory
+from abilities.helpers.store.model import IncomingMemory, Query, StoredMemory
 from abilities.helpers.store.protocol import ServableStore, WriteResult
-from abilities.helpers.store.query import Query
 from abilities.helpers.store.reads import AccessBuffer
 from abilities.helpers.store.sqlite import file, search
 from abilities.helpers.store.sqlite.store import SqliteStore

@@ -19,7 +19,7 @@ import pytest
 from hypothesis import given, settings, strategies
 
 from abilities.declarations.values import JsonObject, utc_now
-from abilities.helpers.store.names import make_key, to_storable
+from abilities.helpers.store.mending import make_key, to_storable
 from abilities.helpers.transfer.adjustment import adjust
 from abilities.helpers.transfer.export_lines import UnusableLine, format_line, parse_fields
 from abilities.helpers.transfer.importing import ImportOptions, import_memories, open_source

@@ -5,8 +5,7 @@ from functools import partial
 
 from abilities.declarations.memory import Direction
 from abilities.declarations.values import JsonObject
-from abilities.helpers.store.model import dump_sorted_json
-from abilities.helpers.store.query import split_search
+from abilities.helpers.store.model import dump_sorted_json, split_search
 from abilities.helpers.walk import RANK_ONE, WalkLimits, compute_rank
 from tests.support.law_model import LinkName, MemoryModel, NamespaceModel
 from tests.support.walk_oracles import Edge, Graph, expect_by_recursion

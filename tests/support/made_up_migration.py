@@ -3,7 +3,7 @@
 from collections.abc import Callable
 
 from abilities.helpers.store import migration
-from abilities.helpers.store.transaction import Transaction
+from abilities.helpers.store.engine import Transaction
 
 PRESENT = migration.VERSION
 NEXT = PRESENT + 1

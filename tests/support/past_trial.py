@@ -13,9 +13,8 @@ from abilities.declarations.refusals import Reason, Refused
 from abilities.declarations.values import JsonObject
 from abilities.helpers.store.changes import Change, Kind
 from abilities.helpers.store.history import MemoryName
-from abilities.helpers.store.model import LinkRow, Row, StoredMemory, dump_sorted_json
+from abilities.helpers.store.model import LinkRow, MemoryLine, Row, StoredMemory, dump_sorted_json
 from abilities.helpers.store.protocol import ServableStore, WriteResult
-from abilities.helpers.store.query import MemoryLine
 from abilities.helpers.transfer.exporting import ExportOptions, export
 from abilities.helpers.transfer.importing import ImportOptions, import_memories, open_source
 from tests.support.past_model import PastModel, State

@@ -22,9 +22,8 @@ from abilities.definition import Context
 from abilities.errors import AbilityError, needs
 from abilities.helpers.memory.helper import MemoryHelper, Write
 from abilities.helpers.search.ranking import SCORE_ONE
-from abilities.helpers.store.model import StoredMemory
-from abilities.helpers.store.names import to_storable
-from abilities.helpers.store.query import Query
+from abilities.helpers.store.mending import to_storable
+from abilities.helpers.store.model import Query, StoredMemory
 
 with needs("langgraph_store"):
     from langgraph.store import base

@@ -12,7 +12,7 @@ import psycopg
 from abilities.declarations.refusals import Refused
 from abilities.helpers.search.terms import Language
 from abilities.helpers.store import migration
-from abilities.helpers.store.engine import MemoriesDue, Work
+from abilities.helpers.store.engine import MemoriesDue, Transaction, Work
 from abilities.helpers.store.mending import mend_namespace
 from abilities.helpers.store.postgres.pool import Pool, accept_any_host
 from abilities.helpers.store.postgres.transaction import (
@@ -22,7 +22,6 @@ from abilities.helpers.store.postgres.transaction import (
     lock,
     translate_for_read,
 )
-from abilities.helpers.store.transaction import Transaction
 from abilities.helpers.threads.turns import TurnSlots
 from abilities.helpers.threads.workers import Call, settle_all
 

@@ -16,18 +16,21 @@ from typing_extensions import override
 from abilities.declarations.refusals import Refused
 from abilities.helpers.search.terms import Language
 from abilities.helpers.store.checking import check_rows
-from abilities.helpers.store.engine import OPERATOR, Engine, Work
+from abilities.helpers.store.engine import OPERATOR, Engine, Transaction, Work
 from abilities.helpers.store.history import HistoryLimits
-from abilities.helpers.store.mending import OriginalsFile, RepairReport, name_originals
 from abilities.helpers.store.past import StoreRules
 from abilities.helpers.store.postgres.pool import build_conninfo
 from abilities.helpers.store.postgres.server import Server, WriteCall, WriteQueue
 from abilities.helpers.store.postgres.transaction import PostgresTransaction
 from abilities.helpers.store.protocol import IntegrityFinding
 from abilities.helpers.store.reads import AccessBuffer, count_accesses
-from abilities.helpers.store.repairing import repair_rows
+from abilities.helpers.store.repairing import (
+    OriginalsFile,
+    RepairReport,
+    name_originals,
+    repair_rows,
+)
 from abilities.helpers.store.store import SqlStore
-from abilities.helpers.store.transaction import Transaction
 from abilities.helpers.threads.loops import LoopThread
 
 ResultT = TypeVar("ResultT")

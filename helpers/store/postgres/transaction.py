@@ -13,15 +13,18 @@ from psycopg_pool import PoolClosed, PoolTimeout
 from typing_extensions import override
 
 from abilities.declarations.refusals import Reason, Refused
-from abilities.helpers.store.query import Matches, Numbers, Query, SearchPlan
-from abilities.helpers.store.transaction import (
+from abilities.helpers.store.engine import (
     PORTION,
     Columns,
     ForEach,
+    Matches,
+    Numbers,
     Reached,
+    SearchPlan,
     Statement,
     Transaction,
 )
+from abilities.helpers.store.model import Query
 
 _log = logging.getLogger("abilities")
 

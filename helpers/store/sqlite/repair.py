@@ -16,13 +16,13 @@ from typing import Any, NamedTuple
 from abilities.declarations.refusals import Refused
 from abilities.declarations.values import JsonObject, utc_now
 from abilities.helpers.search.terms import Language
-from abilities.helpers.store import mending
-from abilities.helpers.store.deriving import INDEX_COLUMNS
+from abilities.helpers.store import mending, repairing
+from abilities.helpers.store.engine import Transaction, fold_searchable
 from abilities.helpers.store.history import Entry, HistoryLimits
 from abilities.helpers.store.model import LinkRecord, Row
-from abilities.helpers.store.query import fold_searchable
 from abilities.helpers.store.recall_index import read_language
 from abilities.helpers.store.repairing import Begin, repair_rows
+from abilities.helpers.store.saving import INDEX_COLUMNS
 from abilities.helpers.store.sqlite import backup
 from abilities.helpers.store.sqlite.connection import StoreConnection
 from abilities.helpers.store.sqlite.file import (
@@ -36,7 +36,6 @@ from abilities.helpers.store.sqlite.file import (
 )
 from abilities.helpers.store.sqlite.search import add_text, clear_index, compare_index
 from abilities.helpers.store.sqlite.transaction import RawTransaction, bind_raw, complete, run
-from abilities.helpers.store.transaction import Transaction
 
 _RANGE = 256
 """Rows that are read together; if that fails, each half is read, down to single rows."""
@@ -109,8 +108,8 @@ _TABLES = (
 def salvage(
     damaged: sqlite3.Connection,
     new: sqlite3.Connection,
-    originals: mending.OriginalsFile,
-    report: mending.RepairReport,
+    originals: repairing.OriginalsFile,
+    report: repairing.RepairReport,
 ) -> None:
     """Copy all readable rows of tables that are not derived, and count the lost ones in the report.
 
@@ -130,8 +129,8 @@ def salvage(
 def _copy_memories(
     damaged: sqlite3.Connection,
     new: sqlite3.Connection,
-    originals: mending.OriginalsFile,
-    report: mending.RepairReport,
+    originals: repairing.OriginalsFile,
+    report: repairing.RepairReport,
 ) -> None:
     # The rowids of all memories that another table knows of.
     known: set[int] = set()
@@ -230,7 +229,7 @@ def _insert(
 
 def repair(
     store: Path, originals: Path | None, progress: Callable[[int], None], *, dry_run: bool
-) -> mending.RepairReport:
+) -> repairing.RepairReport:
     """Mend a store; a sound store is left alone.
 
     The store may be in use, unless its pages are damaged: then a new file is written, and the old
@@ -251,12 +250,12 @@ def repair(
                 raise
 
         with backup.translate_copy_errors():
-            report = mending.RepairReport(backup.find_damage(store, progress, file.lock))
+            report = repairing.RepairReport(backup.find_damage(store, progress, file.lock))
             path: Path | None = None
             if not dry_run:
-                path = originals or mending.name_originals(store)
+                path = originals or repairing.name_originals(store)
 
-            with closing(mending.OriginalsFile(path)) as aside:
+            with closing(repairing.OriginalsFile(path)) as aside:
                 mend_rows = partial(
                     repair_rows,
                     originals=aside,
@@ -326,8 +325,8 @@ async def _mend_store(
 def _write_anew(
     file: StoreFile,
     mend_rows: _MendRows,
-    aside: mending.OriginalsFile,
-    report: mending.RepairReport,
+    aside: repairing.OriginalsFile,
+    report: repairing.RepairReport,
 ) -> Generator[Path]:
     """Yield a sound temporary file with all that can be read of a file with damaged pages."""
     with reserve_new_file(file.path) as new_path:

@@ -1,7 +1,7 @@
 """The search index of an SQLite store, and how a search uses it.
 
 The index consists of two full-text tables with all runs of one to three characters in the memories
-of all namespaces. Each memory has one searchable text in it, see `abilities.helpers.store.query`.
+of all namespaces. Each memory has one searchable text in it, see `abilities.helpers.store.engine`.
 """
 
 import sqlite3
@@ -9,15 +9,15 @@ from collections.abc import Sequence
 from itertools import pairwise
 from zlib import crc32
 
-from abilities.helpers.store.query import (
+from abilities.helpers.store.engine import (
     SEARCHED_COLUMNS,
     SEPARATOR,
     Matches,
     Numbers,
-    Query,
     SearchPlan,
     fold_columns,
 )
+from abilities.helpers.store.model import Query
 from abilities.helpers.store.sqlite.connection import StoreConnection
 
 # As bytes, because a damaged text may not be UTF-8.

@@ -19,12 +19,11 @@ from typing import Any, TypeVar
 from typing_extensions import override
 
 from abilities.declarations.refusals import Reason, Refused
-from abilities.helpers.store.changing import has_due
 from abilities.helpers.store.engine import OPERATOR, Engine, MemoriesDue, Work, read_mark
 from abilities.helpers.store.history import HistoryLimits
 from abilities.helpers.store.past import StoreRules
 from abilities.helpers.store.protocol import IntegrityFinding, Mark
-from abilities.helpers.store.reads import AccessBuffer, count_accesses
+from abilities.helpers.store.reads import AccessBuffer, count_accesses, has_due
 from abilities.helpers.store.sqlite.backup import check_search_index, check_store
 from abilities.helpers.store.sqlite.connection import (
     STORE_ERRORS,

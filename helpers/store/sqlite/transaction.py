@@ -12,8 +12,14 @@ from typing import Any, Concatenate, NamedTuple, ParamSpec, TypeVar
 from typing_extensions import override
 
 from abilities.declarations.values import has_surrogate
-from abilities.helpers.store.model import Row
-from abilities.helpers.store.query import Numbers, Query, SearchPlan, fold_searchable
+from abilities.helpers.store.engine import (
+    Columns,
+    Numbers,
+    SearchPlan,
+    Transaction,
+    fold_searchable,
+)
+from abilities.helpers.store.model import Query, Row
 from abilities.helpers.store.sqlite.connection import (
     StoreConnection,
     release_statements,
@@ -25,7 +31,6 @@ from abilities.helpers.store.sqlite.search import (
     remove_indexed_text,
     remove_text,
 )
-from abilities.helpers.store.transaction import Columns, Transaction
 
 Parameters = ParamSpec("Parameters")
 ResultT = TypeVar("ResultT")

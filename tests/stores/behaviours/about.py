@@ -5,8 +5,8 @@ from typing import Any
 
 from abilities.helpers.search.recall import Filters, RecallRequest
 from abilities.helpers.search.terms import Language, split_question
+from abilities.helpers.store.model import Query
 from abilities.helpers.store.protocol import ServableStore
-from abilities.helpers.store.query import Query
 from tests.stores.behaviours.steps import LATER, NAMESPACE, TIME, expect, put
 
 PATH = "src/app.py"

@@ -6,9 +6,8 @@ from dataclasses import replace
 
 from abilities.helpers.search.recall import RecallRequest
 from abilities.helpers.search.terms import split_question
-from abilities.helpers.store.model import LinkRow
+from abilities.helpers.store.model import LinkRow, MemoryLine, Query, split_search
 from abilities.helpers.store.protocol import MemoryStore, WriteResult
-from abilities.helpers.store.query import MemoryLine, Query, split_search
 from tests.stores.behaviours.steps import (
     ALL_LINKS,
     LATER,

@@ -8,9 +8,8 @@ from abilities.helpers.store.history import (
     MemoryName,
     seal,
 )
-from abilities.helpers.store.model import IncomingMemory, LinkRow, StoredMemory
+from abilities.helpers.store.model import IncomingMemory, LinkRow, Query, StoredMemory
 from abilities.helpers.store.protocol import HistoryStore, ServableStore
-from abilities.helpers.store.query import Query
 from tests.stores.behaviours.powers import NEW_ID, expect_sound, read_memories
 from tests.stores.behaviours.steps import (
     LATER,

@@ -8,9 +8,8 @@ from abilities.declarations.memory import Direction
 from abilities.declarations.refusals import Reason, Refused
 from abilities.declarations.values import JsonObject
 from abilities.helpers.store.changes import Change, Kind
-from abilities.helpers.store.model import LinkRow, StoredMemory
+from abilities.helpers.store.model import LinkRow, Query, StoredMemory
 from abilities.helpers.store.protocol import MemoryStore, WriteResult
-from abilities.helpers.store.query import Query
 from abilities.helpers.walk import WalkLimits
 
 NAMESPACE = "conformance"
