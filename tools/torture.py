@@ -164,7 +164,7 @@ FIGURES = {
         "3,000 sequences of lines over stdio, each answered as it is owed",
         [
             "tests/stores/test_store_history.py",
-            "tests/surfaces/test_stdio_sequences.py",
+            "tests/surfaces/test_stdio.py",
             "-k",
             "conditional or follows or sequence_of_lines",
         ],
@@ -185,7 +185,7 @@ FIGURES = {
             "tests/stores/test_ranking.py",
             "tests/stores/test_recall_index.py",
             "tests/stores/test_store_history.py",
-            "tests/surfaces/test_stdio_requests.py",
+            "tests/surfaces/test_stdio.py",
         ],
         full={
             "NAME_EXAMPLES": 3_000,

@@ -1,28 +1,53 @@
-"""MCP over stdio with the real process: rows in both eras, hostile lines, a clean stdout."""
+"""MCP over stdio: the process, requests of clients of any manners, any sequence of lines."""
 
 import asyncio
+import gc
 import json
 import os
 import signal
+import sqlite3
 import subprocess
 import sys
+import threading
+from collections import Counter
 from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager, suppress
+from contextlib import asynccontextmanager, closing, suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import pytest
+from hypothesis import HealthCheck, example, given
+from hypothesis import settings as trying
+from hypothesis import strategies as st
 from mcp import Client, MCPError, StdioServerParameters
 from mcp.client.stdio import stdio_client
 
-from abilities import Settings
+from abilities import Abilities, Ability, Arguments, Context, Model, Settings, ability
+from abilities.adapters import stdio as stdio_module
+from abilities.adapters.stdio import (
+    MAX_LINE,
+    MAX_REQUESTS,
+    TOO_LONG,
+    LineSplitter,
+    serve_pipes,
+)
 from tests.support import surfaces
 from tests.support.catalog import BUILT_IN
 from tests.support.file_cases import ROWS
-from tests.support.piped import HELLO, build_call, build_request
-from tests.support.plugins import write_distribution
+from tests.support.jsonrpc import INVALID_REQUEST, MESSAGES, check_answer, judge
+from tests.support.piped import (
+    ENVELOPE,
+    HELLO,
+    Piped,
+    build_call,
+    build_line,
+    build_request,
+    open_piped,
+)
 from tests.support.serving import serving_stdio
-from tests.support.tier import QUICK
+from tests.support.stores import store_file
+from tests.support.tier import QUICK, size
+from tests.support.waiting import wait_until
 
 COMMAND = [sys.executable, "-m", "abilities", "mcp"]
 Process = subprocess.Popen[bytes]
@@ -57,10 +82,17 @@ async def connect(settings: Settings) -> AsyncIterator[Client]:
             yield client
 
 
-@pytest.mark.requirement("R1.1.1", "R1.1.2", "R3.0.1", "R3.8.1", "R5.4.3")
-async def test_the_tools_are_listed_with_their_marks(settings: Settings) -> None:
-    async with connect(settings) as client:
+@pytest.mark.requirement(
+    *("R1.1.1", "R1.1.2", "R3.0.1", "R3.8.1", "R5.4.3"),
+    *("R1.7.3", "R2.4.2", "R4.4.6", "R4.6.3"),
+)
+@pytest.mark.parametrize("structured", [False, True])
+async def test_the_tools_are_listed_with_their_marks_and_structured_only_when_asked_for(
+    structured: bool, settings: Settings
+) -> None:
+    async with connect(settings.model_copy(update={"structured": structured})) as client:
         tools = (await client.list_tools()).tools
+        result = await client.call_tool("file_read_bulk", {"paths": ["ok.txt", "none"]})
         with pytest.raises(MCPError) as caught:
             await client.call_tool("no_such_tool", {})
 
@@ -68,25 +100,15 @@ async def test_the_tools_are_listed_with_their_marks(settings: Settings) -> None
     for tool in tools:
         assert tool.annotations is not None
         assert tool.annotations.read_only_hint is (None if tool.name in surfaces.WRITES else True)
-        assert tool.output_schema is None
+        assert (tool.output_schema is not None) is structured
 
+    surfaces.read_tool_result(result, structured=structured)
     assert caught.value.code == -32602
 
 
-@pytest.mark.requirement("R1.7.3", "R2.4.2", "R4.4.6", "R4.6.3")
-async def test_structured_content_is_sent_only_when_asked_for(settings: Settings) -> None:
-    async with connect(settings.model_copy(update={"structured": True})) as client:
-        tools = (await client.list_tools()).tools
-        result = await client.call_tool("file_read_bulk", {"paths": ["ok.txt", "none"]})
-
-    assert all(tool.output_schema for tool in tools)
-    assert result.structured_content is not None
-    surfaces.read_tool_result(result, structured=True)
-
-
-def start(settings: Settings, output: int = subprocess.PIPE) -> Process:
+def start(settings: Settings) -> Process:
     variables = build_environment(settings)
-    return subprocess.Popen(COMMAND, stdin=subprocess.PIPE, stdout=output, env=variables)
+    return subprocess.Popen(COMMAND, stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=variables)
 
 
 def send(process: Process, line: bytes) -> None:
@@ -103,27 +125,17 @@ def ask(process: Process, line: bytes) -> dict[str, Any]:
 
 
 HUGE = b'"' + b"x" * 50_000_000
-MALFORMED_LINES = {
-    b"garbage": -32700,
-    b'{"jsonrpc":"2.0","id":9,"method":"tools/call","params":{"x":NaN}}': -32700,
-    b'{"jsonrpc":"2.0","id":9,"method":"tools/call","params":{"x":"\\ud800"}}': -32700,
-    b'{"jsonrpc":"2.0","id":9,"method":"\xff"}': -32700,
-    b"[" * 100_000: -32700,
-    b"[]": -32600,
-    HUGE: -32700,
-}
 
 
-def test_h5_a_malformed_line_gets_an_error_and_the_next_its_answer(
+def test_h5_a_huge_or_malformed_line_is_refused_and_the_next_one_answered(
     settings: Settings,
 ) -> None:
     with start(settings) as process:
         ask(process, build_request(1, "initialize", HELLO))
         peak_before = read_peak_kib(process.pid)
 
-        for line, code in MALFORMED_LINES.items():
-            refused = ask(process, line)
-            assert refused["error"]["code"] == code, line[:50]
+        for line in (b"garbage", HUGE):
+            assert ask(process, line)["error"]["code"] == -32700, line[:50]
             assert ask(process, build_request(2, "ping", {}))["id"] == 2, line[:50]
 
         assert read_peak_kib(process.pid) - peak_before < 8 * 1024, "fifty megabytes are not kept"
@@ -154,61 +166,35 @@ def test_a_client_that_goes_away_ends_the_server_quietly(
         process.stdin.close()
 
 
-def exchange(
-    settings: Settings, *lines: bytes, options: tuple[str, ...] = (), **more: str
-) -> tuple[list[dict[str, Any]], str]:
-    process = subprocess.run(
-        [sys.executable, *options, *COMMAND[1:]],
-        input=b"\n".join([build_request(1, "initialize", HELLO), *lines]) + b"\n",
-        capture_output=True,
-        timeout=60,
-        env=build_environment(settings, **more),
-    )
-    errors = process.stderr.decode()
-    assert process.returncode == 0, errors
-    return [json.loads(line) for line in process.stdout.splitlines()], errors
-
-
-PRINTER = """
-import os, subprocess, sys
-from abilities import Arguments, Context, Model, ability
-
-class Answer(Model):
-    said: bool
-
-@ability(description="Prints where it should not.")
-async def loud(context: Context, arguments: Arguments) -> Answer:
-    print("printed")
-    os.write(1, b"written\\n")
-    subprocess.run(["echo", "echoed"])
-    return Answer(said=True)
-"""
-
-
-def test_what_an_ability_prints_never_reaches_the_wire(settings: Settings, tmp_path: Path) -> None:
-    write_distribution(tmp_path, {"loud": PRINTER}, {"loud": "loud:loud"})
-
-    answers, errors = exchange(settings, build_call(2, "loud"), PYTHONPATH=str(tmp_path))
-
-    assert [answer["id"] for answer in answers] == [1, 2]
-    assert answers[1]["result"]["content"][0]["text"] == '{"said":true}'
-    assert {"printed", "written", "echoed"} <= set(errors.split())
-
-
 UNUSED = {"deepagents", "fastapi", "httpx", "httpx2", "jwt", "langchain", "langchain_core"}
 
 
-def test_a_client_over_stdio_loads_no_package_in_vain(settings: Settings) -> None:
-    answers, errors = exchange(
-        settings,
+def test_requests_may_come_from_a_file_and_load_no_package_in_vain(
+    settings: Settings, tmp_path: Path
+) -> None:
+    requests = [
+        build_request(1, "initialize", HELLO),
         build_request(2, "tools/list", {}),
         build_request(3, "prompts/get", {"name": "remember"}),
         build_call(4, "file_list"),
-        options=("-X", "importtime"),
-    )
+    ]
+    file = tmp_path / "requests.jsonl"
+    file.write_bytes(b"\n".join(requests))
+    program, *arguments = COMMAND
 
-    imports = [line for line in errors.splitlines() if line.startswith("import time")]
-    loaded = {line.rpartition("|")[2].strip() for line in imports}
+    with file.open("rb") as stdin:
+        done = subprocess.run(
+            [program, "-X", "importtime", *arguments],
+            stdin=stdin,
+            capture_output=True,
+            timeout=60,
+            env=build_environment(settings),
+        )
+
+    errors = done.stderr.decode().splitlines()
+    loaded = {line.rpartition("|")[2].strip() for line in errors if line.startswith("import time")}
+    assert done.returncode == 0, errors
+    answers = [json.loads(line) for line in done.stdout.splitlines()]
     assert sorted(answer["id"] for answer in answers) == [1, 2, 3, 4]
     assert "mcp.server.lowlevel.server" in loaded, "nothing shows in this list"
     assert not loaded & UNUSED
@@ -258,17 +244,425 @@ async def fill_pipes(process: Process) -> None:
             await asyncio.sleep(0.1)
 
 
-def test_a_non_blocking_stdout_is_written_whole(settings: Settings) -> None:
-    reading, writing = os.pipe()
-    os.set_blocking(writing, False)
+def test_pipes_that_do_not_block_are_read_and_written_whole(settings: Settings) -> None:
+    their_stdin, our_stdin = os.pipe()
+    our_stdout, their_stdout = os.pipe()
+    for descriptor in (their_stdin, their_stdout):
+        os.set_blocking(descriptor, False)
 
-    with start(settings, writing) as process:
-        os.close(writing)
-        send(process, build_request("hello", "initialize", HELLO))
-        for n in range(10):
-            send(process, build_call(n, "file_read_bulk", paths=["big.txt"]))
-        end_input(process)
+    with subprocess.Popen(
+        COMMAND, stdin=their_stdin, stdout=their_stdout, env=build_environment(settings)
+    ) as process:
+        os.close(their_stdin)
+        os.close(their_stdout)
+        calls = [build_call(n, "file_read_bulk", paths=["big.txt"]) for n in range(10)]
+        with os.fdopen(our_stdin, "wb") as requests:
+            for line in (build_request("hello", "initialize", HELLO), *calls):
+                requests.write(line + b"\n")
+                requests.flush()
 
-        with os.fdopen(reading, "rb") as output:
-            assert len([json.loads(line) for line in output]) == 11
+        with os.fdopen(our_stdout, "rb") as replies:
+            assert len([json.loads(line) for line in replies]) == 11
         assert process.wait(60) == 0
+
+
+class Done(Model):
+    done: bool
+
+
+class Gate:
+    """An ability that waits until the test opens it, and counts who waits."""
+
+    def __init__(self) -> None:
+        self.opened = threading.Event()  # the ability runs on a loop of its own
+        self.begun = 0
+        self.waiting = 0
+        self.most_waiting = 0
+
+    def build_ability(self) -> Ability:
+        @ability(description="Wait.", read_only=True)
+        async def wait(context: Context, arguments: Arguments) -> Done:
+            self.begun += 1
+            self.waiting += 1
+            self.most_waiting = max(self.waiting, self.most_waiting)
+
+            try:
+                await wait_until(self.opened.is_set)
+            finally:
+                self.waiting -= 1
+
+            return Done(done=True)
+
+        return wait
+
+
+@asynccontextmanager
+async def open_gated(settings: Settings) -> AsyncIterator[tuple[Piped, Gate]]:
+    gate = Gate()
+
+    async with open_piped(settings, gate.build_ability()) as client:
+        yield client, gate
+        gate.opened.set()
+
+
+async def test_an_id_may_be_used_again_but_not_while_it_is_in_flight(settings: Settings) -> None:
+    async with open_gated(settings) as (client, gate):
+        await client.send(build_call(1, "wait"), build_call("1", "wait"))
+        await wait_until(lambda: gate.waiting == 2)
+
+        await client.request(1, "ping")
+        refused = await client.read()
+        assert (refused["id"], refused["error"]["code"]) == (None, -32600)
+
+        gate.opened.set()
+        answers = [await client.read(), await client.read()]
+        assert {repr(answer["id"]) for answer in answers} == {"1", "'1'"}
+        assert all("result" in answer for answer in answers)
+
+        await client.request(1, "ping")
+        assert (await client.read())["result"] == {}
+
+
+async def test_nothing_is_kept_of_requests_that_were_cancelled(settings: Settings) -> None:
+    async with open_gated(settings) as (client, gate):
+        await client.request("before", "ping")
+        await client.read()
+        objects_before = count_protocol_objects()
+
+        for number in range(size("ABILITIES_INPUTS", quick=150, full=2_000)):
+            await client.send(build_call(number, "wait"))
+            await client.cancel(number)
+
+        await client.request("after", "ping")
+        answer = await client.read()
+
+        assert answer["id"] == "after", "cancelled requests are not answered"
+        await wait_until(lambda: gate.waiting == 0)
+        assert count_protocol_objects() - objects_before < 50
+
+
+def count_protocol_objects() -> int:
+    gc.collect()
+    modules = ("mcp.", "mcp_types.", "abilities.adapters.")
+    return sum(str(type(thing).__module__).startswith(modules) for thing in gc.get_objects())
+
+
+async def test_a_cancelled_request_does_not_delay_the_end(
+    settings: Settings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # Only a server that still waits for what was cancelled takes as long.
+    monkeypatch.setattr(stdio_module, "DRAIN_SECONDS", 10_000.0)
+
+    async with open_gated(settings) as (client, gate):
+        await client.send(build_call(1, "wait"))
+        await wait_until(lambda: gate.waiting == 1)
+        await client.cancel(1)
+
+        # One that is cancelled before it could begin is forgotten, too.
+        cancel = build_line(method="notifications/cancelled", params={"requestId": 2})
+        await client.send(build_call(2, "wait") + b"\n" + cancel)
+        await client.request(3, "ping")
+        assert (await client.read())["id"] == 3
+        await wait_until(lambda: gate.waiting == 0)
+
+
+async def test_cancelling_what_is_not_in_flight_does_nothing(settings: Settings) -> None:
+    async with open_gated(settings) as (client, gate):
+        await client.request(1, "ping")
+        await client.read()
+        await client.send(build_call(2, "wait"))
+        await wait_until(lambda: gate.waiting == 1)
+
+        others: list[Any] = [1, "2", 2.0, True, "unknown", None, 2**63, {}]
+        for request_id in others:
+            await client.cancel(request_id)
+        gate.opened.set()
+
+        assert (await client.read())["id"] == 2
+
+
+async def test_a_write_that_has_begun_completes_though_cancelled(
+    settings: Settings,
+) -> None:
+    async with open_piped(settings) as client:
+        await client.send(build_write("first"))
+        await client.read()
+
+        # While another process writes, the first calls wait for it and the last one for its turn.
+        keys: list[str] = []
+        with closing(sqlite3.connect(store_file(settings), isolation_level=None)) as other:
+            other.execute("BEGIN IMMEDIATE")
+            while client.abilities.queue_size == 0:
+                keys.append(f"key {len(keys)}")
+                await client.send(build_write(keys[-1]))
+                await asyncio.sleep(0.05)
+
+            for key in keys:
+                await client.cancel(key)
+            await client.request("after", "ping")
+            assert (await client.read())["id"] == "after"
+            other.execute("COMMIT")
+
+        await client.send(build_write("last"))  # after all that began before it
+        await client.read()
+        for key in keys:
+            await client.send(build_call(f"read {key}", "memory_get", key=key))
+            answer = await client.read()
+            assert answer["id"] == f"read {key}"
+            assert answer["result"]["isError"] is False
+
+
+def build_write(key: str) -> bytes:
+    return build_call(key, "store_memory", type="core", content="kept", key=key)
+
+
+async def test_thousands_of_requests_at_once_wait_for_their_turn(settings: Settings) -> None:
+    count = size("ABILITIES_INPUTS", quick=300, full=1_500)
+
+    async with open_gated(settings) as (client, gate):
+        calls = [build_call(number, "wait") for number in range(count)]
+        sending = asyncio.create_task(client.send(*calls))
+        await wait_until(lambda: gate.waiting == MAX_REQUESTS)
+
+        gate.opened.set()
+        answers = [await client.read() for _ in range(count)]
+        await sending
+
+        assert sorted(answer["id"] for answer in answers) == list(range(count))
+        assert all("result" in answer for answer in answers)
+        assert gate.most_waiting == MAX_REQUESTS
+
+
+async def test_the_event_loop_goes_on_while_answers_are_not_taken(settings: Settings) -> None:
+    async with open_gated(settings) as (client, gate):
+        large = [build_call(n, "file_read_bulk", paths=["big.txt"]) for n in range(200)]
+        sending = asyncio.create_task(client.send(*large))
+        for _ in range(100):  # would hang in a write that blocks the loop
+            await asyncio.sleep(0.005)
+
+        answers = [await client.read() for _ in large]
+        await sending
+        assert {answer["id"] for answer in answers} == set(range(200))
+        assert gate.begun == 0
+
+
+OPENING = "the request that opens the connection"
+
+
+class Asked(NamedTuple):
+    """A request that means something, and the code of its error, if it gets one."""
+
+    method: str
+    params: dict[str, Any]
+    code: int | None = None
+
+
+PATHS = {"paths": ["ok.txt", "no-such.txt"]}
+ASKED = [
+    Asked("tools/list", {}),
+    Asked("prompts/list", {}),
+    Asked("resources/list", {}),
+    Asked("resources/templates/list", {}),
+    Asked("tools/call", {"name": "file_read_bulk", "arguments": PATHS}),
+    Asked("tools/call", {"name": "file_read_bulk", "arguments": {"paths": 5}}),
+    Asked("tools/call", {"name": "memory_get", "arguments": {"key": "no such memory"}}),
+    Asked("tools/call", {"name": "file_red_bulk", "arguments": PATHS}, -32602),
+    Asked("prompts/get", {"name": "remember", "arguments": {"subject": "tea"}}),
+    Asked("prompts/get", {"name": "recall"}, -32602),
+    Asked("resources/read", {"uri": "x://y"}, -32602),
+    Asked("completion/complete", {}, -32602),
+    Asked("no/such/method", {}, -32601),
+]
+
+ODD_LINES = [
+    b"",
+    b" \t ",
+    b"\r",
+    b"[]",
+    b"[" * 1_000,
+    b'{"jsonrpc":"2.0","id":1,"method":"ping","params":{"x":NaN}}',
+    b'{"jsonrpc":"2.0","id":"\\ud800","method":"ping"}',
+    b'{"jsonrpc":"2.0","id":1,"id":2,"method":"ping"}',
+    b'{"jsonrpc":"2.0","id":%d,"method":"ping"}' % 10**1_100,
+    build_line(id="long", method="ping", params={"x": "y" * MAX_LINE}),
+    build_line(method="notifications/initialized"),
+    build_line(method="notifications/cancelled"),
+    build_line(method="notifications/cancelled", params=[1]),
+    *(
+        build_line(method="notifications/cancelled", params={"requestId": odd})
+        for odd in (0, "never sent", None, [1])
+    ),
+    build_line(method="notifications/progress", params={"progressToken": 1, "progress": "x"}),
+    build_line(method="tools/call", params={"name": "no_such_tool"}),
+    build_line(method="no/such/method", params="x"),
+    build_line(id=5, result={}),
+    build_line(id=None, error={"code": -1, "message": "x"}),
+    build_line(id=5, error="x"),
+]
+
+
+@st.composite
+def damage(draw: st.DrawFn) -> bytes:
+    line = json.dumps(draw(MESSAGES)).encode()
+    start = draw(st.integers(0, len(line)))
+    end = start + draw(st.integers(0, 2))
+    return line[:start] + draw(st.binary(max_size=2)) + line[end:]
+
+
+TEXTS = st.one_of(
+    MESSAGES.map(lambda message: json.dumps(message).encode()),
+    damage(),
+    st.binary(max_size=20),
+    st.sampled_from(ODD_LINES),
+).map(lambda line: line.replace(b"\n", b" "))
+
+SEQUENCES = st.lists(TEXTS | st.sampled_from(ASKED), max_size=10)
+
+LOTS = trying(
+    max_examples=size("ABILITIES_INPUTS", quick=40, full=300),
+    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
+)
+
+
+@pytest.fixture(params=[False, True], ids=["plain", "structured"])
+async def abilities(settings: Settings, request: pytest.FixtureRequest) -> AsyncIterator[Abilities]:
+    chosen = settings.model_copy(update={"structured": request.param})
+    async with Abilities.open(chosen) as abilities:
+        yield abilities
+
+
+@pytest.mark.parametrize("era", ["handshake", "current"])
+@given(sequence=SEQUENCES)
+@example(sequence=list(ASKED))
+@example(sequence=list(ODD_LINES))
+@LOTS
+async def test_each_of_any_sequence_of_lines_gets_the_answer_that_it_is_owed(
+    sequence: list[bytes | Asked], era: str, abilities: Abilities
+) -> None:
+    lines = [open_era(era)]
+    for number, sent in enumerate(sequence):
+        lines.append(sent if isinstance(sent, bytes) else ask_in(era, f"asked {number}", sent))
+
+    answers = await send_all(abilities, lines)
+
+    check_owed(lines, answers)
+    by_id = {answer["id"]: answer for answer in answers if isinstance(answer["id"], str)}
+    assert "result" in by_id[OPENING]
+    for number, sent in enumerate(sequence):
+        if isinstance(sent, Asked):
+            await check_asked(abilities, sent, by_id[f"asked {number}"])
+
+
+def open_era(era: str) -> bytes:
+    if era == "handshake":
+        return build_request(OPENING, "initialize", HELLO)
+
+    return ask_in(era, OPENING, Asked("server/discover", {}))
+
+
+def ask_in(era: str, request_id: str, asked: Asked) -> bytes:
+    meta = {"_meta": ENVELOPE} if era == "current" else {}
+    return build_request(request_id, asked.method, {**asked.params, **meta})
+
+
+def check_owed(lines: list[bytes], answers: list[dict[str, Any]]) -> None:
+    """Check that lines have the answers that they are owed, which may come in any order.
+
+    A request is not answered if it is cancelled while it is in flight, and it is refused under
+    null if another one with its id is.
+    """
+    owed = [owed for line in lines if (owed := judge_line(line)) is not None]
+    wanted = Counter(show(answer.id) for answer in owed)
+    given = Counter(show(answer["id"]) for answer in answers)
+    cancelled = {named for line in lines if (named := find_cancelled(line)) is not None}
+    may_lack = sum(count for named, count in wanted.items() if named in cancelled)
+
+    for answer in answers:
+        check_answer(answer)
+    assert len(owed) - may_lack <= len(answers) <= len(owed)
+    for named, count in wanted.items():
+        if named == "null":
+            continue
+        assert (named not in cancelled) <= given[named] <= count, named
+
+    codes = Counter(answer.code for answer in owed if answer.id is None)
+    given_codes = Counter(answer["error"]["code"] for answer in answers if answer["id"] is None)
+    assert codes <= given_codes
+    assert (given_codes - codes).keys() <= {INVALID_REQUEST}
+    assert given.keys() <= {*wanted, "null"}
+
+
+def judge_line(line: bytes) -> Any:
+    if not line.strip():
+        return None  # a blank line is skipped
+
+    return judge(b"" if len(line) > MAX_LINE else line)
+
+
+def show(request_id: Any) -> str:
+    """Return an id so that 1 and "1" are two."""
+    return json.dumps(request_id)
+
+
+def find_cancelled(line: bytes) -> str | None:
+    if judge_line(line) is not None or not line.strip():
+        return None
+
+    message = json.loads(line)
+    params = message.get("params")
+    if message.get("method") != "notifications/cancelled" or not isinstance(params, dict):
+        return None
+
+    request_id = params.get("requestId")
+    return None if request_id is None else show(request_id)
+
+
+async def check_asked(abilities: Abilities, asked: Asked, answer: dict[str, Any]) -> None:
+    if asked.code is not None:
+        assert answer["error"]["code"] == asked.code
+        return
+
+    result = answer["result"]
+    if asked.method == "tools/call":
+        structured = abilities.settings.structured
+        name, arguments = asked.params["name"], asked.params["arguments"]
+        reply = await abilities.reply(name, arguments, for_model=True, structured=structured)
+
+        assert [part["text"] for part in result["content"]] == [reply.text]
+        assert result["isError"] is reply.failed
+        has_payload = structured and not reply.failed
+        assert result.get("structuredContent") == (reply.payload if has_payload else None)
+
+
+async def send_all(abilities: Abilities, lines: list[bytes]) -> list[dict[str, Any]]:
+    their_stdin, our_stdin = os.pipe()
+    our_stdout, their_stdout = os.pipe()
+    server = asyncio.create_task(serve_pipes(abilities, their_stdin, their_stdout))
+    reading = asyncio.create_task(asyncio.to_thread(read_all, our_stdout))
+
+    await asyncio.to_thread(write_all, our_stdin, b"".join(line + b"\n" for line in lines))
+    await asyncio.wait_for(server, 60)
+    os.close(their_stdin)
+    os.close(their_stdout)
+    return [json.loads(line) for line in (await reading).splitlines()]
+
+
+def write_all(descriptor: int, data: bytes) -> None:
+    with os.fdopen(descriptor, "wb") as stdin:
+        stdin.write(data)
+
+
+def read_all(descriptor: int) -> bytes:
+    with os.fdopen(descriptor, "rb") as stdout:
+        return stdout.read()
+
+
+@given(st.lists(st.binary(max_size=30) | st.just(b"\n") | st.just(b"a" * MAX_LINE), max_size=8))
+def test_lines_do_not_depend_on_how_their_bytes_arrive(chunks: list[bytes]) -> None:
+    splitter = LineSplitter()
+    received: list[bytes] = []
+    for chunk in [*filter(None, chunks), b""]:
+        received += splitter.split(chunk)
+
+    lines = [line for line in b"".join(chunks).split(b"\n") if line.strip()]
+    assert received == [line if len(line) <= MAX_LINE else TOO_LONG for line in lines]
