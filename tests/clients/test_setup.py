@@ -614,10 +614,6 @@ def test_hooks_have_the_same_variables_quoted_for_a_shell(
     assert not find_hooks_file().exists()
 
 
-def test_wrong_tools_are_refused_before_anything_is_printed() -> None:
-    assert "leen" in refuse("setup", "cursor", "--tools", "leen", "--print")
-
-
 @every_client
 def test_a_project_has_a_file_of_its_own(
     name: str, home: Path, tmp_path: Path, tried: list[tuple[ServerEntry, Path]]

@@ -1,22 +1,27 @@
-"""What is not installed: each extra alone does what it is for, and says how to get the rest."""
+"""What is not installed, and what is not imported: each does without, and says what is missing."""
 
+import ast
 import json
 import subprocess
 import sys
 import textwrap
+from importlib import import_module
 from pathlib import Path
 
+import click
 import httpx
 import pytest
 
+import abilities
 from abilities import Settings
+from abilities.cli.importing import defer_packages
+from abilities.cli.main import _COMMANDS, main
 from abilities.errors import EXTRAS, FRAMEWORKS, is_installed
 from tests.support.piped import HELLO, build_line, build_request
 from tests.support.serving import serving
 from tests.support.sources import ROOT
 from tests.support.surfaces import environment
 from tools import resolving
-from tools.installs import PAGES, list_commands
 
 MODULES = {
     "http": ["fastapi", "httptools", "opentelemetry", "prometheus_client", "pythonjsonlogger",
@@ -41,10 +46,6 @@ def hide(*extras: str) -> str:
     """Return code after which the modules of extras cannot be imported."""
     names = [module for extra in extras for module in MODULES[extra]]
     return f"import sys; sys.modules.update(dict.fromkeys({names}))\n"
-
-
-def test_every_extra_is_installed_where_the_tests_run() -> None:
-    assert [extra for extra in EXTRAS if not is_installed(extra)] == []
 
 
 def test_an_extra_is_there_only_if_all_of_its_modules_are(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -171,13 +172,141 @@ def test_an_adapter_without_its_framework_says_what_to_type() -> None:
         assert line.endswith(f"pip install '{FRAMEWORKS[adapter]}'")
 
 
-def test_the_pages_about_frameworks_install_them() -> None:
-    lines = {page.stem: " ".join(list_commands(page)) for page in PAGES}
-    packages = {requirement.partition(">=")[0] for requirement in FRAMEWORKS.values()}
-
-    assert all("./agent-abilities" in line for line in lines.values())
-    assert {it for it in packages if it not in " ".join(lines.values())} <= {"langgraph"}
-
-
 def test_the_page_about_compatibility_has_the_bounds_of_the_project() -> None:
     assert resolving.format_requirements() in (ROOT / "docs" / "compatibility.md").read_text()
+
+
+OPTIONAL = {
+    "fastapi", "fastembed", "langchain_core", "mcp", "model2vec", "networkx", "numpy",
+    "opentelemetry", "prometheus_client", "psycopg", "psycopg_pool", "starlette", "toon_format",
+    "uvicorn",
+}  # fmt: skip
+"""Libraries of a surface, a store or a format that the commands below do not use."""
+
+MODELS = {
+    f"abilities.declarations.{name}"
+    for name in (
+        *("bulk_read_memory", "file_list", "kv_memory", "memories", "memory_history"),
+        *("memory_read_bulk", "read", "recall", "remember"),
+    )
+}
+"""Models of abilities: making them all takes longer than a call."""
+
+COMMANDS = {
+    "--help": (
+        ["--help"],
+        OPTIONAL | {"abilities.application", "asyncio", "orjson", "pydantic", "rich", "sqlite3"},
+    ),
+    "call": (
+        ["call", "file_read_bulk", '{"paths": ["none.txt"]}'],
+        OPTIONAL
+        | (MODELS - {"abilities.declarations.read"})  # the items of a batch are those of `read`
+        | {"abilities.helpers.store.postgres", "abilities.helpers.transfer", "rich"},
+    ),
+    "call of a stored memory": (
+        ["call", "get_memory_stats"],
+        OPTIONAL
+        | (MODELS - {"abilities.declarations.memories"})
+        | {"abilities.declarations.file_read_bulk", "abilities.helpers.batch", "rich"},
+    ),
+    "call --pretty": (["call", "get_memory_stats", "--pretty"], OPTIONAL),
+}
+"""Command lines, and the modules that none of them may import."""
+
+CODE = """
+import json, sys
+from abilities.cli.main import main
+sys.argv = ["abilities", *json.loads(sys.argv[1])]
+try:
+    main()
+finally:
+    print(json.dumps(sorted(sys.modules)), file=sys.stderr)
+"""
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_a_command_imports_no_library_that_it_does_not_use(name: str, tmp_path: Path) -> None:
+    arguments, forbidden = COMMANDS[name]
+
+    done = subprocess.run(
+        [sys.executable, "-c", CODE, json.dumps(arguments)],
+        cwd=tmp_path,
+        env={"HOME": str(tmp_path)},
+        capture_output=True,
+        text=True,
+    )
+
+    assert done.returncode == 0, done.stderr
+    assert done.stdout
+    imported = set(json.loads(done.stderr.splitlines()[-1]))
+    assert {"abilities.cli.main", "click"} <= imported
+    assert imported & forbidden == set()
+
+
+ASKING = """
+import sys
+before = set(sys.modules)
+import abilities.hooks.asking
+imported = set(sys.modules) - before
+assert {name for name in imported if name.startswith("abilities.")} == {
+    "abilities.hooks", "abilities.hooks.asking"
+}
+assert not {"asyncio", "click", "json", "orjson", "pydantic", "sqlite3"} & imported
+"""
+
+
+def test_a_hook_that_asks_a_server_imports_little() -> None:
+    done = subprocess.run([sys.executable, "-c", ASKING], capture_output=True, text=True)
+
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+IMPORTING = """
+import sys, abilities
+surfaces = {"langchain_core", "mcp", "fastapi", "rich", "click", "toon_format"}
+assert not surfaces & sys.modules.keys()
+
+from abilities.cli.importing import defer_packages
+
+defer_packages("mcp", "mcp.server")
+import mcp.server.lowlevel
+assert not {"mcp.client", "mcp.server.mcpserver"} & sys.modules.keys()
+
+package = sys.modules["mcp"]
+defer_packages("mcp")
+assert sys.modules["mcp"] is package
+
+from mcp import Client
+from mcp.server import MCPServer, Server
+assert Server is mcp.server.lowlevel.Server
+assert {"mcp.client", "mcp.server.mcpserver"} <= sys.modules.keys()
+assert mcp.Client is Client and not hasattr(mcp, "nothing")
+"""
+
+
+def test_importing_the_package_loads_no_surface_and_a_deferred_package_is_whole_when_used() -> None:
+    done = subprocess.run([sys.executable, "-c", IMPORTING], capture_output=True, text=True)
+
+    assert (done.returncode, done.stderr) == (0, "")
+    with pytest.raises(ModuleNotFoundError, match="no package 'no_such_package'"):
+        defer_packages("no_such_package")
+
+
+def test_the_list_of_commands_says_what_each_of_them_says() -> None:
+    context = click.Context(main)
+    commands = {name: main.get_command(context, name) for name in main.list_commands(context)}
+
+    said = {name: command and command.get_short_help_str(200) for name, command in commands.items()}
+
+    assert said == {name: summary for name, (_, summary) in _COMMANDS.items()}
+
+
+def test_public_names_are_imported_from_where_type_checkers_see_them() -> None:
+    tree = ast.parse((ROOT / "abilities" / "__init__.py").read_text())
+    imports = [node for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)]
+    seen = {alias.name: node.module or "" for node in imports for alias in node.names}
+
+    assert sorted(abilities._MODULES) == abilities.__all__
+    for name in abilities.__all__:
+        assert getattr(abilities, name) is getattr(import_module(seen[name]), name)
+    assert not hasattr(abilities, "Nothing")

@@ -167,7 +167,7 @@ import abilities.helpers.walk
 assert abilities.helpers.walk.__file__.startswith(sys.argv[1])
 sys.exit(pytest.main(sys.argv[2:]))
 """
-    tests = ["tests/package/test_declarations.py", "tests/package/test_registry.py"]
+    tests = ["tests/package/test_declarations.py", "tests/package/test_settings.py"]
     options = ["-q", "-p", "no:cacheprovider", "-n", "0", "--no-header"]
     done = subprocess.run(
         [sys.executable, "-c", code, str(source), *options, *tests],

@@ -20,7 +20,6 @@ from abilities import Abilities, AbilityError, AbilityRegistry, Settings
 from abilities.adapters.langchain import load_tools
 from abilities.adapters.mcp import create_server
 from abilities.helpers.threads import loops
-from abilities.helpers.threads.loops import DaemonExecutor
 from abilities.server.app import create_app
 from tests.support.catalog import BUILT_IN
 from tests.support.piped import HELLO, build_call, build_request
@@ -534,23 +533,3 @@ def test_a_process_ends_though_a_plugin_sleeps_on(
     done = start(tmp_path, settings, "call", "wild", json.dumps({"how": how}))
 
     assert json.loads(done.stdout)["error"]["reason"] == "timeout"
-
-
-async def test_an_executors_jobs_run_on_few_threads_unless_they_were_cancelled() -> None:
-    executor, others = DaemonExecutor(), set(threading.enumerate())
-    futures = [executor.submit(divmod, number, number % 2) for number in range(100)]
-    outcomes = [future.exception() or future.result() for future in futures]
-    assert [type(outcome) for outcome in outcomes] == [ZeroDivisionError, tuple] * 50
-
-    gate = threading.Event()
-    ran: list[int] = []
-    waiting = [executor.submit(gate.wait) for _ in range(8)]
-    late = executor.submit(ran.append, 1)
-    assert late.cancel()
-    assert 1 <= len(set(threading.enumerate()) - others) <= 8
-    gate.set()
-    executor.shutdown()
-
-    await wait_until(lambda: set(threading.enumerate()) <= others)
-    assert all(future.result() for future in waiting)
-    assert ran == []

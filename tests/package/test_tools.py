@@ -11,27 +11,8 @@ from benchmarks.reasons import REASONS
 from benchmarks.results import load_results
 from tests.support.forked import Forked
 from tests.support.sources import ROOT
-from tests.support.tier import choose_quick_tier
-from tools import adapters, power_cuts, ways
-from tools.mutation import list_outdated
+from tools import power_cuts, ways
 from tools.release import list_problems
-
-
-def test_the_quick_tier_tries_every_test_that_is_not_thorough(
-    request: pytest.FixtureRequest,
-) -> None:
-    def list_names(items: list[pytest.Item]) -> set[str]:
-        """Return the names of tests without their cases."""
-        return {item.nodeid.partition("[")[0] for item in items}
-
-    items = request.session.items
-    wanted = [item for item in items if not item.get_closest_marker("thorough")]
-
-    assert list_names(choose_quick_tier(items)) == list_names(wanted)
-
-
-def test_every_explained_mutant_is_in_a_function_that_exists() -> None:
-    assert list_outdated() == []
 
 
 def test_a_tag_names_the_version_and_the_latest_release_of_the_changelog() -> None:
@@ -40,20 +21,6 @@ def test_a_tag_names_the_version_and_the_latest_release_of_the_changelog() -> No
     assert list_problems("v0.2.0", "0.2.0", changelog) == []
     assert len(list_problems("v0.2.0", "0.1.0", changelog)) == 2
     assert len(list_problems("v0.3.0", "0.3.0", changelog)) == 1
-
-
-def test_a_framework_that_cannot_be_installed_has_failed(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    python = tmp_path / "crewai" / "bin" / "python"
-    python.parent.mkdir(parents=True)
-    python.write_text("#!/bin/sh\necho nothing resolves\nexit 1\n")
-    python.chmod(0o755)
-    monkeypatch.setattr(adapters, "ENVIRONMENTS", tmp_path)
-    monkeypatch.setattr("sys.argv", ["adapters", "crewai"])
-
-    assert adapters.main() == 1
-    assert "nothing resolves" in capsys.readouterr().out
 
 
 async def test_the_calls_that_contributors_read_enter_what_is_named(tmp_path: Path) -> None:

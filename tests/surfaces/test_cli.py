@@ -1,4 +1,4 @@
-"""The command line as a user types it, and its options, before a command and after it."""
+"""The command line as a user types it, its options before and after a command, its completion."""
 
 import asyncio
 import json
@@ -8,24 +8,24 @@ import shlex
 import sqlite3
 import subprocess
 import sys
-from collections import Counter
-from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
 from typing import Any
 
 import click
 import pytest
+from click.shell_completion import ShellComplete, get_completion_class
 from click.testing import CliRunner
 
-from abilities import Settings, application, parse_text
+from abilities import Abilities, Settings, parse_text
 from abilities.application import open_store
 from abilities.cli.main import main
 from abilities.cli.options import SHARED
-from abilities.helpers.store.sqlite.store import SqliteStore
+from abilities.helpers.store import migration
 from abilities.helpers.tokens import TokenFile
 from tests.stores.behaviours import NAMESPACE, put
 from tests.support.catalog import BUILT_IN, list_commands
+from tests.support.plugins import write_distribution
 from tests.support.surfaces import environment, run
 
 
@@ -267,23 +267,6 @@ def test_why_refuses_hostile_input_in_a_sentence(compilers: Settings) -> None:
         assert words in done.stderr and "\x1b" not in done.stderr, arguments
 
 
-NEEDS_ALL = {"settings": 1, "stores": 1, "registries": 1}
-
-
-NEEDS = {
-    "list": {"settings": 1, "registries": 1},
-    "describe file_list": {"settings": 1, "registries": 1},
-    "declarations": {"settings": 1, "registries": 1},
-    "check": {"settings": 1, "stores": 1},
-    "export": {"settings": 1, "stores": 1},
-    "token list": {"settings": 1, "stores": 1},
-    "doctor": NEEDS_ALL,
-    "graph note": NEEDS_ALL,
-    "why note x": NEEDS_ALL,
-    "call get_memory_stats": NEEDS_ALL,
-}
-
-
 def test_why_shows_hostile_names_on_one_line_each(roots: Settings) -> None:
     links = [{"key": "b (c 0.50)", "type": "is\n\x1b[31m"}]
     operations = [
@@ -296,34 +279,6 @@ def test_why_shows_hostile_names_on_one_line_each(roots: Settings) -> None:
 
     assert "\x1b" not in printed
     assert "a -> b -> b (c 0.50) (is\\n\\u001b[31m 0.50)" in printed
-
-
-def test_commands_make_what_they_need_once(
-    roots: Settings, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    note = '{"type": "core", "key": "note", "content": "x"}'
-    assert run(roots, "call", "store_memory", note).exit_code == 0
-    counts: Counter[str] = Counter()
-
-    def count(owner: Any, name: str, counted: str) -> None:
-        original: Callable[..., Any] = getattr(owner, name)
-
-        def counting(*arguments: Any, **named: Any) -> Any:
-            counts[counted] += 1
-            return original(*arguments, **named)
-
-        monkeypatch.setattr(owner, name, counting)
-
-    variables = environment(roots)
-    count(Settings, "__init__", "settings")
-    count(SqliteStore, "__init__", "stores")
-    count(application, "add_plugins", "registries")  # each discovers plugins once
-
-    for command, expected in NEEDS.items():
-        counts.clear()
-        done = CliRunner().invoke(main, command.split(), env=variables)
-        assert done.exit_code in (0, 1) and not done.stderr.startswith("Error"), done.output
-        assert dict(counts) == expected, command
 
 
 def test_a_store_that_is_not_installed_is_needed_only_by_what_opens_it(
@@ -516,3 +471,153 @@ def test_a_token_is_for_the_namespace_that_its_own_option_or_the_commands_names(
 
     tokens = TokenFile(settings.tokens_file).tokens()
     assert [token.namespace for token in tokens] == ["team", "others", "team"]
+
+
+SHELLS = ("bash", "zsh", "fish")
+
+NAMES = ["read", "recall", "remember"]
+
+
+def get_shell(name: str) -> ShellComplete:
+    kind = get_completion_class(name)
+    assert kind is not None
+    return kind(main, {}, "abilities", "_ABILITIES_COMPLETE")
+
+
+def complete(*words: str, shell: str = "zsh") -> list[str]:
+    items = get_shell(shell).get_completions([*words[:-1]], words[-1])
+    return [str(item.value) for item in items]
+
+
+@pytest.fixture
+async def stored(roots: Settings, monkeypatch: pytest.MonkeyPatch) -> Settings:
+    keys = ["goals", "goals/a b", "it's", "世界", "old"]
+    store = {"op": "store", "type": "core", "content": "x"}
+    async with Abilities.open(roots) as abilities:
+        operations = [{**store, "key": key} for key in keys]
+        await abilities.call("remember", {"operations": operations})
+        await abilities.call("remember", {"operations": [{"op": "archive", "key": "old"}]})
+
+    for name, value in environment(roots).items():
+        monkeypatch.setenv(name, value)
+
+    return roots
+
+
+def test_plugins_are_completed_in_silence(
+    stored: Settings,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    source = (
+        "from abilities import Arguments, Context, Model, ability\n"
+        "import sys\n"
+        "print('loading')\n"
+        "print('loading', file=sys.stderr)\n"
+        "@ability(description='Rest.')\n"
+        "async def repose(context: Context, arguments: Arguments) -> Model:\n"
+        "    return Model()\n"
+    )
+    write_distribution(tmp_path, {"resting": source}, {"a": "resting:repose", "b": "none:none"})
+    monkeypatch.syspath_prepend(str(tmp_path))
+
+    assert complete("call", "re") == [*NAMES, "repose"]
+    assert capfd.readouterr() == ("", "")
+
+
+def test_an_old_store_is_not_migrated(stored: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = stored.store_path
+    assert path is not None and complete("graph", "goa")
+    before = path.read_bytes()
+    monkeypatch.setattr(migration, "VERSION", migration.VERSION + 1)
+
+    assert complete("graph", "goa") == []
+    assert path.read_bytes() == before
+
+
+def test_bash_completes_by_the_script(stored: Settings, tmp_path: Path) -> None:
+    program = tmp_path / "abilities"
+    program.write_text(f'#!/bin/sh\nexec "{sys.executable}" -m abilities "$@"\n')
+    program.chmod(0o755)
+    for shell in SHELLS:
+        printed = CliRunner().invoke(main, ["completion", shell]).stdout
+        assert printed == get_shell(shell).source() + "\n"
+        assert f"_ABILITIES_COMPLETE={shell}_complete" in printed
+    script = get_shell("bash").source() + ASK
+
+    variables = {**os.environ, "PATH": f"{tmp_path}:{os.environ['PATH']}"}
+    done = subprocess.run(["bash", "-c", script], capture_output=True, text=True, env=variables)
+
+    assert done.stderr == ""
+    names = [ability.name for ability in BUILT_IN if ability.name.startswith("mem")]
+    assert done.stdout == "|".join([*names, "\n"]) + "|".join(["goals", r"goals/a\ b", "\n"])
+
+
+ASK = r"""
+ask() {
+    COMP_WORDS=("$@"); COMP_CWORD=$(($# - 1)); COMPREPLY=()
+    _abilities_completion abilities
+    printf '%s|' "${COMPREPLY[@]}"; echo
+}
+ask abilities call mem
+ask abilities graph goa
+"""
+
+
+KEYS = ["goals", "goals/a b", "it's", "世界"]
+
+
+def test_names_keys_and_values_are_completed_where_they_belong(stored: Settings) -> None:
+    for words, expected in (
+        ("call re", NAMES),
+        ("describe re", NAMES),
+        ("call nothing", []),
+        ("call recall ", []),  # its second argument is JSON
+        ("graph ", KEYS),
+        ("graph goals/", ["goals/a b"]),
+        ("purge ol", ["old"]),
+        ("graph ol", []),  # it is archived
+        ("graph goals ", []),
+        ("--namespace other graph go", []),
+        ("graph --namespace other go", []),
+        ("--namespace default graph go", KEYS[:2]),
+        ("graph --namespace default go", KEYS[:2]),
+        ("token add --scope ", ["read", "write", "purge", "metrics"]),
+        ("graph goals --format ", ["tree", "svg", "mermaid"]),
+        ("completion ", [*SHELLS]),
+        ("mcp --tools le", ["lean"]),
+        ("serve --tools lean,re", [f"lean,{name}" for name in NAMES]),
+        ("token add --tools lean,re", [f"lean,{name}" for name in NAMES]),
+    ):
+        assert complete(*words.split(" ")) == expected, words
+
+
+async def test_at_most_100_keys_are_suggested(stored: Settings) -> None:
+    store = {"op": "store", "type": "core", "content": "x"}
+    async with Abilities.open(stored) as abilities:
+        for n in range(3):
+            operations = [{**store, "key": f"many/{n}/{number:02}"} for number in range(50)]
+            await abilities.call("remember", {"operations": operations})
+
+    assert len(await asyncio.to_thread(complete, "graph", "many/")) == 100
+
+
+def test_whatever_is_wrong_nothing_is_printed_and_nothing_is_made(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "text.db").write_text("no store\n")
+    for variable, value in (
+        ("STORE_URL", f"sqlite:///{tmp_path}/none/memory.db"),
+        ("STORE_URL", f"sqlite:///{tmp_path}/text.db"),
+        ("STORE_URL", "nonsense"),
+        ("STORE_URL", "postgresql://u@127.0.0.1:1/none"),
+        ("TIMEZONE", "Mars"),
+        ("CONFIG", f"{tmp_path}/text.db"),
+    ):
+        with monkeypatch.context() as patch:
+            patch.setenv(f"ABILITIES_{variable}", value)
+            assert complete("graph", "") == [], value
+
+    assert [path.name for path in tmp_path.rglob("*")] == ["text.db"]
+    assert capfd.readouterr() == ("", "")

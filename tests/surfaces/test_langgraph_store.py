@@ -53,12 +53,6 @@ def test_every_name_has_a_key_that_tells_it_unless_it_is_long(name: ItemName) ->
     assert told == (None if name.is_shortened else name)
 
 
-@given(names, names)
-@hypothesis_settings(max_examples=size("ABILITIES_EXAMPLES", quick=20, full=500))
-def test_two_names_have_two_keys(first: ItemName, second: ItemName) -> None:
-    assert (first == second) == (first.memory_key == second.memory_key)
-
-
 KEYS = {
     "langgraph/users/ada//tea": ItemName(("users", "ada"), "tea"),
     "langgraph/a%2Fb/c%23d//e%7Ef": ItemName(("a/b", "c#d"), "e~f"),

@@ -15,15 +15,13 @@ import tempfile
 from collections.abc import Iterator, Mapping
 from contextlib import closing
 from pathlib import Path
-from typing import Any
 from urllib.parse import urlsplit
 
 import click
 import httpx
 import pytest
 
-from abilities import Abilities, Settings
-from abilities.adapters.langchain import load_tools
+from abilities import Settings
 from abilities.cli.main import main
 from abilities.helpers.store.postgres import pool
 from abilities.helpers.tokens import TokenFile
@@ -497,27 +495,6 @@ async def test_a_wrong_request_is_told_the_next_step(roots: Settings, tmp_path: 
                 assert response.status_code == status and words in message, (path, message)
                 check_words(message)
                 assert not token or token not in response.text
-
-
-def catch(call: Any, *arguments: Any, **named: Any) -> str:
-    with pytest.raises((ValueError, KeyError)) as caught:
-        call(*arguments, **named)
-
-    return str(caught.value)
-
-
-async def test_python_says_which_argument_is_wrong(roots: Settings, tmp_path: Path) -> None:
-    misspelt = catch(Settings, workspce_dir=".").replace("\n ", "")
-    assert "workspce_dir is no setting; did you mean workspace_dir?" in misspelt
-    secret = catch(Settings, store_url="postgres//ada:secret@host/x")
-    assert "postgresql://user@host/database" in secret and "secret" not in secret
-    assert "did you mean 'recall'?" in catch(load_tools, roots, only=["recal"])
-    missing = roots.model_copy(update={"workspace_dir": tmp_path / "none"})
-    assert "create it" in catch(load_tools, missing)
-
-    opened: Any = Abilities.open(roots)  # without `async with`
-    with pytest.raises(AttributeError, match="call"):
-        await opened.call("file_list")
 
 
 def test_doctor_examines_what_can_be_loaded_and_each_failure_has_a_next_step(here: Path) -> None:

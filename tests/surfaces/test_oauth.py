@@ -1,13 +1,16 @@
-"""OAuth: clients get tokens of their own, with the approval of a token's holder."""
+"""OAuth: clients get tokens with the approval of a token's holder, and attackers get none."""
 
+import asyncio
 import html
 import json
+import logging
 import os
 import stat
+import time
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
-from urllib.parse import parse_qs, urlsplit
+from urllib.parse import parse_qs, parse_qsl, urlsplit
 
 import httpx
 import httpx2
@@ -32,7 +35,11 @@ from abilities.helpers.tokens import TokenFile
 from abilities.server import callers
 from tests.support.oauth import (
     BACK,
+    CALLBACK,
+    VERIFIER,
     connect,
+    get_code,
+    hash_verifier,
     open_page,
     read_answer,
     redeem,
@@ -396,3 +403,330 @@ async def test_without_the_setting_there_is_no_oauth(apart: Settings, tokens: To
         for path in ("/authorize", "/oauth/approve", "/.well-known/oauth-authorization-server"):
             assert (await server.ask("GET", path, token)).status_code == 404, path
         assert (await server.ask("POST", "/mcp", client.access)).status_code == 401
+
+
+VISIT = {"Sec-Fetch-Site": "cross-site", "Sec-Fetch-Mode": "navigate", "Sec-Fetch-Dest": "document"}
+
+WRONG_URIS = """
+    http://client.example/ http://127.0.0.1.evil.example/ http://localhost.evil.example/
+    http://evil.example@127.0.0.1/ https://user@client.example/ https://client.example/#part
+    https://client.example/# javascript:alert(1) data:text/html,x cursor://callback file:///etc
+    ftp://client.example/ https://a;script-src'*'.example/ http://0.0.0.0/ http://[::2]/
+"""
+OTHER_URIS = """
+    https://evil.example/callback https://client.example/callback/ https://client.example/Callback
+    https://client.example/callback?x=1 https://client.example/callback/../evil
+    https://client.example:8443/callback http://client.example/callback
+    https://client.example.evil.example/callback https://client.example@evil.example/callback
+    https://client.example/callback%2f https://client.example/callback#x
+"""
+
+
+@pytest.fixture
+def browser(server: ServedApp) -> httpx.AsyncClient:
+    return server.client
+
+
+@pytest.fixture
+def token(apart: Settings) -> str:
+    return TokenFile(apart.tokens_file).add("ada", "write")[1]
+
+
+async def make_client(browser: httpx.AsyncClient) -> str:
+    client_id: str = (await register(browser)).json()["client_id"]
+    return client_id
+
+
+@pytest.mark.parametrize("uri", [*WRONG_URIS.split(), "https://client.example/" + "a" * 600])
+async def test_no_client_may_receive_codes_at_an_unsafe_uri(
+    browser: httpx.AsyncClient, apart: Settings, uri: str
+) -> None:
+    for uris in ([uri], [CALLBACK, uri]):
+        refused = await register(browser, redirect_uris=uris)
+
+        # The SDK's own words, if it is no URI at all.
+        assert refused.status_code == 400, refused.text
+        assert refused.json()["error"] in ("invalid_redirect_uri", "invalid_client_metadata")
+
+    assert not GrantFile(apart.tokens_file).path.exists()
+
+
+@pytest.mark.parametrize(
+    "uri", ["http://127.0.0.1:33418/cb", "http://localhost/cb", "http://[::1]:1/", CALLBACK]
+)
+async def test_https_and_this_machine_are_safe(browser: httpx.AsyncClient, uri: str) -> None:
+    assert (await register(browser, uri)).status_code == 201
+
+
+@pytest.mark.parametrize("uri", OTHER_URIS.split())
+async def test_only_the_registered_uri_is_sent_anything(
+    browser: httpx.AsyncClient, token: str, uri: str
+) -> None:
+    client_id = await make_client(browser)
+    page = await open_page(browser, client_id)
+
+    # Neither the first address nor that of the page, which someone may have made up.
+    for answer in (
+        await open_page(browser, client_id, redirect_uri=uri),
+        await browser.get("/oauth/approve", params={**read_query(page), "redirect_uri": uri}),
+    ):
+        assert answer.status_code == 400
+        assert "location" not in answer.headers and "<form" not in answer.text
+
+    code = await get_code(browser, token, client_id)
+    refused = await redeem(browser, client_id, code, redirect_uri=uri)
+    assert refused.status_code == 400
+    assert (await redeem(browser, client_id, code)).status_code == 200
+
+
+def read_query(page: httpx.Response) -> dict[str, str]:
+    return dict(parse_qsl(page.request.url.query.decode()))
+
+
+@pytest.mark.parametrize(
+    ("changes", "error"),
+    [
+        ({"code_challenge_method": "plain"}, "invalid_request"),
+        ({"code_challenge": None}, "invalid_request"),
+        ({"code_challenge": ""}, "invalid_request"),
+        ({"code_challenge": "short"}, "invalid_request"),
+        ({"response_type": "token"}, "unsupported_response_type"),
+        ({"scope": "admin"}, "invalid_scope"),
+        ({"resource": "https://other.example/mcp"}, "invalid_target"),
+    ],
+)
+async def test_a_weak_or_foreign_request_goes_back_with_the_name_of_the_server(
+    browser: httpx.AsyncClient, changes: dict[str, Any], error: str
+) -> None:
+    client_id = await make_client(browser)
+    page = await open_page(browser, client_id)
+
+    answer = await open_page(browser, client_id, **changes)
+    query = {**read_query(page), **changes}
+    made_up = await browser.get(
+        "/oauth/approve", params={name: value for name, value in query.items() if value is not None}
+    )
+
+    sent = dict(parse_qsl(urlsplit(answer.headers["location"]).query))
+    assert answer.headers["location"].startswith(f"{CALLBACK}?")
+    assert (sent["error"], sent["state"], sent["iss"]) == (error, "s 1", "http://localhost")
+    assert made_up.status_code == 400 and "<form" not in made_up.text
+
+
+async def test_every_answer_names_the_server_against_mix_up(
+    browser: httpx.AsyncClient, token: str
+) -> None:
+    client_id = await make_client(browser)
+    approved = await send_form(browser, await open_page(browser, client_id), token)
+    denied = await send_form(browser, await open_page(browser, client_id), "", decision="deny")
+
+    for end in (approved, denied):
+        answer = read_answer(end)
+        assert (answer["state"], answer["iss"]) == ("s 1", "http://localhost")
+    assert read_answer(denied)["error"] == "access_denied"
+    assert "code" not in read_answer(denied)
+
+
+@pytest.mark.parametrize("verifier", [None, "", hash_verifier(), VERIFIER[:-1] + "w"])
+async def test_a_stolen_code_is_worthless_without_its_verifier(
+    browser: httpx.AsyncClient, token: str, verifier: str | None
+) -> None:
+    client_id = await make_client(browser)
+    code = await get_code(browser, token, client_id)
+    other_id = await make_client(browser)
+
+    assert (await redeem(browser, client_id, code, code_verifier=verifier)).status_code == 400
+    assert (await redeem(browser, other_id, code)).status_code == 400
+    # It is no refresh token either, which would need no verifier.
+    for text in (code, code.replace("abc_", "abr_")):
+        assert (await refresh(browser, client_id, text)).status_code == 400
+
+    assert (await redeem(browser, client_id, code)).status_code == 200
+
+
+async def test_a_replayed_code_ends_what_it_began(
+    server: ServedApp, token: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO, "abilities")
+    client, kept = [await connect(server.client, token) for _ in range(2)]
+
+    refused = await redeem(server.client, client.id, client.code)
+
+    assert refused.json()["error"] == "invalid_grant"
+    await expect_access(server, client.access, is_open=False)
+    assert (await refresh(server.client, client.id, client.refresh)).status_code == 400
+    assert "a replayed code or refresh token ended a grant" in caplog.messages
+    await expect_access(server, kept.access, is_open=True)
+
+
+async def test_of_two_that_redeem_a_code_at_once_neither_keeps_access(
+    server: ServedApp, token: str
+) -> None:
+    client_id = await make_client(server.client)
+    code = await get_code(server.client, token, client_id)
+
+    answers = await asyncio.gather(*(redeem(server.client, client_id, code) for _ in range(8)))
+
+    won = [answer.json() for answer in answers if answer.status_code == 200]
+    assert len(won) <= 1
+    for issued in won:
+        await expect_access(server, issued["access_token"], is_open=False)
+
+
+@pytest.mark.parametrize("thief_is_first", [True, False])
+async def test_a_stolen_refresh_token_is_found_out_when_the_other_one_is_used(
+    server: ServedApp, token: str, thief_is_first: bool
+) -> None:
+    client = await connect(server.client, token)
+    stolen = client.refresh
+    issued = (await refresh(server.client, client.id, stolen)).json()
+    for _ in range(2):
+        issued = (await refresh(server.client, client.id, issued["refresh_token"])).json()
+    await expect_access(server, issued["access_token"], is_open=True)
+
+    newest = issued["refresh_token"]
+    gained = await refresh(server.client, client.id, newest if thief_is_first else stolen)
+    refused = await refresh(server.client, client.id, newest)
+
+    assert refused.json()["error"] == "invalid_grant"
+    for answer in (issued, gained.json()):
+        if "access_token" in answer:
+            await expect_access(server, answer["access_token"], is_open=False)
+
+
+async def test_another_client_cannot_use_a_refresh_token(server: ServedApp, token: str) -> None:
+    client = await connect(server.client, token)
+    other_id = await make_client(server.client)
+
+    assert (await refresh(server.client, other_id, client.refresh)).status_code == 400
+    assert (await refresh(server.client, client.id, client.refresh)).status_code == 200
+
+
+async def test_a_flood_of_registrations_is_refused_and_pushes_nobody_out(
+    server: ServedApp, token: str, apart: Settings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(grants, "MAX_CLIENTS", 5)
+    client = await connect(server.client, token)
+    pending = await make_client(server.client)
+
+    answers = await asyncio.gather(*(register(server.client) for _ in range(20)))
+
+    statuses = [answer.status_code for answer in answers]
+    assert (statuses.count(201), statuses.count(400)) == (3, 17)
+    await expect_access(server, client.access, is_open=True)
+    assert (await open_page(server.client, pending)).status_code == 200
+    assert (await server.ask("GET", "/api/stats", token)).status_code == 200
+
+    # After ten minutes, clients without an approval give way; after a day, they are forgotten.
+    monkeypatch.setattr(grants, "APPROVAL_SECONDS", 0)
+    assert (await register(server.client)).status_code == 201
+    assert (await open_page(server.client, pending)).status_code == 400
+    monkeypatch.setattr(grants, "UNUSED_SECONDS", 0)
+    GrantFile(apart.tokens_file).prune()
+    content = json.loads(GrantFile(apart.tokens_file).path.read_text())
+    assert [entry["id"] for entry in content["clients"]] == [client.id]
+    await expect_access(server, client.access, is_open=True)
+
+
+def test_the_largest_clients_fit_into_the_file(apart: Settings) -> None:
+    uris = tuple(f"https://{n}.example/".ljust(grants.MAX_URI_CHARS, "a") for n in range(5))
+    file = GrantFile(apart.tokens_file)
+    register_all = [
+        grants.Client(
+            id=str(n), name="\u540d" * 40, redirect_uris=uris, created_at=int(time.time())
+        )
+        for n in range(grants.MAX_CLIENTS - 1)
+    ]
+    with file._change() as draft:
+        draft.clients.update({client.id: client for client in register_all})
+
+    assert file.register(register_all[0].model_copy(update={"id": "last"}))
+
+
+async def test_a_form_of_another_page_approves_nothing(
+    browser: httpx.AsyncClient, token: str, apart: Settings
+) -> None:
+    client_id, other_id = await make_client(browser), await make_client(browser)
+    page, other = await open_page(browser, client_id), await open_page(browser, other_id)
+    cookies = dict(browser.cookies)
+
+    # The newest page is that of the other client, to which the cookie belongs.
+    assert (await send_form(browser, page, token)).status_code == 403
+    assert (await send_form(browser, other, token, proof="0" * 64)).status_code == 403
+    for headers in (
+        {"Sec-Fetch-Site": "cross-site"},
+        {"Sec-Fetch-Site": "same-site"},
+        {**VISIT},
+        {"Origin": "https://evil.example"},
+        {"Origin": "null"},
+    ):
+        assert (await send_form(browser, other, token, headers=headers)).status_code == 403, headers
+    browser.cookies.clear()
+    assert (await send_form(browser, other, token)).status_code == 403
+    browser.cookies.update({"abilities-approval": ""})
+    assert (await send_form(browser, other, token)).status_code == 403
+    assert GrantFile(apart.tokens_file).list_grants() == []
+
+    browser.cookies.clear()
+    browser.cookies.update(cookies)
+    assert (await send_form(browser, other, token)).status_code == 200
+
+
+async def test_the_page_can_be_visited_but_neither_framed_nor_sent_scripts(
+    browser: httpx.AsyncClient,
+) -> None:
+    name = "<script>alert(1)</script>\u202e\n" + "x" * 100
+    client_id = (await register(browser, client_name=name)).json()["client_id"]
+    page = await open_page(browser, client_id, state='"><script>')
+
+    assert "<script" not in page.text and "&lt;script&gt;alert(1)&lt;/script&gt;" in page.text
+    assert "client.example" in page.text and "\u202e" not in page.text
+    policy = page.headers["content-security-policy"]
+    for rule in ("default-src 'none'", "form-action 'self'", "frame-ancestors 'none'"):
+        assert rule in policy
+    assert page.headers["x-frame-options"] == "DENY"
+    (cookie,) = page.headers.get_list("set-cookie")
+    assert "HttpOnly" in cookie and "SameSite=strict" in cookie
+
+    address = str(page.url)
+    assert (await browser.get(address, headers=VISIT)).status_code == 200
+    for changes in ({"Sec-Fetch-Dest": "iframe"}, {"Sec-Fetch-Mode": "no-cors"}):
+        assert (await browser.get(address, headers={**VISIT, **changes})).status_code == 403
+
+
+async def test_over_tls_the_cookie_belongs_to_this_host_alone(apart: Settings, token: str) -> None:
+    url = "https://memory.example"
+    async with serving_app(apart, oauth=True, public_url=url) as server:
+        server.client.base_url = httpx.URL(url)
+        page = await open_page(server.client, await make_client(server.client))
+        answer = read_answer(await send_form(server.client, page, token))
+
+    assert page.headers["set-cookie"].startswith("__Host-abilities-approval=")
+    assert "; Secure" in page.headers["set-cookie"]
+    assert answer["iss"] == url
+
+
+@pytest.mark.parametrize(
+    "pasted", ["", "abl_wrong", "x" * 100_000, "\u00e4", "abl_00000000_" + "x" * 43]
+)
+async def test_a_wrong_paste_is_refused_logged_and_writes_nothing(
+    browser: httpx.AsyncClient,
+    token: str,
+    apart: Settings,
+    caplog: pytest.LogCaptureFixture,
+    pasted: str,
+) -> None:
+    caplog.set_level(logging.INFO, "abilities")
+    page = await open_page(browser, await make_client(browser))
+    path = GrantFile(apart.tokens_file).path
+    before = path.stat().st_ino
+
+    refused = await send_form(browser, page, pasted)
+    metrics = TokenFile(apart.tokens_file).add("ada", "metrics")[1]
+    useless = await send_form(browser, refused, metrics)
+
+    for answer in (refused, useless):
+        assert answer.status_code == 403 and "not valid here" in answer.text
+    assert "refused" in caplog.messages
+    assert path.stat().st_ino == before
+    assert read_answer(await send_form(browser, useless, token))["code"]

@@ -293,8 +293,6 @@ def test_the_environment_and_the_file_choose(tmp_path: Path) -> None:
 
 Payload = dict[str, Any]
 
-LONG = " ".join(f"tea{number}" for number in range(600))
-
 NAMED = re.compile(r"[a-z]+(?:_[a-z]+)+")
 """What could be the name of an ability of several words."""
 
@@ -324,22 +322,6 @@ async def agent(roots: Settings) -> AsyncIterator[Agent]:
     settings = roots.model_copy(update={"tools": ("lean",), "detail": None})
     async with Abilities.open(settings) as abilities:
         yield Agent(abilities)
-
-
-@pytest.mark.parametrize("kind", ["a memory", "a note"])
-async def test_what_recall_cuts_is_read_on_by_read(
-    kind: str, agent: Agent, roots: Settings
-) -> None:
-    if kind == "a memory":
-        await agent.change(op="store", type="core", key="tea", content=LONG)
-    else:
-        (roots.agent_dir / "MEMORY.md").write_text(LONG)
-
-    (answer,) = (await agent.call("recall", queries=["tea0"], max_tokens=400))["results"]
-    (hit,) = answer["memories"]
-    rest = await agent.read(hit["next"])
-
-    assert hit["content"] + rest["content"] == LONG
 
 
 async def test_answers_say_what_is_archived_or_deleted_and_a_change_is_undone(

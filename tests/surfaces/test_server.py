@@ -1,7 +1,8 @@
-"""`abilities serve` on loopback, called by real HTTP and MCP clients, friendly and hostile."""
+"""`abilities serve`: addresses, versions and resources of memories; hostile requests and pages."""
 
 import asyncio
 import contextlib
+import json
 import os
 import re
 import socket
@@ -14,18 +15,25 @@ from urllib.parse import quote
 
 import httpx
 import pytest
-from mcp import Client
+from mcp import Client, MCPError
+from mcp.types import TextResourceContents
 
-from abilities import Abilities, Settings, parse_text, render
+from abilities import Abilities, Settings, ability, parse_text, render
+from abilities.builtin.memory_reads import memory_get
+from abilities.declarations.bulk_read_memory import MemoryGetAnswer, MemoryGetInput
+from abilities.declarations.refusals import Fault
+from abilities.definition import Context
+from abilities.explorer.pages import PAGES
 from abilities.helpers.tokens import TokenFile
+from abilities.registry import AbilityRegistry
 from abilities.server import connections, guard
 from abilities.server.app import create_app
 from tests.support.measurements import reached
 from tests.support.memory_cases import nest
 from tests.support.rude import build_request
-from tests.support.serving import LocalServer, serving, serving_app, serving_locally
+from tests.support.serving import LocalServer, ServedApp, serving, serving_app, serving_locally
 from tests.support.sources import ROOT
-from tests.support.surfaces import SURFACES, python, read_tool_result
+from tests.support.surfaces import SURFACES, python, read_tool_result, run
 from tests.support.tier import size
 from tests.surfaces.test_tokens import with_oauth
 
@@ -391,3 +399,268 @@ def test_every_check_of_schemathesis_passes(served: str, roots: Settings, tmp_pa
     assert tested and int(tested[1]) >= operations >= 17
     generated = re.search(r"(\d+) generated", report)
     assert generated and int(generated[1]) > 100
+
+
+FOREIGN = {"error": Fault.from_reason("foreign_origin").to_payload()}
+REQUESTS = (
+    ("GET", "/"),
+    ("GET", "/docs"),
+    ("GET", "/explorer/app.js"),
+    ("GET", "/healthz"),
+    ("GET", "/readyz"),
+    ("GET", "/metrics"),
+    ("GET", "/openapi.json"),
+    ("GET", "/api/abilities"),
+    ("GET", "/api/memories/key"),
+    ("GET", "/api/memories/key/bulk"),
+    ("POST", "/api/abilities/store_memory"),
+    ("POST", "/mcp"),
+    ("OPTIONS", "/api/memories/key"),
+    ("GET", "/authorize"),
+    ("POST", "/oauth/approve"),
+    ("POST", "/token"),
+    ("POST", "/register"),
+    ("OPTIONS", "/register"),
+)
+VISIT = {"Sec-Fetch-Mode": "navigate", "Sec-Fetch-Dest": "document"}
+
+
+async def send(
+    server: ServedApp, method: str, path: str, site: str, **headers: str
+) -> httpx.Response:
+    content = b'{"type": "core", "content": "x"}' if method == "POST" else None
+    headers = {"Sec-Fetch-Site": site, **headers}
+    return await server.ask(method, path, headers=headers, content=content)
+
+
+@with_oauth
+async def test_h9_a_request_from_another_site_reaches_no_ability(
+    roots: Settings, monkeypatch: pytest.MonkeyPatch, changes: dict[str, Any]
+) -> None:
+    async def reach(*_: Any, **__: Any) -> None:
+        raise AssertionError("an ability was reached")
+
+    monkeypatch.setattr(AbilityRegistry, "reply", reach)
+
+    async with serving_app(roots, **changes) as server:
+        for site in ("cross-site", "same-site", "Cross-Site", "", "same-origin, none"):
+            for method, path in REQUESTS:
+                refused = await send(server, method, path, site)
+                assert (refused.status_code, refused.json()) == (403, FOREIGN), (site, path)
+
+
+async def test_h9_it_is_refused_before_token_and_body(roots: Settings, tmp_path: Path) -> None:
+    tokens_file = tmp_path / "tokens.json"
+    token = TokenFile(tokens_file).add("default", "read")[1]
+
+    async with serving_app(roots, tokens_file=tokens_file) as server:
+        for sent in (token, "abl_wrong"):
+            bearer = {"Authorization": f"Bearer {sent}"}
+            refused = await send(server, "GET", "/api/stats", "cross-site", **bearer)
+            assert (refused.status_code, refused.json()) == (403, FOREIGN)
+
+
+async def test_own_pages_programs_and_links_to_the_explorer_are_let_in_and_no_other_visits(
+    roots: Settings,
+) -> None:
+    framed = {**VISIT, "Sec-Fetch-Dest": "iframe"}
+
+    async with serving_app(roots) as server:
+        assert (await server.ask("GET", "/api/stats")).status_code == 200
+        for method, path, site, headers, status in (
+            ("GET", "/api/stats", "same-origin", {}, 200),
+            ("GET", "/api/stats", "none", {}, 200),
+            ("GET", "/", "cross-site", VISIT, 200),
+            ("GET", "/docs", "cross-site", VISIT, 200),
+            ("GET", "/api/stats", "cross-site", VISIT, 403),
+            ("POST", "/", "cross-site", VISIT, 403),
+            ("GET", "/healthz", "cross-site", VISIT, 403),
+            ("GET", "/", "cross-site", framed, 403),
+        ):
+            answer = await send(server, method, path, site, **headers)
+            assert answer.status_code == status, (method, path, site, headers)
+
+
+async def test_no_answer_may_be_loaded_framed_or_kept_by_other_pages(roots: Settings) -> None:
+    async with serving_app(roots) as server:
+        paths = [*PAGES, "/healthz", "/api/stats", "/api/memories/none", "/metrics", "/nothing"]
+        answers = [await server.ask("GET", path) for path in paths]
+        answers.append(await server.ask("GET", "/", headers={"Host": "evil.example"}))
+
+    for answer in answers:
+        headers = answer.headers
+        assert headers.get_list("cross-origin-resource-policy") == ["same-origin"]
+        assert headers.get_list("x-frame-options") == ["DENY"]
+        assert headers.get_list("x-content-type-options") == ["nosniff"]
+        assert headers.get_list("cache-control") == ["no-store"]
+
+        (policy,) = headers.get_list("content-security-policy")
+        assert "default-src 'none'" in policy and "frame-ancestors 'none'" in policy
+        assert "access-control-allow-origin" not in headers
+
+
+async def test_a_page_cannot_tell_whether_a_memory_exists(
+    roots: Settings,
+) -> None:
+    async with serving_app(roots) as server:
+        await server.call("store_memory", type="core", key="real", content="x")
+        real, none = [
+            await send(server, "GET", f"/api/memories/{key}", "cross-site", **{"X-Request-Id": "1"})
+            for key in ("real", "none")
+        ]
+
+    assert (real.status_code, real.content, real.headers) == (
+        none.status_code,
+        none.content,
+        none.headers,
+    )
+
+
+TEA = {"type": "core", "key": "tea", "content": "Green."}
+
+CALLERS = {"command_line": "cli", "langchain_sync": "langchain"}
+"""What the history calls a surface, if not by its own name or that of its protocol."""
+
+
+@pytest.mark.parametrize("surface", SURFACES)
+async def test_the_history_names_the_surface(surface: str, roots: Settings) -> None:
+    await SURFACES[surface](roots, "store_memory", TEA)
+
+    history = await python(roots, "memory_history", {"key": "tea"})
+
+    protocol = "mcp" if surface.startswith("mcp") else surface
+    assert [entry["by"] for entry in history["entries"]] == [CALLERS.get(surface, protocol)]
+
+
+async def test_a_version_is_a_tag_over_http(roots: Settings) -> None:
+    async with serving_app(roots) as server:
+        client = server.client
+        stored = await client.post("/api/memories", json=TEA)
+        assert stored.headers["etag"] == '"v1"'
+        of_one = f"/api/memories/by-id/{stored.json()['id']}"
+
+        async def summarize(tag: str, **more: Any) -> httpx.Response:
+            change = {"summary": f"Changed if {tag}.", **more}
+            return await client.patch(of_one, json=change, headers={"If-Match": tag})
+
+        assert (await summarize('"v1"')).headers["etag"] == '"v2"'
+        assert (await client.get("/api/memories/tea")).headers["etag"] == '"v2"'
+
+        for tag in ('"v1"', 'W/"v2"', '"other"', '"v1", "v2"', ""):
+            deleted = await client.delete(of_one, headers={"If-Match": tag})
+            for late in (await summarize(tag), deleted):
+                assert late.status_code == 412, tag
+                assert late.json()["error"]["reason"] == "version_conflict"
+
+        twice = await summarize('"v2"', if_version=2)
+        assert twice.json()["error"]["reason"] == "repeated_argument"
+        assert (await summarize("*")).status_code == 200
+
+        batch = {"operations": [{"op": "append", "key": "tea", "content": " Hot."}]}
+        made = await client.post("/api/memories:batch", json=batch)
+        assert made.json()["summary"]["succeeded"] == 1
+        history = await client.get("/api/memories/tea/history", params={"limit": 1})
+        assert [entry["version"] for entry in history.json()["entries"]] == [4]
+        restored = await server.call("memory_restore", key="tea", version=1)
+        assert restored.json()["memory"]["content"] == "Green."
+        assert restored.headers["etag"] == '"v5"'
+
+
+async def test_the_label_of_a_token_and_its_scope(roots: Settings, tmp_path: Path) -> None:
+    file = TokenFile(tmp_path / "tokens.json")
+    write = file.add("default", "write", "laptop of Ada")[1]
+    purge = file.add("default", "purge")[1]
+    read = file.add("default", "read", "reader")[1]
+
+    async with serving_app(roots, tokens_file=tmp_path / "tokens.json") as server:
+        stored = await server.call("store_memory", write, **TEA)
+        of_one = f"/api/memories/by-id/{stored.json()['id']}"
+        page = {"X-Abilities-Surface": "explorer"}
+        await server.ask("PATCH", of_one, purge, json={"summary": "a"}, headers=page)
+        await server.ask("PATCH", of_one, purge, json={"summary": "b"})
+
+        history = await server.ask("GET", "/api/memories/tea/history", read)
+        by = [entry["by"] for entry in history.json()["entries"]]
+        assert by == ["http", "explorer", "laptop of Ada"]
+
+        for token, status in ((read, 403), (write, 403), (purge, 200)):
+            purged = await server.ask("DELETE", of_one, token, params={"purge": "true"})
+            assert purged.status_code == status
+
+    assert (await python(roots, "memory_list", {}))["memories"] == []
+
+
+def test_people_purge_and_compact_on_the_command_line(roots: Settings) -> None:
+    for key in ("tea", "cup"):
+        run(roots, "call", "store_memory", json.dumps({**TEA, "key": key}))
+
+    kept = run(roots, "purge", "tea", stdin="n\n")
+    assert kept.exit_code == 1 and "for good?" in kept.output
+    assert run(roots, "purge", "nobody", "--yes").exit_code == 1
+    assert run(roots, "purge", "tea", stdin="y\n").exit_code == 0
+    assert run(roots, "purge", "cup", "--yes").exit_code == 0
+    assert json.loads(run(roots, "call", "memory_list", "{}").stdout) == {"memories": []}
+
+    compacted = run(roots, "compact")
+    assert compacted.exit_code == 0 and compacted.output.startswith("Forgot ")
+
+
+@pytest.mark.parametrize("mode", ["2026-07-28", "legacy"])
+async def test_a_memory_is_a_resource_with_the_tools_own_text(mode: str, roots: Settings) -> None:
+    async with Abilities.open(roots) as abilities:
+        for key in KEYS:
+            await abilities.call("store_memory", {"type": "core", "content": key, "key": key})
+        expected = {key: render(await abilities.call("memory_get", {"key": key})) for key in KEYS}
+
+    async with serving_app(roots) as server, server.mcp(mode=mode) as client:
+        (template,) = (await client.list_resource_templates()).resource_templates
+        assert (template.uri_template, template.mime_type) == ("memory://{key}", "application/json")
+        assert template.description == memory_get.description
+        assert (await client.list_resources()).resources == []
+
+        for key in KEYS:
+            uri = f"memory://{quote(key, safe='')}"
+            part = await read_text(client, uri)
+            assert (part.text, part.uri, part.mime_type) == (expected[key], uri, "application/json")
+
+        # Some clients do not encode the slash.
+        part = await read_text(client, "memory://with/slash")
+        assert part.text == expected["with/slash"]
+
+        for uri, reason in (
+            ("memory://none", "not_found"),
+            ("memory://", "invalid_key"),
+            ("memory://%FF", "invalid_key"),
+        ):
+            with pytest.raises(MCPError) as refused:
+                await client.read_resource(uri)
+
+            error = refused.value.error
+            assert error.code == -32602
+            assert (error.data["reason"], error.data["uri"]) == (reason, uri)
+
+        for uri in ("file:///etc/passwd", "memory:none", "test://x"):
+            with pytest.raises(MCPError, match="Unknown resource"):
+                await client.read_resource(uri)
+
+
+async def read_text(client: Client, uri: str) -> TextResourceContents:
+    (part,) = (await client.read_resource(uri)).contents
+    assert isinstance(part, TextResourceContents)
+    return part
+
+
+@pytest.mark.parametrize(
+    "resource", ["memory://{other}", "memory://key", "{key}", "memory://{key}/x", "Memory://{key}"]
+)
+def test_a_resource_names_an_argument_of_an_ability_that_reads(resource: str) -> None:
+    async def run(context: Context, arguments: MemoryGetInput) -> MemoryGetAnswer:
+        raise NotImplementedError
+
+    with pytest.raises(ValueError, match="a resource is read"):
+        ability(name="x", description="X.", read_only=True, resource=resource)(run)
+    with pytest.raises(ValueError, match="a resource is read"):
+        ability(name="x", description="X.", resource="memory://{key}")(run)
+
+    readable = ability(name="x", description="X.", read_only=True, resource="x://{key}")(run)
+    assert readable.resource == "x://{key}"
