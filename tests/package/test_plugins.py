@@ -13,17 +13,15 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-import httpx
 import pytest
 
 from abilities import Abilities, AbilityError, AbilityRegistry, Settings
 from abilities.adapters.langchain import load_tools
-from abilities.adapters.mcp import create_server
 from abilities.helpers.threads import loops
-from abilities.server.app import create_app
 from tests.support.catalog import BUILT_IN
 from tests.support.piped import HELLO, build_call, build_request
 from tests.support.plugins import TAME, install, read_through_the_context, write_distribution
+from tests.support.serving import serving_app
 from tests.support.surfaces import SURFACES, environment
 from tests.support.waiting import wait_until
 
@@ -442,12 +440,10 @@ async def test_a_plugin_that_cannot_be_loaded_is_a_sentence_and_the_others_are_o
 
     with install(tmp_path, modules, points, monkeypatch):
         tools = load_tools(roots)
-        async with Abilities.open(roots) as abilities:
-            create_server(abilities)
-            transport = httpx.ASGITransport(app=create_app(abilities))
-            async with httpx.AsyncClient(transport=transport, base_url="http://127.0.0.1") as http:
-                pages = ["/api/abilities", "/openapi.json", "/healthz", "/readyz", "/metrics"]
-                texts = [(await http.get(page)).text for page in pages]
+        async with serving_app(roots) as server:
+            abilities = server.abilities
+            pages = ["/api/abilities", "/openapi.json", "/healthz", "/readyz", "/metrics"]
+            texts = [(await server.ask("GET", page)).text for page in pages]
 
     problems = {problem.split()[1]: problem for problem in abilities.problems}
     assert abilities.registry.names == [*(built_in.name for built_in in BUILT_IN), "fine"]

@@ -120,25 +120,6 @@ def test_no_wrong_setting_is_quoted_because_it_may_hold_a_password() -> None:
     assert "secret" not in str(caught.value) and "secret" not in str(caught.value.errors())
 
 
-def test_a_settings_file_that_cannot_be_used_is_named_with_its_line(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    file = tmp_path / "abilities.toml"
-    monkeypatch.setenv("ABILITIES_CONFIG", str(file))
-
-    with pytest.raises(ValueError, match=r"abilities\.toml does not exist.*ABILITIES_CONFIG"):
-        Settings()
-
-    file.write_text("redact = true\ntimezone = UTC\n")
-    with pytest.raises(ValueError, match=r"abilities\.toml is not valid TOML.*line 2, column 12"):
-        Settings()
-
-    file.unlink()
-    file.mkdir()
-    with pytest.raises(ValueError, match=r"abilities\.toml cannot be read"):
-        Settings()
-
-
 def test_variables_that_are_no_settings_are_found_but_not_those_of_a_platform(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

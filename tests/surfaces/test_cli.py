@@ -82,11 +82,6 @@ def test_list_and_describe_tell_people_and_programs(settings: Settings) -> None:
     assert run(None, "--version").stdout.startswith("abilities, version")
 
 
-def test_an_unknown_word_is_sent_to_what_there_is() -> None:
-    for name in {ability.name for ability in BUILT_IN} - {"recall"}:  # which is a command, too
-        assert f"Did you mean 'abilities call {name}'?" in run(None, name).output
-
-
 def test_tables_of_mixed_batches_and_of_their_plans(roots: Settings) -> None:
     paths = [f"{n}.txt" for n in range(6)]
     for name in ("a.md", "b.md", "ok.txt", *paths):

@@ -12,7 +12,6 @@ from typing import Any
 import httpx
 import pytest
 from mcp import Client, MCPError
-from pydantic import ValidationError
 
 from abilities import Abilities, AbilityError, Settings, parse_text
 from abilities.adapters.langchain import load_tools
@@ -176,9 +175,6 @@ def test_an_unknown_name_is_an_error_that_suggests(roots: Settings) -> None:
         assert words in str(refused.value)
 
         for settings, *command in (
-            (choose(roots, tools), "list"),
-            (choose(roots, tools), "mcp"),
-            (choose(roots, tools), "call", "recall"),
             (choose(roots, tools), "serve", "--port", "0"),
             (roots, "token", "add", "--scope", "read", "--tools", tools),
         ):
@@ -188,8 +184,6 @@ def test_an_unknown_name_is_an_error_that_suggests(roots: Settings) -> None:
 
     refused_call = run(choose(roots, "lean"), "call", "store_memory")
     assert "tools: store_memory is not offered, only lean." in refused_call.stderr
-    with pytest.raises(ValidationError, match="must name a profile or an ability"):
-        choose(roots, " , ")
 
 
 async def test_a_view_can_only_be_narrower(roots: Settings) -> None:
@@ -277,18 +271,6 @@ def test_options_of_mcp_and_serve_win_over_the_settings(roots: Settings, tmp_pat
     over_stdio = name_of(json.loads(done.stdout.splitlines()[1])["result"]["tools"])
 
     assert (over_http, over_stdio) == (CHOICES["files"], CHOICES["lean"])
-
-
-def test_the_environment_and_the_file_choose(tmp_path: Path) -> None:
-    file = tmp_path / "abilities.toml"
-    file.write_text('tools = ["lean", "memory_get"]\n')
-    variables = {"ABILITIES_CONFIG": str(file), "ABILITIES_STORE_URL": f"sqlite:///{tmp_path}/m.db"}
-
-    def list_names(**more: str) -> list[str]:
-        return name_of(json.loads(run(None, "list", "--json", **variables, **more).stdout))
-
-    assert list_names() == [name for name in NAMES if name in (*PROFILES["lean"], "memory_get")]
-    assert list_names(ABILITIES_TOOLS="recall, remember") == ["recall", "remember"]
 
 
 Payload = dict[str, Any]
