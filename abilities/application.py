@@ -15,10 +15,8 @@ from abilities.declarations.refusals import Reason
 from abilities.declarations.values import JsonObject
 from abilities.definition import Ability, Context
 from abilities.helpers.files.confinement import Policy
-from abilities.helpers.files.lister import FileLister
-from abilities.helpers.files.reader import FileReader
+from abilities.helpers.files.files import Files
 from abilities.helpers.files.roots import Root, RootPlace
-from abilities.helpers.files.searcher import FileSearcher
 from abilities.helpers.memory.helper import MemoryHelper
 from abilities.helpers.store import opening
 from abilities.helpers.store.protocol import (
@@ -215,9 +213,7 @@ class Resources:
 
         return Context(
             namespace=settings.namespace,
-            files=FileReader(roots, self.policy, self.workers, absent=absent),
-            lister=FileLister(roots, self.policy, self.workers),
-            searcher=FileSearcher(roots, self.policy, self.workers),
+            files=Files(roots, self.policy, self.workers, absent=absent),
             memory=MemoryHelper(
                 settings.namespace,
                 self.store,

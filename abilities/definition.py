@@ -11,9 +11,7 @@ from pydantic import BaseModel
 
 from abilities.declarations.fields import Detail, OutputFormat
 from abilities.declarations.values import JsonObject, has_control_character, has_surrogate
-from abilities.helpers.files.lister import FileLister
-from abilities.helpers.files.reader import FileReader
-from abilities.helpers.files.searcher import FileSearcher
+from abilities.helpers.files.files import Files
 from abilities.helpers.memory.helper import MemoryHelper
 from abilities.helpers.reply.budget import Bound
 
@@ -35,8 +33,8 @@ _PACKAGE = __name__.partition(".")[0]
 class Context:
     """The context of a call, which an ability's ``run`` receives besides the arguments.
 
-    Read files and memories through ``files``, ``lister``, ``searcher`` and ``memory``, never with
-    ``open()``: they enforce the caller's directories and namespace, the limits and the deny list.
+    Read files and memories through ``files`` and ``memory``, never with ``open()``: they enforce
+    the caller's directories and namespace, the limits and the deny list.
 
     An answer that is larger than ``max_response_bytes`` as JSON is refused. If ``read_only`` is
     true, the caller may not change anything, and the registry refuses abilities that would. If
@@ -53,9 +51,7 @@ class Context:
     """
 
     namespace: str
-    files: FileReader
-    lister: FileLister
-    searcher: FileSearcher
+    files: Files
     memory: MemoryHelper
     max_response_bytes: int
     read_only: bool = False

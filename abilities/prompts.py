@@ -26,7 +26,7 @@ from abilities.declarations.values import (
     json_size,
 )
 from abilities.helpers.files.globs import Glob
-from abilities.helpers.files.lister import ListingRequest
+from abilities.helpers.files.listing import ListingRequest
 from abilities.helpers.memory.overview import format_findings, gather_findings
 from abilities.helpers.store.model import MemoryLine
 from abilities.registry import Reply, build_failed_reply
@@ -513,7 +513,7 @@ async def _find_paths(abilities: Abilities, prefix: str) -> tuple[list[str], boo
     except Refused:  # no path begins like this
         return [], False
 
-    listing = await abilities.context.lister.list_files(ListingRequest(glob, "", MAX_VALUES))
+    listing = await abilities.context.files.list_files(ListingRequest(glob, "", MAX_VALUES))
 
     # A file of the same name may be in both roots; only the agent's is read.
     paths = dict.fromkeys(file.path for file in listing.files)

@@ -12,7 +12,8 @@ from abilities.builtin.files import file_read_bulk as read_files
 from abilities.declarations.file_read_bulk import FileReadBulkInput
 from abilities.definition import Context
 from abilities.helpers.files.confinement import parse_path
-from abilities.helpers.files.reader import FileReader, ReadingSession
+from abilities.helpers.files.files import Files
+from abilities.helpers.files.reader import ReadingSession
 from abilities.helpers.files.roots import Root
 from abilities.helpers.threads.circuit_breaker import CircuitBreaker
 from abilities.helpers.threads.workers import Batch, Worker, WorkerPool
@@ -56,9 +57,9 @@ async def measure_reader(base: Path, rounds: int) -> list[Measured]:
     """The safe reader in process against a bare loop of open, read, close."""
     results: list[Measured] = []
     settings = build_settings(base)
-    reader = FileReader(build_roots(settings), settings.policy, WorkerPool())
+    reader = Files(build_roots(settings), settings.policy, WorkerPool())
     showing_secrets = replace(settings.policy, redacts=False)
-    showing = FileReader(build_roots(settings), showing_secrets, WorkerPool())
+    showing = Files(build_roots(settings), showing_secrets, WorkerPool())
     workloads = [
         write_files(settings.workspace_dir, goal.kilobytes, goal.beneath) for goal in READER_GOALS
     ]
@@ -77,7 +78,7 @@ async def measure_reader(base: Path, rounds: int) -> list[Measured]:
     return results
 
 
-def prepare_readers(reader: FileReader, workload: Workload) -> dict[str, Work]:
+def prepare_readers(reader: Files, workload: Workload) -> dict[str, Work]:
     """Return the safe way and the bare way to read some files, after checking both."""
     contents = list(workload.contents.values())
 
@@ -96,7 +97,7 @@ def prepare_readers(reader: FileReader, workload: Workload) -> dict[str, Work]:
 
 
 @contextmanager
-def open_session(reader: FileReader) -> Iterator[ReadingSession]:
+def open_session(reader: Files) -> Iterator[ReadingSession]:
     """Open a reading session on this thread, as a worker would."""
     batch: Batch[ReadingSession, object, None] = Batch(
         reader.open_session, lambda *_: None, [], CircuitBreaker(), lambda: None
@@ -137,7 +138,7 @@ async def measure_thread(base: Path, rounds: int) -> list[Measured]:
 
     for bound in BOUNDS:
         settings = build_settings(base, bound)
-        inline_reader = FileReader(build_roots(settings), settings.policy, InlineWorkerPool())
+        inline_reader = Files(build_roots(settings), settings.policy, InlineWorkerPool())
         async with Abilities.open(settings) as abilities:
             inline_context = replace(abilities.context, files=inline_reader)
             for workload in workloads:

@@ -98,7 +98,7 @@ async def search_all(abilities: Abilities, search: Search) -> None:
     after: tuple[str, int] | None = ("", 0)
     while after is not None:
         request = SearchRequest(search.text, search.is_regex, Glob("**/*"), 2, 100, after)
-        result = await abilities.context.searcher.search(request)
+        result = await abilities.context.files.search(request)
 
         after = None
         if result.is_over_time:

@@ -5,12 +5,11 @@ from abilities.declarations.file_read_bulk import FileReadBulkAnswer, FileReadBu
 from abilities.declarations.refusals import Refused
 from abilities.declarations.values import JsonObject, json_bytes, json_size
 from abilities.definition import Context, built_in
-from abilities.helpers.batch.files import ask_for_file, gather_files
-from abilities.helpers.batch.items import BatchSources
+from abilities.helpers.batch.items import BatchSources, ask_for_file, gather_files
 from abilities.helpers.batch.sharing import fill_reply
 from abilities.helpers.files.file_walk import FoundFile
 from abilities.helpers.files.globs import Glob
-from abilities.helpers.files.lister import ListingRequest
+from abilities.helpers.files.listing import ListingRequest
 from abilities.helpers.files.reader import format_modified_at
 from abilities.helpers.reply.budget import count_fitting
 from abilities.helpers.reply.envelope import (
@@ -36,8 +35,6 @@ async def file_read_bulk(context: Context, arguments: FileReadBulkInput) -> Json
     check_items_size(request)
     sources = BatchSources(
         context.files,
-        context.lister,
-        context.searcher,
         context.memory,
         max_bytes=context.bound.max_bytes,
         max_chars=arguments.max_chars_per_file,
@@ -72,8 +69,8 @@ def parse_listing_request(arguments: FileListInput) -> ListingRequest:
 @built_in("List files", LIST_DESCRIPTION, FileListAnswer, read_only=True, idempotent=True)
 async def file_list(context: Context, arguments: FileListInput) -> JsonObject:
     """List as many of the requested files as fit into the answer."""
-    listing = await context.lister.list_files(parse_listing_request(arguments))
-    if not listing.files and not context.lister.has_workspace:
+    listing = await context.files.list_files(parse_listing_request(arguments))
+    if not listing.files and not context.files.has_workspace:
         raise Refused("no_workspace")  # an empty list would mean an empty workspace
 
     answer: JsonObject = {"files": [], "has_more": False}

@@ -20,7 +20,7 @@ from abilities.declarations.refusals import Refused
 from abilities.declarations.suggestions import suggest_value
 from abilities.declarations.values import JsonObject, as_object, json_size, text_size, unwrap_json
 from abilities.definition import Context, built_in
-from abilities.helpers.batch import files, memories
+from abilities.helpers.batch import found_files, items, memories
 from abilities.helpers.batch.items import (
     AskedItem,
     BatchSources,
@@ -59,9 +59,9 @@ Way = Literal[Kind, "walk", "list"]
 Gather = Callable[[Sequence[AskedItem], BatchSources], Awaitable[list[ItemOffer]]]
 
 _GATHERERS: Mapping[Way, Gather] = {
-    "file": files.gather_files,
-    "glob": partial(gather_each, files.gather_glob),
-    "search": partial(gather_each, files.gather_search),
+    "file": items.gather_files,
+    "glob": partial(gather_each, found_files.gather_glob),
+    "search": partial(gather_each, found_files.gather_search),
     "note": memories.gather_memories,
     "memory": memories.gather_memories,
     "recall": partial(gather_each, memories.gather_recall),
@@ -97,12 +97,10 @@ async def read(context: Context, arguments: ReadInput) -> JsonObject:
 
     sources = BatchSources(
         context.files,
-        context.lister,
-        context.searcher,
         context.memory,
         max_bytes=bound.max_bytes,
         max_chars=bound.max_bytes,
-        name_glob=None if file_list.name in context.disabled else files.name_glob,
+        name_glob=None if file_list.name in context.disabled else found_files.name_glob,
         may_recall=recall.name not in context.disabled,
         remembers=context.remembers and arguments.memories,
     )
@@ -133,7 +131,7 @@ def _parse_item(sent: object, context: Context) -> AskedItem:
         raise Refused("invalid_unicode")
 
     if isinstance(sent, str) and not sent.startswith("{"):
-        item = files.ask_for_file(sent)
+        item = items.ask_for_file(sent)
     else:
         item = _parse_object(sent, context)
 

@@ -275,12 +275,12 @@ class FilesAnswer(Model):
 async def list_files(context: Context, arguments: FileListInput) -> FilesAnswer:
     """Return a page of both roots as one list, with the workspace's files that it hides."""
     request = parse_listing_request(arguments)
-    page = await context.lister.list_files(request)
+    page = await context.files.list_files(request)
 
     # The list of both roots leaves out hidden files; the list of the workspace has them. It may
     # need more entries to get as far as the page.
     longer_request = request._replace(limit=arguments.limit + MAX_HIDDEN)
-    workspace = await context.lister.for_root("workspace").list_files(longer_request)
+    workspace = await context.files.for_root("workspace").list_files(longer_request)
 
     read = {file.position: file for file in page.files}
     hidden: dict[str, FoundFile] = {}

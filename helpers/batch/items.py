@@ -1,26 +1,27 @@
 """The items of one call, the offer of each, and the sources that offers are gathered from.
 
-Offers say where an item continues by a `Cursor`.
+Offers say where an item continues by a `Cursor`. Here are also the offers of the simplest items,
+which are paths of files.
 """
 
 import asyncio
+import os
 import re
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from hashlib import blake2b
-from typing import NamedTuple, TypeVar
+from typing import NamedTuple, TypeVar, cast
 
 from abilities.declarations.limits import MAX_GLOBS_FILES
-from abilities.declarations.read import Kind, ReadItem
+from abilities.declarations.read import FileItem, Kind, ReadItem
 from abilities.declarations.refusals import Refused
 from abilities.declarations.values import JsonObject
-from abilities.helpers.files.confinement import parse_path
-from abilities.helpers.files.lister import FileLister
-from abilities.helpers.files.reader import FileReader, FileText, LinesOfFiles
-from abilities.helpers.files.searcher import FileSearcher
+from abilities.helpers.files.confinement import PathRequest, parse_path
+from abilities.helpers.files.files import Files
+from abilities.helpers.files.reader import FileText, LinesOfFiles, ReadingSession, find_version
 from abilities.helpers.memory.helper import MemoryHelper
-from abilities.helpers.reply.envelope import FoundItem, Item, RecordShape
+from abilities.helpers.reply.envelope import FoundItem, Item, RecordShape, format_item
 from abilities.helpers.text import WHOLE, Piece, Range, parse_range
 
 CALL_SECONDS = 10.0
@@ -29,6 +30,12 @@ CALL_SECONDS = 10.0
 _PLACE = re.compile(r"([0-9]{1,6})\.([^.]+)(?:\.([0-9]{1,6})?)?")
 _VERSION_BYTES = 6
 _WIDEST_NUMBER = 10**12
+
+_LINE_BYTES = 100
+"""The assumed size of a line of an unread file; most lines are shorter."""
+
+_PLAIN = FileItem(file="*")
+"""The values of an item that is only a path."""
 
 ResultT = TypeVar("ResultT")
 
@@ -336,9 +343,7 @@ class AskedItem:
 class BatchSources:
     """The sources of a call's items, with the limits on their size and on the time."""
 
-    files: FileReader
-    lister: FileLister
-    searcher: FileSearcher
+    files: Files
     memory: MemoryHelper
     max_bytes: int
     max_chars: int
@@ -407,3 +412,107 @@ async def gather_each(
             offers.append(item.fail(error))
 
     return offers
+
+
+class _SizedFile(NamedTuple):
+    """A file that was opened but not read, with about how many bytes of it are requested."""
+
+    stat: os.stat_result
+    size: int
+
+
+_Found = tuple[PathRequest, FileText | _SizedFile]
+
+
+def ask_for_file(path: str) -> AskedItem:
+    """Return the item for a path."""
+    return AskedItem("file", path, format_item(path), _PLAIN)
+
+
+async def gather_files(asked: Sequence[AskedItem], sources: BatchSources) -> list[ItemOffer]:
+    """Return one offer per item: small files are read at once, larger ones only measured."""
+    if not asked:
+        return []
+
+    # Most files fit into an equal share of the reply, and are read as soon as they are open.
+    share = sources.max_bytes // len(asked)
+
+    def begin(session: ReadingSession, item: AskedItem) -> _Found:
+        file = session.open(parse_path(_get_path(item)))
+        known = item.fields.known
+        if known is None or known != find_version(file.stat):
+            file = session.show_text(file)
+
+        # The length of the lines is unknown, so this is an estimate.
+        requested = file.request
+        part = requested.range
+        end = file.size
+        if part.end is not None:
+            end = min(end, part.end)
+        if part.last_line is not None:
+            end = min(end, (part.last_line - (part.first_line or 1) + 1) * _LINE_BYTES)
+        if part.trailing_lines is not None:
+            end = min(end, part.trailing_lines * _LINE_BYTES)
+
+        # A file that the caller may already have is not read: it may be unchanged.
+        size = min(max(end - part.start, 0), sources.max_chars)
+        if size > share or known is not None:
+            os.close(file.fd)
+            return requested, _SizedFile(file.stat, size)
+
+        return requested, session.read_open(file, sources.max_chars)
+
+    paths = list(map(_get_path, asked))
+    outcomes = await sources.files.map(begin, asked, sources.known_lines)
+    found = zip(paths, outcomes, strict=True)
+    remembered = await sources.remember(
+        path for path, outcome in found if not isinstance(outcome, Exception)
+    )
+    corrected: dict[int, Refused] = {}
+    is_any_refused = any(isinstance(outcome, Refused) for outcome in outcomes)
+    if is_any_refused and sources.name_glob is not None:
+        corrected = await sources.files.suggest_paths(paths, outcomes, sources.name_glob)
+
+    offers: list[ItemOffer] = []
+    for place, (item, outcome) in enumerate(zip(asked, outcomes, strict=True)):
+        offer = _build_offer(item, corrected.get(place, outcome))
+        for leaf in offer.leaves:
+            leaf.remembered = remembered.get(paths[place], ())
+        offers.append(offer)
+
+    return offers
+
+
+def _build_offer(item: AskedItem, outcome: _Found | Exception) -> ItemOffer:
+    if isinstance(outcome, Exception):
+        return item.fail(outcome)
+
+    request, file = outcome
+    version = None if item.fields.known is None else find_version(file.stat)
+    offer = item.begin_offer(version)
+    offer.is_begun = request.range.version is not None
+    if isinstance(file, FileText):
+        found = describe_file(file)
+        leaf = Leaf(found, measure_piece(found.piece))
+    else:
+        leaf = Leaf(UnreadFile(_get_path(item), file.stat.st_size), file.size)
+
+    if isinstance(item.item, dict):
+        # An object continues as an object, with its weight.
+        fields = {name: value for name, value in item.item.items() if name != "known"}
+
+        def continue_at(point: str) -> Item:
+            return {**fields, "file": f"{request.path}#{point}"}
+
+        leaf.continue_at = continue_at
+
+    offer.leaves.append(leaf)
+    return offer
+
+
+def _get_path(item: AskedItem) -> str:
+    if item.fields is _PLAIN:
+        return cast(str, item.item)  # any other value was refused by the parser
+
+    assert isinstance(item.fields, FileItem)
+    return item.fields.file

@@ -67,13 +67,15 @@ class Converting(AbilitiesError):
 
 
 class Documents:
-    """The texts of documents, by the versions of their files. May be used on any thread."""
+    """The texts of documents, by the versions of their files. May be used on any thread.
+
+    ``suffixes`` are those of all readers; no other file is a document.
+    """
 
     def __init__(self, readers: Sequence[InstalledReader] = ()) -> None:
         self._readers = readers
-        self._suffixes = tuple(
-            suffix for installed in readers for suffix in installed.reader.suffixes
-        )
+        suffixes = (suffix for installed in readers for suffix in installed.reader.suffixes)
+        self.suffixes: tuple[str, ...] = tuple(suffixes)
         self._converter = _Converter([installed.place for installed in readers])
         self._texts: OrderedDict[_Key, Text] = OrderedDict()
         self._running: dict[Text, str] = {}
@@ -89,7 +91,7 @@ class Documents:
         For example ``book.xlsx#Sheet2``, where ``.xlsx`` is the suffix of a reader.
         """
         document, mark, part = name.rpartition("#")
-        if mark and part and document.lower().endswith(self._suffixes):
+        if mark and part and document.lower().endswith(self.suffixes):
             return document, part
 
         return None
@@ -100,11 +102,7 @@ class Documents:
         Raises Converting if it has not been converted yet, and Refused: reader_missing,
         unreadable_document, changed, resource_exhausted, io_error.
         """
-        # Most files are no documents, and need no further look.
         lower_name = name.lower()
-        if not lower_name.endswith(self._suffixes):
-            return None
-
         head = os.pread(fd, HEAD_BYTES, 0)
         for reader, place in self._readers:
             if lower_name.endswith(tuple(reader.suffixes)) and reader.magic in head:

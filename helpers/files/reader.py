@@ -1,21 +1,17 @@
-"""Read parts of text files from the first root that has them, confined and bounded."""
+"""Read parts of text files from the first root that has them, in a session on one thread."""
 
-import asyncio
 import errno
 import os
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import ExitStack
-from functools import partial
 from hashlib import blake2b
 from tempfile import TemporaryFile
-from typing import NamedTuple, Self, cast
+from typing import NamedTuple, Self
 
-from abilities.declarations.limits import MAX_READ_CHARS
 from abilities.declarations.refusals import Reason, Refused
 from abilities.declarations.values import JsonObject
-from abilities.helpers.documents.documents import AT_ONCE, Converting, Text
 from abilities.helpers.documents.reader import find_part
 from abilities.helpers.files import confinement
 from abilities.helpers.files.confinement import PathRequest, Policy
@@ -23,7 +19,7 @@ from abilities.helpers.files.deny import Snapshot
 from abilities.helpers.files.roots import Root
 from abilities.helpers.files.window import KnownLines, read_piece, read_present
 from abilities.helpers.text import Piece, Range
-from abilities.helpers.threads.workers import CALL_SECONDS, Call, ItemT, ResultT, Worker, WorkerPool
+from abilities.helpers.threads.workers import Worker
 
 _EXHAUSTED = (errno.EMFILE, errno.ENFILE, errno.ENOMEM)
 
@@ -177,12 +173,15 @@ class ReadingSession:
 
         Raises Converting, Refused("no_such_part") and the refusals of `Documents.find_text`.
         """
-        if file.is_shown:
+        documents = self._policy.documents
+        # Most files are no documents, and need no further look.
+        may_be_one = file.request.name.lower().endswith(documents.suffixes)
+        if file.is_shown or not may_be_one:
             return file
 
         try:
             root, name = str(file.root.path), file.request.name
-            text = self._policy.documents.find_text(root, name, file.fd, file.stat)
+            text = documents.find_text(root, name, file.fd, file.stat)
             if text is None:
                 if file.part is not None:
                     raise Refused("no_such_part")
@@ -361,98 +360,3 @@ def _translate_read_error(error: OSError) -> Refused:
         return Refused("resource_exhausted")
 
     return Refused("io_error")
-
-
-class FileReader:
-    """The one way to read files. Holds no descriptor between calls.
-
-    ``absent`` is the refusal for a file that no root has.
-    """
-
-    def __init__(
-        self,
-        roots: Sequence[Root],
-        policy: Policy,
-        workers: WorkerPool,
-        *,
-        absent: Reason = "not_found",
-    ) -> None:
-        self._roots = roots
-        self._policy = policy
-        self._workers = workers
-        self._absent: Reason = absent
-
-    def open_session(
-        self, worker: Worker, known_lines: LinesOfFiles | None = None
-    ) -> ReadingSession:
-        """Return a session for one thread of a batch; a context manager."""
-        return ReadingSession(self._roots, self._policy, worker, self._absent, known_lines)
-
-    async def read(self, paths: Sequence[object], max_chars: int) -> list[FileText | Exception]:
-        """Read each path separately: one outcome per path, in order; duplicates are read again.
-
-        An outcome is a FileText, a Refused, or an unexpected exception, for this path alone.
-        """
-
-        def read_path(session: ReadingSession, path: object) -> FileText:
-            return session.read(confinement.parse_path(path), max_chars)
-
-        return await self.map(read_path, paths)
-
-    async def read_one(self, path: object, max_chars: int = MAX_READ_CHARS) -> FileText:
-        """Read one path, up to ``max_chars`` characters. Raises Refused."""
-        (outcome,) = await self.read([path], max_chars)
-        if isinstance(outcome, Exception):
-            raise outcome
-
-        return outcome
-
-    async def map(
-        self,
-        function: Callable[[ReadingSession, ItemT], ResultT],
-        items: Sequence[ItemT],
-        known_lines: LinesOfFiles | None = None,
-    ) -> list[ResultT | Exception]:
-        """Apply a function to every item in one session, as `WorkerPool.map` does.
-
-        Items that are documents are tried again when these have been converted, until the call
-        ends; the threads do not wait for that. The lines that are found in files are kept in
-        ``known_lines`` for the call's next step.
-        """
-        open_session = partial(self.open_session, known_lines=known_lines)
-        end = time.monotonic() + CALL_SECONDS
-        outcomes = await self._workers.map(open_session, function, items)
-        waiting = [place for place, each in enumerate(outcomes) if isinstance(each, Converting)]
-
-        while waiting:
-            # The others wait for a document that is converted now.
-            tried = waiting[: 2 * AT_ONCE]
-            running = [cast(Converting, outcomes[place]).text for place in tried]
-            if not await _wait_for_any(running, end - time.monotonic()):
-                for place in waiting:
-                    outcomes[place] = Refused("timeout")
-                break
-
-            again = [items[place] for place in tried]
-            results = await self._workers.map(open_session, function, again)
-            for place, result in zip(tried, results, strict=True):
-                outcomes[place] = result
-
-            waiting = [place for place in waiting if isinstance(outcomes[place], Converting)]
-
-        return outcomes
-
-
-async def _wait_for_any(texts: Sequence[Text], seconds: float) -> bool:
-    """Wait until a text is done; return False if none is after some seconds."""
-    call: Call[None, None] = Call(None)
-    for text in texts:
-        text.add_done_callback(lambda _: call.settle(None))
-
-    try:
-        async with asyncio.timeout(seconds):
-            await call.wait()
-    except TimeoutError:
-        return False
-
-    return True

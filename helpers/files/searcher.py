@@ -1,4 +1,4 @@
-"""Search the files that `FileReader` would read, in the text that it would return.
+"""Search the files that `Files` would read, in the text that it would return.
 
 A search finds the lines that match a literal or a pattern of RE2. A line is matched without its
 line end, LF or CR LF.
@@ -22,7 +22,7 @@ from abilities.helpers.files.globs import Glob
 from abilities.helpers.files.reader import ReadingSession
 from abilities.helpers.files.roots import Root
 from abilities.helpers.text import Encoding, back_off, decode, detect_encoding, replace_markers
-from abilities.helpers.threads.workers import Worker, WorkerPool
+from abilities.helpers.threads.workers import Worker
 
 MAX_CHARS = 1_000
 """Characters of a literal or pattern."""
@@ -415,33 +415,11 @@ class SearchResult:
     is_over_time: bool = False
 
 
-class FileSearcher:
-    """The one way to search files. Holds no descriptor between calls."""
-
-    def __init__(self, roots: Sequence[Root], policy: Policy, workers: WorkerPool) -> None:
-        self._roots = roots
-        self._policy = policy
-        self._workers = workers
-
-    async def search(self, request: SearchRequest) -> SearchResult:
-        """Search the files, as far as the limit and the time allow.
-
-        Raises Refused: too_short, too_long, invalid_format, invalid_pattern; timeout,
-        root_unavailable, access_denied, resource_exhausted.
-        """
-        open_session = partial(_SearchSession, self._roots, self._policy)
-        (outcome,) = await self._workers.map(open_session, _SearchSession.search, [request])
-        if isinstance(outcome, Exception):
-            raise outcome
-
-        return outcome
-
-
 class _OutOfTime(Exception):
     """The search's time is over."""
 
 
-class _SearchSession:
+class SearchSession:
     """One search on one thread. Leaves no descriptor behind."""
 
     def __init__(self, roots: Sequence[Root], policy: Policy, worker: Worker) -> None:
@@ -464,7 +442,11 @@ class _SearchSession:
         self._closing.close()
 
     def search(self, request: SearchRequest) -> SearchResult:
-        """Search one file after the other."""
+        """Search one file after the other, as far as the limit and the time allow.
+
+        Raises Refused: too_short, too_long, invalid_format, invalid_pattern; timeout,
+        root_unavailable, access_denied, resource_exhausted.
+        """
         result = self._result
         matcher = build_matcher(
             request.text,

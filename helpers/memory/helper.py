@@ -21,7 +21,8 @@ from abilities.declarations.memory import Direction
 from abilities.declarations.refusals import Reason, Refused
 from abilities.declarations.values import JsonObject, utc_now
 from abilities.helpers.files.confinement import Policy
-from abilities.helpers.files.reader import FileReader, ReadingSession
+from abilities.helpers.files.files import Files
+from abilities.helpers.files.reader import ReadingSession
 from abilities.helpers.files.roots import Root
 from abilities.helpers.memory.namespaces import NOT_THERE, NamespaceReader, find_namespace
 from abilities.helpers.memory.notes import NotePart, read_note_file, read_note_parts
@@ -242,7 +243,7 @@ class MemoryHelper(Writer):
     ) -> None:
         super().__init__(namespace, store, caller, others)
         self.reader = NamespaceReader(store, namespace, others)
-        self._notes = FileReader([agent], policy, workers, absent="memory_file_not_found")
+        self._notes = Files([agent], policy, workers, absent="memory_file_not_found")
         self._files = files
         self._zone = zone
         self._meaning = meaning
@@ -263,7 +264,7 @@ class MemoryHelper(Writer):
         """Read each target on its own; return one outcome per target, in the same order.
 
         An outcome is a MemoryText, a Refused (the reasons of `parse_target` and `slice_text`,
-        memory_file_not_found, memory_not_found, those of `FileReader` and of the store), or an
+        memory_file_not_found, memory_not_found, those of `Files` and of the store), or an
         unexpected exception of this target alone.
         """
         today = self.today  # once, because a call may run past midnight

@@ -9,7 +9,8 @@ from functools import lru_cache
 from abilities.declarations.refusals import Refused
 from abilities.declarations.values import JsonObject
 from abilities.helpers.files.confinement import PathRequest
-from abilities.helpers.files.reader import FileReader, FileText, ReadingSession
+from abilities.helpers.files.files import Files
+from abilities.helpers.files.reader import FileText, ReadingSession
 from abilities.helpers.memory.targets import MemoryFiles, Target
 from abilities.helpers.search.passages import Section, split_sections
 from abilities.helpers.search.terms import Language, weigh_text
@@ -71,7 +72,7 @@ class NotePart:
 
 
 async def read_note_parts(
-    reader: FileReader, files: MemoryFiles, today: date, since: date | None, language: Language
+    reader: Files, files: MemoryFiles, today: date, since: date | None, language: Language
 ) -> list[NotePart]:
     """Return the parts of the long-term notes and of the last 30 days' notes.
 

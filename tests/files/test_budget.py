@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from abilities import Abilities, Settings, render
 from abilities.declarations.values import JsonObject
 from abilities.helpers.batch import sharing
-from abilities.helpers.batch.items import foresee_file
+from abilities.helpers.batch.items import BatchSources, foresee_file
 from abilities.helpers.reply.budget import MIN_SHARE, Bound, ItemSize, find_level, rank, share_room
 from abilities.helpers.reply.envelope import (
     FoundItem,
@@ -264,12 +264,12 @@ async def test_a_file_that_changes_before_it_is_read_fails_alone_or_is_read(
     paths = [f"{n}.txt" for n in range(6)]
     write_files(roots.workspace_dir, dict.fromkeys(paths, TEXT))
 
-    def change_and_suggest(*_: object) -> Any:
+    def change_and_remember(*_: object) -> Any:
         act(roots.workspace_dir / "1.txt")
         return asyncio.sleep(0, {})
 
     # All files have been opened by then, and the large ones are read afterwards.
-    monkeypatch.setattr("abilities.helpers.batch.files.suggest_paths", change_and_suggest)
+    monkeypatch.setattr(BatchSources, "remember", change_and_remember)
 
     async with Abilities.open(roots) as abilities:
         payload = await abilities.call("file_read_bulk", {"paths": paths})

@@ -30,7 +30,8 @@ from abilities.helpers.files.confinement import (
     open_file,
     parse_path,
 )
-from abilities.helpers.files.reader import FileReader, ReadingSession
+from abilities.helpers.files.files import Files
+from abilities.helpers.files.reader import ReadingSession
 from abilities.helpers.files.roots import Root, find_ban
 from abilities.helpers.threads.circuit_breaker import CircuitBreaker
 from abilities.helpers.threads.workers import Batch, Worker, WorkerPool
@@ -69,13 +70,13 @@ def swap_names(name: Path, other: Path) -> Iterator[None]:
         process.stdout.close()
 
 
-def build_reader(settings: Settings) -> FileReader:
+def build_reader(settings: Settings) -> Files:
     roots = [Root(place.name, place.path) for place in settings.roots]
-    return FileReader(roots, settings.policy, WorkerPool())
+    return Files(roots, settings.policy, WorkerPool())
 
 
 @contextmanager
-def open_session(of: Settings | FileReader) -> Iterator[ReadingSession]:
+def open_session(of: Settings | Files) -> Iterator[ReadingSession]:
     """Open a reading session on this thread."""
     reader = build_reader(of) if isinstance(of, Settings) else of
     batch: Batch[ReadingSession, None, None] = Batch(

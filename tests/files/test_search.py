@@ -23,12 +23,13 @@ from hypothesis import strategies as st
 from abilities import Settings
 from abilities.declarations.refusals import Refused
 from abilities.helpers.files import searcher
+from abilities.helpers.files.files import Files
 from abilities.helpers.files.globs import Glob
-from abilities.helpers.files.lister import FileLister, ListingRequest
-from abilities.helpers.files.reader import FileReader, FileText
+from abilities.helpers.files.listing import ListingRequest
+from abilities.helpers.files.reader import FileText
 from abilities.helpers.files.redaction import SHAPES, find_secrets, format_mark
 from abilities.helpers.files.roots import Root
-from abilities.helpers.files.searcher import MAX_BLOCK, FileSearcher, Hit, SearchRequest
+from abilities.helpers.files.searcher import MAX_BLOCK, Hit, SearchRequest
 from abilities.helpers.text import decode, detect_encoding, replace_markers
 from abilities.helpers.threads.workers import WorkerPool
 from tests.files.test_confinement import SECRET, file_becomes_link, swap_names
@@ -67,16 +68,14 @@ class Tree:
 
     def __init__(self, settings: Settings) -> None:
         roots = [Root(place.name, place.path) for place in settings.roots]
-        self.searcher = FileSearcher(roots, settings.policy, WORKERS)
-        self.lister = FileLister(roots, settings.policy, WORKERS)
-        self.reader = FileReader(roots, settings.policy, WORKERS)
+        self.files = Files(roots, settings.policy, WORKERS)
 
     async def search(
         self, text: str, *, is_regex: bool = False, glob: str = "**/*", **more: Any
     ) -> searcher.SearchResult:
         """Search in one call, without context if none is asked for."""
         limits: dict[str, Any] = {"context": 0, "limit": 100, **more}
-        return await self.searcher.search(SearchRequest(text, is_regex, Glob(glob), **limits))
+        return await self.files.search(SearchRequest(text, is_regex, Glob(glob), **limits))
 
     async def search_on(self, text: str, **more: Any) -> list[searcher.SearchResult]:
         """Search from call to call, until all has been searched."""
@@ -467,7 +466,7 @@ def find_naively(lines: list[Line], wanted: str, is_regex: bool, context: int) -
 
 async def search_naively(tree: Tree, base: Path, *wanted: Any) -> list[Hit]:
     """Return all hits, from every listed file that has no zero byte."""
-    listing = await tree.lister.list_files(ListingRequest(Glob("**/*"), "", 500))
+    listing = await tree.files.list_files(ListingRequest(Glob("**/*"), "", 500))
     hits: list[Hit] = []
 
     for file in listing.files:
@@ -505,7 +504,7 @@ def test_a_search_finds_what_matching_every_shown_line_finds(
         assert all(len(page.hits) == limit for page in pages[:-1])
 
         whole = [hit for hit in result.hits if not hit.is_cut]
-        read = await tree.reader.read([hit.path for hit in whole], 10 * MAX_BLOCK)
+        read = await tree.files.read([hit.path for hit in whole], 10 * MAX_BLOCK)
         for hit, outcome in zip(whole, read, strict=True):
             assert isinstance(outcome, FileText)
             assert (replace_markers(outcome.piece.text), outcome.source) == (hit.text, hit.source)

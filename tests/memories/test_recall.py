@@ -13,7 +13,7 @@ from rich.console import Console
 from abilities import Abilities, AbilityError, Settings, render
 from abilities.cli.printing import print_answer
 from abilities.cli.records import AnsweredCall
-from abilities.helpers.files.reader import FileReader
+from abilities.helpers.files.files import Files
 from abilities.helpers.memory import notes
 from abilities.helpers.memory.recalling import find_within_days
 from abilities.helpers.search.passages import MAX_PART_CHARS, split_sections
@@ -292,7 +292,7 @@ async def test_notes_that_are_stuck_fail_nothing(
     async def hang(*_: object) -> None:
         await asyncio.Event().wait()
 
-    monkeypatch.setattr(FileReader, "map", hang)
+    monkeypatch.setattr(Files, "map", hang)
     monkeypatch.setattr(notes, "NOTES_SECONDS", 0.01)
 
     assert names(await ask(app, "compilers", hops=0)) == ["ada"]

@@ -13,7 +13,7 @@ from abilities import Abilities, Settings
 TAME = """
 from abilities import Arguments, Context, FileText, Model, ability
 from abilities.helpers.files.globs import Glob
-from abilities.helpers.files.lister import ListingRequest
+from abilities.helpers.files.listing import ListingRequest
 
 class Input(Arguments):
     key: str
@@ -26,7 +26,7 @@ class Answer(Model):
 @ability(description="Reads through its context.", read_only=True)
 async def tame(context: Context, arguments: Input) -> Answer:
     (file,) = await context.files.read(["note.txt"], max_chars=100)
-    listing = await context.lister.list_files(ListingRequest(Glob("*.txt"), "", 10))
+    listing = await context.files.list_files(ListingRequest(Glob("*.txt"), "", 10))
     (memory,) = await context.memory.read(
         [{"type": "stored", "key": arguments.key}], max_chars=100
     )

@@ -1,100 +1,20 @@
-"""Files of a mixed batch: those named by paths or patterns, and the matches of searches."""
-
-import os
-from collections.abc import Sequence
-from typing import NamedTuple, cast
+"""What a mixed batch finds among the files: those that match a pattern, and lines of them."""
 
 from abilities.declarations.limits import MAX_HITS
-from abilities.declarations.read import FileItem, GlobItem, SearchItem
+from abilities.declarations.read import GlobItem, SearchItem
 from abilities.declarations.refusals import Refused
 from abilities.declarations.values import JsonObject, json_bytes
 from abilities.helpers.batch import items
-from abilities.helpers.files.confinement import PathRequest, express_path, parse_path
+from abilities.helpers.files.confinement import express_path, parse_path
 from abilities.helpers.files.globs import Glob
-from abilities.helpers.files.lister import MAX_BYTES, MAX_LISTED, ListingRequest, suggest_paths
-from abilities.helpers.files.reader import FileText, ReadingSession, find_version
+from abilities.helpers.files.listing import MAX_BYTES, MAX_LISTED, ListingRequest
+from abilities.helpers.files.reader import find_version
 from abilities.helpers.files.searcher import Hit, SearchRequest
-from abilities.helpers.reply.envelope import FOUND_FILE, HIT, FoundItem, Item, format_item
+from abilities.helpers.reply.envelope import FOUND_FILE, HIT, FoundItem, Item
 from abilities.helpers.text import Piece
-
-_LINE_BYTES = 100
-"""The assumed size of a line of an unread file; most lines are shorter."""
 
 _QUESTION_WORDS = 4
 """Words of a search that rather is a question: few files contain so many in a row."""
-
-_PLAIN = FileItem(file="*")
-"""The values of an item that is only a path."""
-
-
-class _SizedFile(NamedTuple):
-    """A file that was opened but not read, with about how many bytes of it are requested."""
-
-    stat: os.stat_result
-    size: int
-
-
-_Found = tuple[PathRequest, FileText | _SizedFile]
-
-
-def ask_for_file(path: str) -> items.AskedItem:
-    """Return the item for a path."""
-    return items.AskedItem("file", path, format_item(path), _PLAIN)
-
-
-async def gather_files(
-    asked: Sequence[items.AskedItem], sources: items.BatchSources
-) -> list[items.ItemOffer]:
-    """Return one offer per item: small files are read at once, larger ones only measured."""
-    if not asked:
-        return []
-
-    # Most files fit into an equal share of the reply, and are read as soon as they are open.
-    share = sources.max_bytes // len(asked)
-
-    def begin(session: ReadingSession, item: items.AskedItem) -> _Found:
-        file = session.open(parse_path(_get_path(item)))
-        known = item.fields.known
-        if known is None or known != find_version(file.stat):
-            file = session.show_text(file)
-
-        # The length of the lines is unknown, so this is an estimate.
-        requested = file.request
-        part = requested.range
-        end = file.size
-        if part.end is not None:
-            end = min(end, part.end)
-        if part.last_line is not None:
-            end = min(end, (part.last_line - (part.first_line or 1) + 1) * _LINE_BYTES)
-        if part.trailing_lines is not None:
-            end = min(end, part.trailing_lines * _LINE_BYTES)
-
-        # A file that the caller may already have is not read: it may be unchanged.
-        size = min(max(end - part.start, 0), sources.max_chars)
-        if size > share or known is not None:
-            os.close(file.fd)
-            return requested, _SizedFile(file.stat, size)
-
-        return requested, session.read_open(file, sources.max_chars)
-
-    paths = list(map(_get_path, asked))
-    outcomes = await sources.files.map(begin, asked, sources.known_lines)
-    found = zip(paths, outcomes, strict=True)
-    remembered = await sources.remember(
-        path for path, outcome in found if not isinstance(outcome, Exception)
-    )
-    corrected: dict[int, Refused] = {}
-    if sources.name_glob is not None:
-        corrected = await suggest_paths(paths, outcomes, sources.lister, sources.name_glob)
-
-    offers: list[items.ItemOffer] = []
-    for place, (item, outcome) in enumerate(zip(asked, outcomes, strict=True)):
-        offer = _build_offer(item, corrected.get(place, outcome))
-        for leaf in offer.leaves:
-            leaf.remembered = remembered.get(paths[place], ())
-        offers.append(offer)
-
-    return offers
 
 
 def name_glob(pattern: str) -> str:
@@ -104,41 +24,6 @@ def name_glob(pattern: str) -> str:
     '{"glob": "*.md"}'
     """
     return f'{{"glob": {json_bytes(pattern).decode()}}}'
-
-
-def _build_offer(item: items.AskedItem, outcome: _Found | Exception) -> items.ItemOffer:
-    if isinstance(outcome, Exception):
-        return item.fail(outcome)
-
-    request, file = outcome
-    version = None if item.fields.known is None else find_version(file.stat)
-    offer = item.begin_offer(version)
-    offer.is_begun = request.range.version is not None
-    if isinstance(file, FileText):
-        found = items.describe_file(file)
-        leaf = items.Leaf(found, items.measure_piece(found.piece))
-    else:
-        leaf = items.Leaf(items.UnreadFile(_get_path(item), file.stat.st_size), file.size)
-
-    if isinstance(item.item, dict):
-        # An object continues as an object, with its weight.
-        fields = {name: value for name, value in item.item.items() if name != "known"}
-
-        def continue_at(point: str) -> Item:
-            return {**fields, "file": f"{request.path}#{point}"}
-
-        leaf.continue_at = continue_at
-
-    offer.leaves.append(leaf)
-    return offer
-
-
-def _get_path(item: items.AskedItem) -> str:
-    if item.fields is _PLAIN:
-        return cast(str, item.item)  # any other value was refused by the parser
-
-    assert isinstance(item.fields, FileItem)
-    return item.fields.file
 
 
 async def gather_glob(item: items.AskedItem, sources: items.BatchSources) -> items.ItemOffer:
@@ -163,9 +48,9 @@ async def gather_glob(item: items.AskedItem, sources: items.BatchSources) -> ite
         return offer
 
     request = ListingRequest(parse_pattern(fields.glob, "glob"), position, limit)
-    listing = await sources.wait(sources.lister.list_files(request))
+    listing = await sources.wait(sources.files.list_files(request))
     sources.files_left -= len(listing.files)
-    if not listing.files and not offer.leaves and not sources.lister.has_workspace:
+    if not listing.files and not offer.leaves and not sources.files.has_workspace:
         raise Refused("no_workspace")
 
     if not listing.files and not position and "/" not in fields.glob:
@@ -199,7 +84,7 @@ async def _suggest_deeper(pattern: str, sources: items.BatchSources) -> JsonObje
     """
     deeper = f"**/{pattern}"
     request = ListingRequest(parse_pattern(deeper, "glob"), "", MAX_LISTED)
-    listing = await sources.wait(sources.lister.list_files(request))
+    listing = await sources.wait(sources.files.list_files(request))
     if not listing.files:
         return {}
 
@@ -246,7 +131,7 @@ async def gather_search(item: items.AskedItem, sources: items.BatchSources) -> i
         limit=count,
         after=items.split_line(place),
     )
-    result = await sources.wait(sources.searcher.search(request))
+    result = await sources.wait(sources.files.search(request))
 
     offer = item.begin_offer(
         items.hash_versions(*(f"{hit.path}\n{hit.text}" for hit in result.hits))

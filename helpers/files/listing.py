@@ -1,14 +1,10 @@
-"""List files as one sorted list of all roots, and suggest paths for those that were misspelled.
-
-A name in several roots is listed once, from the root that `FileReader` would read it from.
-"""
+"""List files as one sorted list of all roots, and find the paths of those that were misspelled."""
 
 import re
 from collections.abc import Callable, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field
 from difflib import get_close_matches
-from functools import partial
 from typing import NamedTuple
 from urllib.parse import unquote, urlsplit
 
@@ -19,7 +15,7 @@ from abilities.helpers.files.confinement import Policy
 from abilities.helpers.files.file_walk import FileWalk, FolderMemory, FoundFile
 from abilities.helpers.files.globs import Glob
 from abilities.helpers.files.roots import Root
-from abilities.helpers.threads.workers import WorkerPool
+from abilities.helpers.threads.workers import Worker
 
 SECONDS = 1.2
 """Seconds after which no further folder is entered: the next call lists the rest. A call has 2."""
@@ -30,7 +26,7 @@ MAX_LISTED = 5_000
 MAX_BYTES = 120
 """The longest suggestion in bytes; a longer one is left out."""
 
-_MENDABLE: tuple[Reason, ...] = (
+MENDABLE: tuple[Reason, ...] = (
     "not_found", "absolute_path", "parent_traversal", "backslash", "drive_path", "trailing_slash",
     "control_character", "is_directory", "invalid_range",
 )  # fmt: skip
@@ -66,109 +62,43 @@ class ListingRequest(NamedTuple):
     limit: int
 
 
-class FileLister:
-    """The one way to lists of files. Holds no descriptor between calls.
+def begin_walk(
+    roots: Sequence[Root], policy: Policy, memory: FolderMemory, worker: Worker
+) -> FileWalk:
+    """Return a walk for one list; ``memory`` outlives it."""
+    return FileWalk(roots, policy, worker, memory, SECONDS)
 
-    Folders behind links are not entered. A file behind a link is listed if it may be read.
+
+def list_files(walk: FileWalk, request: ListingRequest) -> Listing:
+    """List the files that match, as far as the limit and the time of the walk allow.
+
+    Raises Refused: timeout, root_unavailable, access_denied, resource_exhausted.
     """
+    listing = Listing()
+    start = request.after
+    if start:
+        start += "\0"  # no position is between a file's and this one
 
-    def __init__(self, roots: Sequence[Root], policy: Policy, workers: WorkerPool) -> None:
-        self._roots = roots
-        self._policy = policy
-        self._workers = workers
-        self._memory = FolderMemory()
+    with closing(walk.find_files(request.glob, start)) as files:
+        for file in files:
+            if len(listing.files) == request.limit:
+                listing.after = listing.files[-1].position
+                break
 
-    @property
-    def has_workspace(self) -> bool:
-        """Whether there is a workspace besides the agent directory."""
-        return any(root.name == "workspace" for root in self._roots)
+            listing.files.append(file)
+        else:
+            listing.after = walk.stopped_at
 
-    @property
-    def documents(self) -> Documents:
-        """The documents that can be read."""
-        return self._policy.documents
-
-    def for_root(self, source: str) -> "FileLister":
-        """Return a lister of one root alone."""
-        roots = [root for root in self._roots if root.name == source]
-        return FileLister(roots, self._policy, self._workers)
-
-    async def list_files(self, request: ListingRequest) -> Listing:
-        """List the files that match, as far as the limit and the time allow.
-
-        Raises Refused: timeout, root_unavailable, access_denied, resource_exhausted.
-        """
-
-        def list_files(walk: FileWalk, request: ListingRequest) -> Listing:
-            listing = Listing()
-            start = request.after
-            if start:
-                start += "\0"  # no position is between a file's and this one
-
-            with closing(walk.find_files(request.glob, start)) as files:
-                for file in files:
-                    if len(listing.files) == request.limit:
-                        listing.after = listing.files[-1].position
-                        break
-
-                    listing.files.append(file)
-                else:
-                    listing.after = walk.stopped_at
-
-            listing.skipped = walk.skipped
-            listing.folders = walk.folders
-            return listing
-
-        begin_walk = partial(
-            FileWalk, self._roots, self._policy, memory=self._memory, seconds=SECONDS
-        )
-        (outcome,) = await self._workers.map(begin_walk, list_files, [request])
-        if isinstance(outcome, Exception):
-            raise outcome
-
-        return outcome
+    listing.skipped = walk.skipped
+    listing.folders = walk.folders
+    return listing
 
 
-async def suggest_paths(
-    paths: Sequence[str],
-    outcomes: Sequence[object],
-    lister: FileLister,
-    name_glob: Callable[[str], str],
-) -> dict[int, Refused]:
-    """Return refusals that suggest a path to send instead, by the indices of the outcomes.
+class PathNames:
+    """The paths of the files that a caller may list, to find the one that a caller meant.
 
-    ``name_glob`` returns how the caller's ability requests the files of a pattern. All paths are
-    compared with one listing, of up to `MAX_LISTED` files.
+    ``name_glob`` returns how the caller's ability requests the files of a pattern.
     """
-    suggestions: dict[int, Refused] = {}
-    refusals: dict[int, Refused] = {}
-    for index, outcome in enumerate(outcomes):
-        if isinstance(outcome, Refused) and outcome.reason in _MENDABLE:
-            refusals[index] = outcome
-
-    if not refusals:
-        return suggestions
-
-    try:
-        listing = await lister.list_files(ListingRequest(Glob("**"), "", MAX_LISTED))
-    except Refused:
-        return suggestions
-
-    names = _Names([file.path for file in listing.files], lister.documents, name_glob)
-    for index, refusal in refusals.items():
-        sent = paths[index]
-        find = names.find_folder if refusal.reason == "is_directory" else names.find
-        meant = find(sent)
-        if meant is not None and meant != sent and len(meant.encode()) <= MAX_BYTES:
-            suggestions[index] = Refused(
-                refusal.reason, refusal.field, expected=refusal.expected, did_you_mean=meant
-            )
-
-    return suggestions
-
-
-class _Names:
-    """The paths of the files that a caller may list."""
 
     def __init__(
         self, paths: Sequence[str], documents: Documents, name_glob: Callable[[str], str]
