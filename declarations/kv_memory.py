@@ -4,7 +4,7 @@ from typing import Annotated, Literal
 
 from pydantic import BeforeValidator, Field
 
-from abilities.declarations.bulk_read_memory import BulkReadMemoryInput, MemoryGetInput
+from abilities.declarations.memory_reads import BulkReadMemoryInput, MemoryGetInput
 from abilities.declarations.records import Truncation
 from abilities.declarations.refusals import Fault
 from abilities.declarations.values import Model, optional

@@ -1,7 +1,11 @@
 """`file_read_bulk` and `file_list`: find files, and read many in one call."""
 
-from abilities.declarations.file_list import FileListAnswer, FileListInput
-from abilities.declarations.file_read_bulk import FileReadBulkAnswer, FileReadBulkInput
+from abilities.declarations.files import (
+    FileListAnswer,
+    FileListInput,
+    FileReadBulkAnswer,
+    FileReadBulkInput,
+)
 from abilities.declarations.refusals import Refused
 from abilities.declarations.values import JsonObject, json_bytes, json_size
 from abilities.definition import Context, built_in

@@ -5,22 +5,20 @@ from abilities.declarations.memories import (
     DeleteMemoryInput,
     GetMemoryStatsAnswer,
     GetMemoryStatsInput,
+    MemoryChangesAnswer,
+    MemoryChangesInput,
+    MemoryHistoryAnswer,
+    MemoryHistoryInput,
     MemoryListAnswer,
     MemoryListInput,
+    MemoryRestoreAnswer,
+    MemoryRestoreInput,
     QueryMemoriesAnswer,
     QueryMemoriesInput,
     StoreMemoryAnswer,
     StoreMemoryInput,
     UpdateMemoryAnswer,
     UpdateMemoryInput,
-)
-from abilities.declarations.memory_history import (
-    MemoryChangesAnswer,
-    MemoryChangesInput,
-    MemoryHistoryAnswer,
-    MemoryHistoryInput,
-    MemoryRestoreAnswer,
-    MemoryRestoreInput,
 )
 from abilities.declarations.refusals import Refused
 from abilities.declarations.values import JsonObject

@@ -1,12 +1,13 @@
 """`memory_read_bulk`, `bulk_read_memory` and `memory_get`: read memories by name."""
 
-from abilities.declarations.bulk_read_memory import (
+from abilities.declarations.memory_reads import (
     BulkReadMemoryAnswer,
     BulkReadMemoryInput,
     MemoryGetAnswer,
     MemoryGetInput,
+    MemoryReadBulkAnswer,
+    MemoryReadBulkInput,
 )
-from abilities.declarations.memory_read_bulk import MemoryReadBulkAnswer, MemoryReadBulkInput
 from abilities.declarations.refusals import Refused
 from abilities.declarations.values import JsonObject
 from abilities.definition import Context, built_in

@@ -6,10 +6,10 @@ from typing import Any
 
 import schemathesis
 
-from abilities.declarations.bulk_read_memory import RESUME_PATTERN
 from abilities.declarations.fields import TIME_PATTERN
 from abilities.declarations.limits import MAX_SAFE_INTEGER
 from abilities.declarations.memories import QUERY_CURSOR_PATTERN
+from abilities.declarations.memory_reads import RESUME_PATTERN
 from abilities.declarations.recall import CURSOR_PATTERN
 
 _NAMED_EITHER_WAY = (

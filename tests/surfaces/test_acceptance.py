@@ -8,8 +8,8 @@ import pytest
 
 from abilities import Settings
 from abilities.cli.main import main
-from abilities.declarations.file_read_bulk import FileReadBulkAnswer
-from abilities.declarations.memory_read_bulk import MemoryReadBulkAnswer
+from abilities.declarations.files import FileReadBulkAnswer
+from abilities.declarations.memory_reads import MemoryReadBulkAnswer
 from abilities.declarations.records import ReplyOf
 from abilities.declarations.refusals import FAULTS, Fault, Reason
 from tests.support.file_cases import ROWS, Ok, Row, Wrong, check_refusal, check_wrong_item
