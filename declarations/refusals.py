@@ -552,21 +552,12 @@ class Fault(Model):
     ref: str | None = optional("For an internal error: the reference to its details in the log.")
 
     @classmethod
-    def from_reason(
-        cls,
-        reason: Reason,
-        *,
-        field: str | None = None,
-        ref: str | None = None,
-        size_bytes: int | None = None,
-    ) -> Self:
+    def from_reason(cls, reason: Reason, *, ref: str | None = None) -> Self:
         """Return the fault of a reason."""
-        return cls.from_refusal(Refused(reason, field), ref=ref, size_bytes=size_bytes)
+        return cls.from_refusal(Refused(reason), ref=ref)
 
     @classmethod
-    def from_refusal(
-        cls, refusal: Refused, *, ref: str | None = None, size_bytes: int | None = None
-    ) -> Self:
+    def from_refusal(cls, refusal: Refused, *, ref: str | None = None) -> Self:
         """Return the fault that a caller sees for a refusal."""
         meaning = FAULTS[refusal.reason]
 
@@ -579,7 +570,6 @@ class Fault(Model):
             expected=refusal.expected,
             did_you_mean=refusal.did_you_mean,
             fields=list(refusal.fields) or None,
-            size_bytes=size_bytes,
             ref=ref,
         )
 

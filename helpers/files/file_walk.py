@@ -20,6 +20,9 @@ from abilities.helpers.files.globs import Glob, States
 from abilities.helpers.files.roots import Root
 from abilities.helpers.threads.workers import Worker
 
+SECONDS = 1.2
+"""Seconds after which no further folder is entered: the next call goes on. A call has 2."""
+
 MAX_ENTRIES = 100_000
 """The most names in a folder; a larger folder is skipped."""
 
@@ -211,7 +214,7 @@ def _stamp_folder(descriptors: Mapping[int, int]) -> Stamp | None:
 class FileWalk:
     """One walk through the roots on one thread. Leaves no descriptor behind.
 
-    After ``seconds`` the walk enters no further folder but stops, and ``stopped_at`` is the
+    After `SECONDS` the walk enters no further folder but stops, and ``stopped_at`` is the
     position to continue from. ``skipped`` counts names that no path can express, and folders that
     are too large, too deep or may not be read; ``folders`` names some of those folders. ``memory``
     outlives the walk.
@@ -221,9 +224,8 @@ class FileWalk:
         self,
         roots: Sequence[Root],
         policy: Policy,
-        worker: Worker,
         memory: FolderMemory,
-        seconds: float,
+        worker: Worker,
     ) -> None:
         self.stopped_at: str | None = None
         self.skipped = 0
@@ -234,7 +236,7 @@ class FileWalk:
         self._memory = memory
         self._root_descriptors: dict[int, int] = {}
         self._closing = ExitStack()
-        self._deadline = time.monotonic() + seconds
+        self._deadline = time.monotonic() + SECONDS
         self._own = Snapshot()
 
     def __enter__(self) -> Self:
@@ -245,7 +247,7 @@ class FileWalk:
 
     @property
     def is_over_time(self) -> bool:
-        """Whether the walk's seconds have passed."""
+        """Whether the time of the walk is over."""
         return time.monotonic() > self._deadline
 
     def find_files(self, glob: Glob, start: str) -> Generator[FoundFile]:

@@ -13,7 +13,7 @@ from abilities.declarations.limits import MAX_READ_CHARS
 from abilities.declarations.refusals import Reason, Refused
 from abilities.helpers.documents.documents import AT_ONCE, Converting, Text
 from abilities.helpers.files.confinement import Policy, parse_path
-from abilities.helpers.files.file_walk import FolderMemory
+from abilities.helpers.files.file_walk import FileWalk, FolderMemory
 from abilities.helpers.files.globs import Glob
 from abilities.helpers.files.listing import (
     MAX_BYTES,
@@ -22,7 +22,6 @@ from abilities.helpers.files.listing import (
     Listing,
     ListingRequest,
     PathNames,
-    begin_walk,
     list_files,
 )
 from abilities.helpers.files.reader import FileText, LinesOfFiles, ReadingSession
@@ -127,7 +126,7 @@ class Files:
 
         Raises Refused: timeout, root_unavailable, access_denied, resource_exhausted.
         """
-        open_walk = partial(begin_walk, self._roots, self._policy, self._memory)
+        open_walk = partial(FileWalk, self._roots, self._policy, self._memory)
         (outcome,) = await self._workers.map(open_walk, list_files, [request])
         if isinstance(outcome, Exception):
             raise outcome

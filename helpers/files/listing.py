@@ -11,14 +11,8 @@ from urllib.parse import unquote, urlsplit
 from abilities.declarations.refusals import Reason, Refused
 from abilities.helpers.documents.documents import Documents
 from abilities.helpers.documents.reader import is_numbered
-from abilities.helpers.files.confinement import Policy
-from abilities.helpers.files.file_walk import FileWalk, FolderMemory, FoundFile
+from abilities.helpers.files.file_walk import FileWalk, FoundFile
 from abilities.helpers.files.globs import Glob
-from abilities.helpers.files.roots import Root
-from abilities.helpers.threads.workers import Worker
-
-SECONDS = 1.2
-"""Seconds after which no further folder is entered: the next call lists the rest. A call has 2."""
 
 MAX_LISTED = 5_000
 """The most files that are compared with a path to find a suggestion."""
@@ -60,13 +54,6 @@ class ListingRequest(NamedTuple):
     glob: Glob
     after: str
     limit: int
-
-
-def begin_walk(
-    roots: Sequence[Root], policy: Policy, memory: FolderMemory, worker: Worker
-) -> FileWalk:
-    """Return a walk for one list; ``memory`` outlives it."""
-    return FileWalk(roots, policy, worker, memory, SECONDS)
 
 
 def list_files(walk: FileWalk, request: ListingRequest) -> Listing:

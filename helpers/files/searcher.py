@@ -15,7 +15,7 @@ from typing import NamedTuple, Self
 
 from abilities.declarations.refusals import Refused
 from abilities.helpers.documents.documents import Converting, Text
-from abilities.helpers.files import redaction
+from abilities.helpers.files import file_walk, redaction
 from abilities.helpers.files.confinement import Policy, parse_path
 from abilities.helpers.files.file_walk import FileWalk, FolderMemory, FoundFile
 from abilities.helpers.files.globs import Glob
@@ -29,9 +29,6 @@ MAX_CHARS = 1_000
 
 MAX_BLOCK = 2_000
 """Characters of a block that are shown. A longer block has a single matching line."""
-
-SECONDS = 1.2
-"""Seconds after which no further file is searched: the next call continues. A call has 2."""
 
 FIRST_FILE_SECONDS = 0.5
 """The least time for the first file of a call, so that every call makes progress."""
@@ -425,8 +422,8 @@ class SearchSession:
     def __init__(self, roots: Sequence[Root], policy: Policy, worker: Worker) -> None:
         self._policy = policy
         self._worker = worker
-        self._deadline = self._file_deadline = time.monotonic() + SECONDS
-        self._walk = FileWalk(roots, policy, worker, FolderMemory(), SECONDS)
+        self._deadline = self._file_deadline = time.monotonic() + file_walk.SECONDS
+        self._walk = FileWalk(roots, policy, FolderMemory(), worker)
         self._reading = ReadingSession(roots, policy, worker, "not_found")
         self._closing = ExitStack()
         self._result = SearchResult()

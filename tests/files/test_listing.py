@@ -14,7 +14,7 @@ from hypothesis import given, settings, strategies
 from abilities import Abilities, AbilityError, Settings, render
 from abilities.declarations.files import FileListAnswer
 from abilities.declarations.refusals import Reason, Refused
-from abilities.helpers.files import file_walk, listing
+from abilities.helpers.files import file_walk
 from abilities.helpers.files.file_walk import FolderMemory, Kind
 from abilities.helpers.files.globs import Glob
 from tests.support.file_cases import Row, check_refusal, refused
@@ -311,7 +311,7 @@ async def test_l12b_a_folder_too_deep_is_reported(roots: Settings, call: Call) -
 async def test_l13_when_time_is_over_the_next_call_goes_on(
     roots: Settings, call: Call, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(listing, "SECONDS", 0.0)
+    monkeypatch.setattr(file_walk, "SECONDS", 0.0)
     paths = ["a.txt", "a/1", "a/b/2", "a/b/c/3", "a/d/4", "b/e/5", "c.txt"]
     write_files(roots.workspace_dir, paths)
 

@@ -22,7 +22,7 @@ from hypothesis import strategies as st
 
 from abilities import Settings
 from abilities.declarations.refusals import Refused
-from abilities.helpers.files import searcher
+from abilities.helpers.files import file_walk, searcher
 from abilities.helpers.files.files import Files
 from abilities.helpers.files.globs import Glob
 from abilities.helpers.files.listing import ListingRequest
@@ -239,11 +239,11 @@ async def test_what_cannot_be_searched_is_counted(
 
 
 @pytest.mark.parametrize("is_regex", [True, False])
-@pytest.mark.parametrize("limit", ["SECONDS", "MAX_BYTES"])
+@pytest.mark.parametrize("limit", ["file_walk.SECONDS", "searcher.MAX_BYTES"])
 async def test_a_search_that_takes_too_much_goes_on_in_the_next_call(
     limit: str, is_regex: bool, tree: Tree, roots: Settings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(searcher, limit, 0)
+    monkeypatch.setattr(f"abilities.helpers.files.{limit}", 0)
     files = ("a", "b", "x/a", "x/b", "x/y/a", "x/y/b", "x/y/z", "x/z", "z")
     write_files(roots.workspace_dir, dict.fromkeys(files, "tea\n" * 2))
 
@@ -259,7 +259,7 @@ async def test_time_that_ends_within_a_file_loses_no_hit(
     tree: Tree, roots: Settings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     write(roots, a="tea\n" * 5_000, b="tea\n")
-    monkeypatch.setattr(searcher, "SECONDS", 0)
+    monkeypatch.setattr(file_walk, "SECONDS", 0)
     monkeypatch.setattr(searcher, "time", Clock())
 
     results = await tree.search_on("^tea", is_regex=True, limit=10_000)
@@ -275,7 +275,7 @@ async def test_a_file_that_alone_takes_too_long_is_skipped(
     tree: Tree, roots: Settings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     write(roots, a="coffee\n" * 20, b="tea\n")
-    monkeypatch.setattr(searcher, "SECONDS", -1)
+    monkeypatch.setattr(file_walk, "SECONDS", -1)
     monkeypatch.setattr(searcher, "FIRST_FILE_SECONDS", -1)
 
     first = await tree.search("^tea", is_regex=True)

@@ -185,10 +185,7 @@ OPTIONAL = {
 
 MODELS = {
     f"abilities.declarations.{name}"
-    for name in (
-        *("bulk_read_memory", "file_list", "kv_memory", "memories", "memory_history"),
-        *("memory_read_bulk", "read", "recall", "remember"),
-    )
+    for name in ("files", "kv_memory", "memories", "memory_reads", "read", "recall", "remember")
 }
 """Models of abilities: making them all takes longer than a call."""
 
@@ -200,14 +197,15 @@ COMMANDS = {
     "call": (
         ["call", "file_read_bulk", '{"paths": ["none.txt"]}'],
         OPTIONAL
-        | (MODELS - {"abilities.declarations.read"})  # the items of a batch are those of `read`
+        # The items of a batch are those of `read`.
+        | (MODELS - {"abilities.declarations.files", "abilities.declarations.read"})
         | {"abilities.helpers.store.postgres", "abilities.helpers.transfer", "rich"},
     ),
     "call of a stored memory": (
         ["call", "get_memory_stats"],
         OPTIONAL
         | (MODELS - {"abilities.declarations.memories"})
-        | {"abilities.declarations.file_read_bulk", "abilities.helpers.batch", "rich"},
+        | {"abilities.helpers.batch", "rich"},
     ),
     "call --pretty": (["call", "get_memory_stats", "--pretty"], OPTIONAL),
 }

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from abilities import Abilities, Settings, parse_text, render
 from abilities.declarations.fields import OutputFormat
-from abilities.helpers.files import listing
+from abilities.helpers.files import file_walk
 from tests.read.conftest import BOUND, Opened
 from tests.support.read_collecting import Collected, collect, count_cut, is_atomic
 from tests.support.read_samples import batches
@@ -175,7 +175,7 @@ def check_item(item: Collected, whole: Collected) -> None:
 async def test_a_slow_glob_goes_on(roots: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
     paths = [f"folder{number}/file.txt" for number in range(6)]
     write_files(roots.workspace_dir, paths)
-    monkeypatch.setattr(listing, "SECONDS", 0.0)
+    monkeypatch.setattr(file_walk, "SECONDS", 0.0)
     request = {"items": [{"glob": "**/*.txt", "limit": 5}]}
 
     async with Abilities.open(roots) as abilities:

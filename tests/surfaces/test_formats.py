@@ -459,7 +459,7 @@ def build_left_out(item: object, size: int | None) -> dict[str, Any]:
     if size is None:
         return {**record, "reason": "response_budget"}
 
-    fault = Fault.from_reason("response_budget", size_bytes=size)
+    fault = Fault.from_reason("response_budget").model_copy(update={"size_bytes": size})
     return {**record, "error": fault.to_payload()}
 
 

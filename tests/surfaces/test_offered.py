@@ -17,7 +17,7 @@ from abilities import Abilities, AbilityError, Settings, parse_text
 from abilities.adapters.langchain import load_tools
 from abilities.adapters.mcp import create_server
 from abilities.builtin.index import PROFILES
-from abilities.declarations.refusals import FAULTS, Fault
+from abilities.declarations.refusals import FAULTS, Fault, Refused
 from abilities.helpers.tokens import TokenFile
 from tests.support.catalog import BUILT_IN
 from tests.support.piped import HELLO, build_request, open_piped
@@ -97,7 +97,7 @@ async def test_what_is_not_chosen_is_refused_like_the_disabled(index: int, roots
                 answers.append(str(error).partition("\n")[0])
 
     assert answers[:2] == answers[2:]
-    disabled = Fault.from_reason("disabled", field="bulkRead").to_payload()
+    disabled = Fault.from_refusal(Refused("disabled", "bulkRead")).to_payload()
     assert answers[0] == {"error": disabled}
 
 
@@ -106,7 +106,7 @@ async def test_without_the_bulk_ability_memory_get_reads_one_memory_and_no_more(
     surface: str, roots: Settings
 ) -> None:
     settings = disable(roots, "bulk_read_memory")
-    refused = {"error": Fault.from_reason("disabled", field="bulkRead").to_payload()}
+    refused = {"error": Fault.from_refusal(Refused("disabled", "bulkRead")).to_payload()}
 
     async def call(name: str, **arguments: Any) -> dict[str, Any]:
         return await SURFACES[surface](settings, name, arguments)

@@ -20,7 +20,7 @@ from mcp.types import TextResourceContents
 
 from abilities import Abilities, Settings, ability, parse_text, render
 from abilities.builtin.memory_reads import memory_get
-from abilities.declarations.bulk_read_memory import MemoryGetAnswer, MemoryGetInput
+from abilities.declarations.memory_reads import MemoryGetAnswer, MemoryGetInput
 from abilities.declarations.refusals import Fault
 from abilities.definition import Context
 from abilities.explorer.pages import PAGES
