@@ -12,7 +12,7 @@ from abilities.definition import Context, built_in
 from abilities.helpers.batch.items import BatchSources, ask_for_file, gather_files
 from abilities.helpers.batch.sharing import fill_reply
 from abilities.helpers.files.file_walk import FoundFile
-from abilities.helpers.files.globs import Glob
+from abilities.helpers.files.globs import parse_glob
 from abilities.helpers.files.listing import ListingRequest
 from abilities.helpers.files.reader import format_modified_at
 from abilities.helpers.reply.budget import count_fitting
@@ -62,11 +62,7 @@ patterns with that name. For more, send next_request."""
 
 def parse_listing_request(arguments: FileListInput) -> ListingRequest:
     """Return the request for a listing. Raises Refused, with the pattern as its field."""
-    try:
-        glob = Glob(arguments.pattern)
-    except Refused as error:
-        raise Refused(error.reason, "pattern", expected=error.expected) from None
-
+    glob = parse_glob(arguments.pattern, "pattern")
     return ListingRequest(glob, arguments.after or "", arguments.limit)
 
 

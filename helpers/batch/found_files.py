@@ -6,7 +6,7 @@ from abilities.declarations.refusals import Refused
 from abilities.declarations.values import JsonObject, json_bytes
 from abilities.helpers.batch import items
 from abilities.helpers.files.confinement import express_path, parse_path
-from abilities.helpers.files.globs import Glob
+from abilities.helpers.files.globs import parse_glob
 from abilities.helpers.files.listing import MAX_BYTES, MAX_LISTED, ListingRequest
 from abilities.helpers.files.reader import find_version
 from abilities.helpers.files.searcher import Hit, SearchRequest
@@ -47,7 +47,7 @@ async def gather_glob(item: items.AskedItem, sources: items.BatchSources) -> ite
             offer.group["more"] = item.go_on(items.Cursor(items.count_down(None, position)))
         return offer
 
-    request = ListingRequest(parse_pattern(fields.glob, "glob"), position, limit)
+    request = ListingRequest(parse_glob(fields.glob, "glob"), position, limit)
     listing = await sources.wait(sources.files.list_files(request))
     sources.files_left -= len(listing.files)
     if not listing.files and not offer.leaves and not sources.files.has_workspace:
@@ -83,7 +83,7 @@ async def _suggest_deeper(pattern: str, sources: items.BatchSources) -> JsonObje
     A pattern without a folder matches only files outside of all folders.
     """
     deeper = f"**/{pattern}"
-    request = ListingRequest(parse_pattern(deeper, "glob"), "", MAX_LISTED)
+    request = ListingRequest(parse_glob(deeper, "glob"), "", MAX_LISTED)
     listing = await sources.wait(sources.files.list_files(request))
     if not listing.files:
         return {}
@@ -104,14 +104,6 @@ def _build_leaf(
     )
 
 
-def parse_pattern(pattern: str, field: str) -> Glob:
-    """Return the pattern of an item's field. Raises Refused, which names the field."""
-    try:
-        return Glob(pattern)
-    except Refused as error:
-        raise Refused(error.reason, field, expected=error.expected) from None
-
-
 async def gather_search(item: items.AskedItem, sources: items.BatchSources) -> items.ItemOffer:
     """Return the offer of a search. Raises Refused."""
     fields = item.fields
@@ -126,7 +118,7 @@ async def gather_search(item: items.AskedItem, sources: items.BatchSources) -> i
         text=fields.search,
         is_regex=fields.regex,
         is_whole=fields.whole,
-        glob=parse_pattern(fields.in_, "in"),
+        glob=parse_glob(fields.in_, "in"),
         context=fields.context,
         limit=count,
         after=items.split_line(place),

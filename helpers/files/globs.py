@@ -182,6 +182,14 @@ class Glob:
         return frozenset(reachable)
 
 
+def parse_glob(pattern: str, field: str) -> Glob:
+    """Return the pattern of a field. Raises Refused as `Glob` does, with the name of the field."""
+    try:
+        return Glob(pattern)
+    except Refused as error:
+        raise Refused(error.reason, field, expected=error.expected) from None
+
+
 def _check(pattern: str) -> None:
     if len(pattern) > MAX_PATH_CHARS:
         raise Refused("path_too_long")
