@@ -233,31 +233,6 @@ async def test_an_unknown_ability_is_refused_with_the_one_meant(settings: Settin
                 load_tools(settings, only=[wrong])
 
 
-WHOLE = {"type": "integer", "minimum": 1, "maximum": 100}
-PARAMETERS: list[tuple[str, str, str, dict[str, Any] | None]] = [
-    ("?limit=ten", "limit", "wrong_type", WHOLE),
-    ("?limit=1&limit=2", "limit", "wrong_type", WHOLE),
-    ("?q=x", "q", "unknown_argument", {"type": "string", "max_length": 200}),
-    ("?sort_order=up", "sort_order", "not_one_of", {"one_of": ["asc", "desc"]}),
-    ("/a/bulk?depth=9", "depth", "out_of_range", {"minimum": 1, "maximum": 6}),
-    ("/a?key=b", "key", "repeated_argument", None),
-]
-
-
-async def test_query_parameters_are_refused_with_the_same_rules(settings: Settings) -> None:
-    async with serving_app(settings) as server:
-        for path, *rule in PARAMETERS:
-            response = await server.ask("GET", f"/api/memories{path}")
-            fault = response.json()["error"]
-            assert response.status_code == 400, path
-            assert [fault["field"], fault["reason"], fault.get("expected")] == rule, path
-
-        several = await server.ask("GET", "/api/memories?limit=0&offset=x&query=y&query=z")
-
-    fields = [field for field, _ in list_fields(several.json()["error"])]
-    assert fields == ["limit", "offset", "query"]
-
-
 def test_every_synonym_leads_to_something_that_exists() -> None:
     schemas = json.dumps([build_schema(ability.input) for ability in BUILT_IN])
     names = {ability.name for ability in BUILT_IN}

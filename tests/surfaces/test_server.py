@@ -148,25 +148,48 @@ async def test_a_memory_is_changed_and_deleted_by_its_key(client: httpx.AsyncCli
     assert (await client.get("/api/memories/other")).json()["data"]["content"] == "x"
 
 
+WHOLE = {"type": "integer", "minimum": 1, "maximum": 100}
+WRONG_ADDRESSES = {
+    "/nothing": {"reason": "unknown_address"},
+    "/api/stats/more": {"reason": "unknown_address"},
+    "/api/memories/with/slash": {"reason": "unknown_address"},
+    "/api/memories/%FF": {"reason": "invalid_key"},
+    "/api/memories/plain?no=1": {"reason": "unknown_argument", "field": "no"},
+    "/api/memories/plain?key=other": {"reason": "repeated_argument", "field": "key"},
+    "/api/memories/plain/bulk?depth=7": {
+        "reason": "out_of_range",
+        "field": "depth",
+        "expected": {"minimum": 1, "maximum": 6},
+    },
+    "/api/memories/plain/bulk?depth=1&depth=2": {"reason": "wrong_type", "field": "depth"},
+    "/api/memories?limit=ten": {"reason": "wrong_type", "field": "limit", "expected": WHOLE},
+    "/api/memories?q=x": {
+        "reason": "unknown_argument",
+        "field": "q",
+        "expected": {"type": "string", "max_length": 200},
+    },
+    "/api/memories?sort_order=up": {
+        "reason": "not_one_of",
+        "field": "sort_order",
+        "expected": {"one_of": ["asc", "desc"]},
+    },
+}
+
+
 @pytest.mark.requirement("R4.4.5", "R4.6.2")
-async def test_a_wrong_address_or_parameter_is_refused(
+async def test_a_wrong_address_or_parameter_is_refused_with_the_rules_of_the_ability(
     client: httpx.AsyncClient,
 ) -> None:
     await client.post("/api/memories", json={**MEMORY, "key": "plain"})
 
-    for path, reason in (
-        ("/api/memories/with/slash", "unknown_address"),
-        ("/api/memories/%FF", "invalid_key"),
-        ("/api/memories/plain/bulk?depth=7", "out_of_range"),
-        ("/api/memories/plain/bulk?depth=1&depth=2", "wrong_type"),
-        ("/api/memories/plain?no=1", "unknown_argument"),
-        ("/api/memories/plain?key=other", "repeated_argument"),
-        ("/nothing", "unknown_address"),
-        ("/api/stats/more", "unknown_address"),
-    ):
+    for path, rule in WRONG_ADDRESSES.items():
         refused = await client.get(path)
-        assert refused.status_code == (404 if reason == "unknown_address" else 400), path
-        assert refused.json()["error"]["reason"] == reason, path
+        assert refused.status_code == (404 if rule["reason"] == "unknown_address" else 400), path
+        assert rule.items() <= refused.json()["error"].items(), path
+
+    several = await client.get("/api/memories?limit=0&offset=x&query=y&query=z")
+    fields = [mistake["field"] for mistake in several.json()["error"]["fields"]]
+    assert fields == ["limit", "offset", "query"]
 
 
 HOSTS = """

@@ -253,16 +253,22 @@ def test_pipes_that_do_not_block_are_read_and_written_whole(settings: Settings) 
     with subprocess.Popen(
         COMMAND, stdin=their_stdin, stdout=their_stdout, env=build_environment(settings)
     ) as process:
-        os.close(their_stdin)
         os.close(their_stdout)
         calls = [build_call(n, "file_read_bulk", paths=["big.txt"]) for n in range(10)]
-        with os.fdopen(our_stdin, "wb") as requests:
-            for line in (build_request("hello", "initialize", HELLO), *calls):
-                requests.write(line + b"\n")
-                requests.flush()
+        with os.fdopen(our_stdout, "rb") as replies, os.fdopen(our_stdin, "wb", 0) as requests:
+            requests.write(build_request("hello", "initialize", HELLO) + b"\n")
+            assert json.loads(replies.readline())["id"] == "hello"
 
-        with os.fdopen(our_stdout, "rb") as replies:
-            assert len([json.loads(line) for line in replies]) == 11
+            os.set_blocking(their_stdin, False)  # as others may who share it
+            for n in range(2):
+                requests.write(build_request(n, "ping") + b"\n")
+                assert json.loads(replies.readline())["id"] == n
+
+            os.close(their_stdin)
+            requests.write(b"".join(call + b"\n" for call in calls))
+            requests.close()
+            assert sorted(json.loads(line)["id"] for line in replies) == list(range(10))
+
         assert process.wait(60) == 0
 
 
