@@ -191,8 +191,10 @@ def test_a_new_file_is_the_block_to_paste_is_written_once_and_goes_again(
     assert printed.stderr == f"To paste into {find_file(name)}:\n"
     assert f"Wrote {find_file(name)}" in first and "Next: " in first
     assert "nothing was changed" in second and list_files(home) == written
-    warned = f"{CLIENTS[name].title} reads notes and cannot write them" in " ".join(first.split())
-    assert warned == (name == "claude-desktop"), "it alone has no tools for files"
+    is_desktop = name == "claude-desktop"  # it alone has no tools for files, and no projects
+    said = " ".join(first.split())
+    assert (f"{CLIENTS[name].title} reads notes and cannot write them" in said) is is_desktop
+    assert ("All projects share these notes and memories" in said) is not is_desktop
     assert "Removed" in setup(name, "--remove")
     assert not find_file(name).exists()
     assert "nothing was changed" in setup(name, "--remove")
@@ -276,13 +278,20 @@ def test_a_dry_run_shows_no_text_of_others(text: str) -> None:
     assert "lean" in shown and "s3cret" not in shown
 
 
-def test_a_dry_run_of_new_files_shows_their_lines() -> None:
-    shown = setup("claude-code", "--hooks", "--dry-run")
-    setup("claude-code", "--hooks")
+@pytest.mark.parametrize("name", ["claude-code", "codex", "gemini"])
+def test_new_files_with_hooks_are_shown_before_and_leave_nothing(name: str, home: Path) -> None:
+    shown = setup(name, "--hooks", "--dry-run")
+    setup(name, "--hooks")
 
     assert shown.count(" would be created:\n") == 2
-    for file in (find_file("claude-code"), find_hooks_file()):
+    for file in (find_file(name), find_hooks_file(name)):
+        if name == "gemini":
+            continue  # it has both in one file
+
         assert "".join(f"+{line}\n" for line in file.read_text().splitlines()) in shown
+
+    setup(name, "--remove")
+    assert [path for path in list_files(home) if "backups" not in path] == []
 
 
 @every_client
@@ -297,14 +306,11 @@ def test_an_invalid_file_is_refused_with_its_line(name: str, home: Path) -> None
         assert list_files(home) == before
 
 
-@pytest.mark.parametrize("name", ["claude-code", "claude-desktop"])
-def test_comments_that_the_client_cannot_read_are_named(name: str) -> None:
-    file = write_file(name, '{\n  "a": 1,\n  // what\n  "b": 2\n}')
+def test_a_file_that_the_client_cannot_read_is_refused_with_its_line() -> None:
+    for name in ("claude-code", "claude-desktop"):
+        file = write_file(name, '{\n  "a": 1,\n  // what\n  "b": 2\n}')
+        assert f"{file}, line 3: this client reads neither comments" in refuse("setup", name)
 
-    assert f"{file}, line 3: this client reads neither comments" in refuse("setup", name)
-
-
-def test_a_file_that_is_not_text_is_refused() -> None:
     file = write_file("cursor", "")
     file.write_bytes(b'{\n"a": "\xff"}')
     assert f"{file}, line 2: the text is not UTF-8" in refuse("setup", "cursor")
@@ -539,15 +545,6 @@ def test_hooks_are_written_only_when_asked_for(name: str, home: Path) -> None:
     assert name == "gemini" or not find_file(name).exists()
 
 
-@pytest.mark.parametrize("name", HOOKS)
-def test_removing_hooks_leaves_nothing(name: str, home: Path) -> None:
-    setup(name, "--hooks")
-
-    setup(name, "--remove")
-
-    assert [path for path in list_files(home) if "backups" not in str(path)] == []
-
-
 OLD_HOOKS = {
     "SessionStart": "{} catch-up || exit 1",
     "PreCompact": "echo 'The data below is stored.'; {} catch-up --max-tokens 1900 || exit 1",
@@ -731,16 +728,15 @@ def test_earlier_sessions_are_offered_and_not_imported(home: Path) -> None:
     assert not (home / ".abilities" / "memory.db").exists()
 
 
-def test_without_a_project_it_says_that_all_share_the_memories() -> None:
-    told = "All projects share these notes and memories"
-
-    assert setup("codex").count(told) == 1
-    assert told not in setup("claude-desktop")
+LIBRARY = "/h/Library/Application Support"
+"""Where applications keep their files on macOS."""
 
 
 @pytest.mark.parametrize(
     ("name", "variable", "value", "file"),
     [
+        ("claude-desktop", "OTHER", "", f"{LIBRARY}/Claude/claude_desktop_config.json"),
+        ("vscode", "OTHER", "", f"{LIBRARY}/Code/User/mcp.json"),
         ("claude-code", "CLAUDE_CONFIG_DIR", "/c", "/c/.claude.json"),
         ("claude-code", "OTHER", "/c", "/h/.claude.json"),
         ("claude-desktop", "XDG_CONFIG_HOME", "/x", "/x/Claude/claude_desktop_config.json"),
@@ -754,21 +750,13 @@ def test_without_a_project_it_says_that_all_share_the_memories() -> None:
         ("cursor", "XDG_CONFIG_HOME", "/x", "/h/.cursor/mcp.json"),
     ],
 )
-def test_the_variables_of_the_clients_count(
+def test_a_client_reads_the_file_that_its_variables_and_its_system_name(
     name: str, variable: str, value: str, file: str
 ) -> None:
-    machine = Machine(Path("/h"), {variable: value}, "linux")
+    system = "darwin" if file.startswith(LIBRARY) else "linux"
+    machine = Machine(Path("/h"), {variable: value}, system)
 
     assert CLIENTS[name].find_file(machine, None) == Path(file)
-
-
-def test_on_macos_applications_keep_their_files_in_the_library() -> None:
-    machine = Machine(Path("/h"), {}, "darwin")
-    library = Path("/h/Library/Application Support")
-
-    files = [CLIENTS[name].find_file(machine, None) for name in ("claude-desktop", "vscode")]
-
-    assert files == [library / "Claude/claude_desktop_config.json", library / "Code/User/mcp.json"]
 
 
 def test_opencode_reads_its_file_with_comments_last(home: Path) -> None:

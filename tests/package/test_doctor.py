@@ -11,7 +11,6 @@ import tempfile
 import tomllib
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -23,7 +22,7 @@ from abilities.helpers.files.secret_search import SearchLimits
 from abilities.helpers.store.postgres import pool
 from abilities.helpers.tokens import TokenFile
 from tests.support.stores import store_file
-from tests.surfaces.test_cli import run
+from tests.support.surfaces import run, with_changes
 
 
 @pytest.fixture
@@ -54,10 +53,6 @@ def sound(base: Path) -> Settings:
 
     asyncio.run(fill())
     return settings
-
-
-def change(settings: Settings, **values: Any) -> Settings:
-    return Settings(**{**settings.model_dump(exclude_unset=True), **values})
 
 
 def find(settings: Settings, *states: str) -> list[Diagnosis]:
@@ -131,7 +126,7 @@ def test_a_setting_that_is_unsafe_or_broken(
     if name == "allowed_hosts":
         sound.tokens_file.unlink()
 
-    assert re.search(said, describe(change(sound, **{name: value.format(base=base)})))
+    assert re.search(said, describe(with_changes(sound, **{name: value.format(base=base)})))
 
 
 @pytest.fixture
@@ -152,11 +147,11 @@ def test_a_directory_that_may_not_be_read(shut: Path, unprivileged: None) -> Non
 
 def test_a_store_or_tokens_inside_a_root(sound: Settings) -> None:
     for root, name in ((sound.workspace_dir, "workspace"), (sound.agent_dir, "agent")):
-        inside = change(sound, store_url=f"sqlite:///{root}/.abilities/memory.db")
+        inside = with_changes(sound, store_url=f"sqlite:///{root}/.abilities/memory.db")
         assert f"lies in the {name} directory" in describe(inside, "note")
         assert find(inside) == []
 
-    inside = change(sound, tokens_file=sound.workspace_dir / "tokens.json")
+    inside = with_changes(sound, tokens_file=sound.workspace_dir / "tokens.json")
     TokenFile(inside.tokens_file).add("default", "read")
     assert "tokens.json lies in" in describe(inside, "note")
 
@@ -178,12 +173,12 @@ def test_a_store_that_does_not_answer(
 
     url = "postgresql://user:secret@127.0.0.1:1/none?connect_timeout=1"
     findings = [
-        f for f in find(change(sound, store_url=url), "note", "fails") if f.about == "store"
+        f for f in find(with_changes(sound, store_url=url), "note", "fails") if f.about == "store"
     ]
     assert [finding.state for finding in findings] == ["note", "fails"]
     assert "secret" not in str(findings) and "127.0.0.1:1/none" in findings[1].words
 
-    assert find(change(sound, store_url=f"sqlite:///{base}/fresh/memory.db")) == []
+    assert find(with_changes(sound, store_url=f"sqlite:///{base}/fresh/memory.db")) == []
     assert not (base / "fresh").exists(), "a store that never was is not made"
 
 
@@ -231,7 +226,7 @@ def test_who_needs_a_token_and_why(sound: Settings) -> None:
         findings = find(settings, "ok", "note", "unsafe", "fails")
         return "\n".join(f"{d.state} {d.words} {d.mend}" for d in findings if d.about == "tokens")
 
-    opened = change(sound, require_tokens=False)
+    opened = with_changes(sound, require_tokens=False)
     assert "note none is needed: require_tokens is set to false" in describe_tokens(opened)
 
     file = TokenFile(sound.tokens_file)
@@ -256,7 +251,7 @@ def test_who_needs_a_token_and_why(sound: Settings) -> None:
 
 def test_the_namespaces_of_tokens_are_examined(sound: Settings, base: Path) -> None:
     agent, workspace = base / "agent", base / "workspace"
-    settings = change(
+    settings = with_changes(
         sound,
         agent_dir=agent / "{namespace}",
         workspace_dir=workspace / "{namespace}",
@@ -290,8 +285,8 @@ def test_the_namespaces_of_tokens_are_examined(sound: Settings, base: Path) -> N
 def test_a_deny_list_of_ones_own_that_lacks_default_names(sound: Settings) -> None:
     usual = tuple(name for name in sound.deny if name != "*.kdbx")
 
-    assert list(checks.check_deny_list(change(sound, deny=("...", "own.txt")))) == []
-    (lacking,) = checks.check_deny_list(change(sound, deny=usual))
+    assert list(checks.check_deny_list(with_changes(sound, deny=("...", "own.txt")))) == []
+    (lacking,) = checks.check_deny_list(with_changes(sound, deny=usual))
     assert f"lacks 1 of the {len(sound.deny)} default entries" in lacking.words
 
 
@@ -359,7 +354,7 @@ def test_what_looks_like_a_secret_and_may_be_read_is_listed(sound: Settings) -> 
     (workspace / "folder").symlink_to("deploy")
 
     marked = "; agents read marks in their place"
-    settings = change(sound, tokens_file=workspace / "own-token.log")  # which no agent reads
+    settings = with_changes(sound, tokens_file=workspace / "own-token.log")  # which no agent reads
     assert find_exposed(settings) == {
         f"MEMORY.md holds: private key{marked}": "note",
         f"deploy/notes.md holds: private key{marked}": "note",
@@ -368,7 +363,7 @@ def test_what_looks_like_a_secret_and_may_be_read_is_listed(sound: Settings) -> 
         "looked at 5 files that agents may read (100,000 characters of each at most): "
         "4 look like secrets": "ok",
     }
-    shown = find_exposed(change(settings, redact=False))
+    shown = find_exposed(with_changes(settings, redact=False))
     assert shown["deploy/notes.md holds: private key"] == "unsafe"
 
 
@@ -424,6 +419,6 @@ def test_the_command_lists_secrets_for_people_and_programs(sound: Settings) -> N
         (True, 0, ["note", "note", "ok"]),
         (False, 1, ["unsafe", "note", "ok"]),
     ):
-        done = run(change(sound, redact=redact), "doctor", "--secrets", "--json")
+        done = run(with_changes(sound, redact=redact), "doctor", "--secrets", "--json")
         assert done.exit_code == code
         assert [finding["state"] for finding in json.loads(done.stdout)] == states
