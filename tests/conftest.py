@@ -159,6 +159,17 @@ def server() -> Iterator[str]:
         yield url
 
 
+@pytest.fixture(params=["sqlite", "postgresql"])
+def store_url(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
+    """The URL of a new store, of each kind in turn."""
+    if request.param == "sqlite":
+        yield f"sqlite:///{tmp_path}/memory.db"
+        return
+
+    with postgres.database(request.getfixturevalue("server")) as url:
+        yield url
+
+
 @pytest.fixture
 def served(roots: Settings, tmp_path: Path) -> Iterator[str]:
     """The address of a server for the roots, in a process of its own."""

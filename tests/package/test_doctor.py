@@ -106,10 +106,14 @@ def test_files_that_others_may_read_or_change(sound: Settings) -> None:
     ("name", "value", "said"),
     [
         ("disabled", "memory_get,bulk_read_memry", "unsafe abilities: .*'bulk_read_memory'"),
+        ("tools", "leen", "fails abilities: .*did you mean 'lean'"),
+        ("embedder", "none", "fails embedder: .* install the package that declares it"),
+        ("store_url", "sqlite:///{base}/workspace", "fails store: .* name a file in it"),
         ("deny", "*.secret", r"unsafe deny: .*not cover \.env, server\.pem"),
         ("allowed_hosts", "example.org", "fails tokens: .*needs tokens"),
         ("workspace_dir", "/", "fails workspace directory: .*must not be '/'"),
         ("workspace_dir", "{base}/file", "fails workspace directory: .*is not a directory"),
+        ("workspace_dir", "{base}/none", "fails workspace .* set workspace_dir to a folder"),
         ("agent_dir", "{base}/none", "fails agent directory"),
         ("agent_dir", "{base}/workspace", "unsafe directories: .*overlap"),
         ("agent_dir", "{base}/workspace/agent", "unsafe directories: .*overlap"),
@@ -126,7 +130,9 @@ def test_a_setting_that_is_unsafe_or_broken(
     if name == "allowed_hosts":
         sound.tokens_file.unlink()
 
-    assert re.search(said, describe(with_changes(sound, **{name: value.format(base=base)})))
+    findings = find(with_changes(sound, **{name: value.format(base=base)}))
+    lines = [f"{d.state} {d.about}: {d.words}; {d.mend}" for d in findings]
+    assert [line for line in lines if re.search(said, line)], lines
 
 
 @pytest.fixture
@@ -178,7 +184,8 @@ def test_a_store_that_does_not_answer(
     assert [finding.state for finding in findings] == ["note", "fails"]
     assert "secret" not in str(findings) and "127.0.0.1:1/none" in findings[1].words
 
-    assert find(with_changes(sound, store_url=f"sqlite:///{base}/fresh/memory.db")) == []
+    fresh = with_changes(sound, store_url=f"sqlite:///{base}/fresh/memory.db")
+    assert find(fresh) == [] and "created when first used" in describe(fresh, "ok", "note")
     assert not (base / "fresh").exists(), "a store that never was is not made"
 
 
@@ -291,8 +298,9 @@ def test_a_deny_list_of_ones_own_that_lacks_default_names(sound: Settings) -> No
 
 
 def test_the_command_tells_people_and_programs(sound: Settings) -> None:
-    done = run(sound, "doctor")
+    done = run(sound, "doctor", ABILITIES_WORKSPACE="x")
     assert done.exit_code == 0, done.stdout
+    assert "ABILITIES_WORKSPACE is ignored" in done.stdout
     assert "ok      store" in done.stdout and "answers: 1 memory" in done.stdout
 
     sound.tokens_file.chmod(0o666)

@@ -10,7 +10,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import AsyncIterator, Iterator
-from contextlib import ExitStack, asynccontextmanager, closing
+from contextlib import asynccontextmanager, closing
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -21,7 +21,6 @@ from abilities.hooks import seen
 from abilities.hooks.answering import MAX_CONTEXT_BYTES, answer_event
 from abilities.hooks.asking import MAX_BYTES
 from abilities.hooks.seen import SeenMemories
-from tests.support import postgres
 from tests.support.waiting import GIVE_UP_SECONDS, POLL_SECONDS
 
 PATIENT = """
@@ -113,15 +112,10 @@ async def fill(url: str, place: Place) -> None:
         await abilities.call("remember", {"operations": operations})
 
 
-@pytest.fixture(params=["sqlite", "postgres"])
-async def stored(request: pytest.FixtureRequest, place: Place) -> AsyncIterator[Place]:
-    with ExitStack() as stack:
-        url = f"sqlite:///{place.home}/.abilities/memory.db"
-        if request.param == "postgres":
-            url = stack.enter_context(postgres.database(request.getfixturevalue("server")))
-
-        await fill(url, place)
-        yield place._replace(environment={**place.environment, "ABILITIES_STORE_URL": url})
+@pytest.fixture
+async def stored(place: Place, store_url: str) -> Place:
+    await fill(store_url, place)
+    return place._replace(environment={**place.environment, "ABILITIES_STORE_URL": store_url})
 
 
 def test_a_prompt_and_an_edit_bring_each_memory_once_in_a_session(stored: Place) -> None:

@@ -25,7 +25,7 @@ from abilities import Abilities, Settings
 from abilities.cli.main import main
 from abilities.helpers.threads.workers import THREADS
 from abilities.helpers.tokens import TokenFile
-from tests.support import named_threads, postgres
+from tests.support import named_threads
 from tests.support.measurements import reached
 from tests.support.rude import HUB, WAYS, build_request
 from tests.support.serving import Server, serving
@@ -292,16 +292,6 @@ async def measure(address: str, token: str) -> tuple[float, list[tuple[str, int]
                 refused.append((name, answer.status_code))
 
     return statistics.quantiles(seconds, n=100)[98] * 1000, refused
-
-
-@pytest.fixture(params=["sqlite", "postgresql"])
-def store_url(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
-    if request.param == "sqlite":
-        yield f"sqlite:///{tmp_path}/memory.db"
-        return
-
-    with postgres.database(request.getfixturevalue("server")) as url:
-        yield url
 
 
 @pytest.fixture

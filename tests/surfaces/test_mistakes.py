@@ -495,25 +495,3 @@ async def test_a_wrong_request_is_told_the_next_step(roots: Settings, tmp_path: 
                 assert response.status_code == status and words in message, (path, message)
                 check_words(message)
                 assert not token or token not in response.text
-
-
-def test_doctor_examines_what_can_be_loaded_and_each_failure_has_a_next_step(here: Path) -> None:
-    for name, text, words in (
-        ("STORE_URL", f"sqlite:///{here}/ws", "name a file in it"),
-        ("STORE_URL", f"sqlite:///{here}/ws/notes.md", "let store_url name another"),
-        ("WORKSPACE_DIR", f"{here}/none", "set workspace_dir to a folder"),
-        ("DISABLED", "memory_gett", "did you mean 'memory_get'?"),
-        ("TOOLS", "leen", "did you mean 'lean'?"),
-        ("EMBEDDER", "none", "install the package that declares it"),
-        ("TOKENS_FILE", f"{here}/ws/notes.md", "make new tokens"),
-    ):
-        done = run(None, "doctor", **make_variables(here, **{name: text}))
-
-        assert done.exit_code == 1 and words in done.stdout, done.stdout
-        assert "broken" not in done.stdout
-        last = done.stdout.splitlines()[-1]
-        assert re.search(r"^\d+ findings: .*(1 fails|\d unsafe).*\. Begin with ", last), last
-
-    unused = make_variables(here, WORKSPACE="x", STORE_URL=f"sqlite:///{here}/none.db")
-    printed = run(None, "doctor", **unused).stdout
-    assert "ABILITIES_WORKSPACE is ignored" in printed and "created when first used" in printed

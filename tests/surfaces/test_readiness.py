@@ -47,13 +47,9 @@ def on_postgres(roots: Settings, server: str) -> Iterator[Settings]:
         yield roots.model_copy(update={"store_url": url})
 
 
-@pytest.fixture(params=["sqlite", "postgres"])
-def settings(request: pytest.FixtureRequest, roots: Settings) -> Settings:
-    if request.param == "sqlite":
-        return roots
-
-    chosen: Settings = request.getfixturevalue("on_postgres")
-    return chosen
+@pytest.fixture
+def settings(roots: Settings, store_url: str) -> Settings:
+    return roots.model_copy(update={"store_url": store_url})
 
 
 @asynccontextmanager

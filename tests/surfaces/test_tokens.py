@@ -21,7 +21,6 @@ from abilities.explorer.pages import PAGES
 from abilities.helpers.store.postgres import pool
 from abilities.helpers.tokens import MAX_FILE_BYTES, TokenFile, TokenSet
 from abilities.server import callers
-from tests.support import postgres
 from tests.support.catalog import BUILT_IN
 from tests.support.forked import Forked
 from tests.support.serving import ServedApp, serving, serving_app
@@ -413,27 +412,19 @@ async def wait_until_remembered(settings: Settings) -> None:
             await asyncio.sleep(0.01)
 
 
-@pytest.mark.parametrize("kind", ["sqlite", "postgresql"])
-def test_a_token_that_no_server_ever_saw_is_remembered_by_each_kind_of_store(
-    kind: str, private: Settings, request: pytest.FixtureRequest
+async def test_a_token_that_no_server_ever_saw_is_remembered_by_each_kind_of_store(
+    private: Settings, store_url: str
 ) -> None:
-    async def check(settings: Settings) -> None:
-        async with serving_app(settings) as open_server:
-            assert (await open_server.ask("GET", "/api/stats")).status_code == 200
+    settings = with_changes(private, store_url=store_url)
+    async with serving_app(settings) as open_server:
+        assert (await open_server.ask("GET", "/api/stats")).status_code == 200
 
-        added = await asyncio.to_thread(run, settings, "token", "add", "--scope", "read")
-        assert added.exit_code == 0 and "does not remember yet" not in added.stderr
-        settings.tokens_file.unlink()
+    added = await asyncio.to_thread(run, settings, "token", "add", "--scope", "read")
+    assert added.exit_code == 0 and "does not remember yet" not in added.stderr
+    settings.tokens_file.unlink()
 
-        async with serving_app(settings) as locked_server:
-            await expect_locked(locked_server)
-
-    if kind == "sqlite":
-        asyncio.run(check(private))
-        return
-
-    with postgres.database(request.getfixturevalue("server")) as url:
-        asyncio.run(check(with_changes(private, store_url=url)))
+    async with serving_app(settings) as locked_server:
+        await expect_locked(locked_server)
 
 
 async def test_without_any_token_ever_a_server_is_open_and_makes_no_store(
