@@ -1,9 +1,11 @@
 """Plugins: abilities and readers of documents that other packages declare as entry points."""
 
 import logging
+import sys
 from collections.abc import Sequence
 from dataclasses import fields
-from importlib.metadata import EntryPoint, entry_points
+from functools import cache
+from importlib.metadata import EntryPoint, EntryPoints, entry_points
 from traceback import format_exception
 from typing import Any, cast
 
@@ -78,7 +80,14 @@ def list_points(group: str) -> list[EntryPoint]:
 
     If two packages claim a name, the first one gets it everywhere.
     """
-    return sorted(entry_points(group=group), key=lambda point: (point.name, point.value))
+    points = _find_points(group, tuple(sys.path))
+    return sorted(points, key=lambda point: (point.name, point.value))
+
+
+@cache
+def _find_points(group: str, _path: tuple[str, ...]) -> EntryPoints:
+    """Return the entry points on a search path; finding them reads a file of each distribution."""
+    return entry_points(group=group)
 
 
 def report_problem(point: EntryPoint, error: BaseException) -> str:

@@ -15,11 +15,11 @@ from click.testing import CliRunner, Result
 from hypothesis import HealthCheck
 from hypothesis import settings as hypothesis_settings
 
-from abilities import Settings, plugins
+from abilities import Settings
 from abilities.adapters import mcp
 from abilities.server import app
 from tests.support import postgres
-from tests.support.remembered import RememberedRoutes, check_schema, find_entry_points, find_version
+from tests.support.remembered import RememberedRoutes, check_schema, find_version
 from tests.support.sample_files import SampleFiles, build_samples, lock_samples, make_roots
 from tests.support.serving import serving
 from tests.support.surfaces import SURFACES, Through, calls_through
@@ -79,7 +79,6 @@ def pytest_collection_finish() -> None:
 @pytest.fixture(scope="session", autouse=True)
 def _remembered() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(plugins, "entry_points", find_entry_points)
         for module in (app, mcp):
             patch.setattr(module, "version", find_version)
         for name in ("add_ability_routes", "add_memories", "add_explorer"):

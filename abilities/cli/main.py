@@ -16,8 +16,8 @@ import click
 from typing_extensions import override
 
 from abilities.cli.errors import Commands, show_errors
-from abilities.cli.importing import pause_collection
 from abilities.cli.options import find_options, share_options
+from abilities.helpers.importing import pause_collection
 
 _EXAMPLES = """\b
 Examples:

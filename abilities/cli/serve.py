@@ -14,13 +14,13 @@ import click
 from abilities.application import Abilities
 from abilities.cli.completion import complete_tools
 from abilities.cli.errors import UsageErrorInLines, describe_os_error
-from abilities.cli.importing import defer_packages, pause_collection
 from abilities.cli.session import Session, describe_failure, pass_session
 from abilities.cli.terminal import echo
 from abilities.cli.token import WAY_OUT, find_lock
 from abilities.declarations.refusals import Fault, Refused
 from abilities.errors import format_install, is_installed
 from abilities.helpers.grants import GrantFile
+from abilities.helpers.importing import defer_packages, pause_collection
 from abilities.helpers.tokens import TokenFile
 from abilities.settings import LOOPBACK, Settings, split_names
 

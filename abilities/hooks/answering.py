@@ -20,6 +20,7 @@ from typing import Final
 import orjson
 
 from abilities.application import Abilities
+from abilities.builtin import index
 from abilities.declarations.limits import (
     MAX_ITEMS,
     MAX_QUESTION_CHARS,
@@ -34,7 +35,7 @@ from abilities.helpers.memory.overview import format_data
 from abilities.helpers.memory.records import shorten_text
 from abilities.hooks.asking import ANSWERED, FOLDER, MAX_BYTES, name_servers
 from abilities.hooks.seen import SeenMemories
-from abilities.prompts import CATCH_UP_BYTES, write_catch_up
+from abilities.settings import Settings
 
 MAX_CONTEXT_BYTES = MIN_RECALL_TOKENS * TOKEN_BYTES
 """Limit of what comes with a prompt or an edit: 400 tokens."""
@@ -73,9 +74,13 @@ async def answer_event(abilities: Abilities, event: str, given: bytes) -> bytes:
 
 def answer_here(event: str, given: bytes) -> bytes:
     """Return the answer of `answer_event`, with the settings of this process."""
+    settings = Settings()
+    if index.explain_unknown_tools(settings.tools, index.NAMES) is None:
+        # The answers need no plugin, and finding those takes long.
+        settings = settings.model_copy(update={"plugins": False})
 
     async def answer() -> bytes:
-        async with Abilities.open() as abilities:
+        async with Abilities.open(settings) as abilities:
             return await answer_event(abilities, event, given)
 
     return asyncio.run(answer())
@@ -144,6 +149,8 @@ async def _serve(
 
 
 async def _write_start(abilities: Abilities, fields: JsonObject) -> str:
+    from abilities.prompts import CATCH_UP_BYTES, write_catch_up
+
     seen, session = SeenMemories(), fields.get("session_id")
     has_gone = fields.get("source") in ("clear", "compact")  # the context with the memories
 
@@ -157,6 +164,8 @@ async def _write_start(abilities: Abilities, fields: JsonObject) -> str:
 
 
 async def _write_compaction(abilities: Abilities, _fields: JsonObject) -> str:
+    from abilities.prompts import CATCH_UP_BYTES, write_catch_up
+
     room = CATCH_UP_BYTES - text_size(_BEFORE_COMPACTION) - 1
     text = await write_catch_up(abilities, room, memories=await _has_store(abilities))
     return f"{_BEFORE_COMPACTION}\n{text}"

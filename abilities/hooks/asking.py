@@ -47,6 +47,7 @@ def answer_stdin(event: str) -> NoReturn:
         if len(given) <= MAX_BYTES:
             answer = _ask_servers(event, given)
             if answer is None:
+                os.environ["PYDANTIC_DISABLE_PLUGINS"] = "__all__"  # finding them takes long
                 # It imports nearly the whole package.
                 from abilities.hooks.answering import answer_here
 

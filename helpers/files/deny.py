@@ -17,7 +17,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from itertools import product
 from typing import NamedTuple
 
@@ -190,13 +190,14 @@ class NamePatterns:
     def __init__(self, patterns: Iterable[str]) -> None:
         trimmed = [pattern.removesuffix("/**").strip("/") for pattern in patterns]
         names = [pattern.removeprefix(_FILES_ONLY) for pattern in trimmed]
-        counts = Counter(word for name in names for word in _list_whole_words(name))
+        words_of = {name: _list_whole_words(name) for name in names}
+        counts = Counter(word for name in names for word in words_of[name])
         self._patterns: dict[str, list[str]] = {}
         self._expressions: dict[str, re.Pattern[str]] = {}
         self._fragments: set[str] = set()
 
         for pattern, name in zip(trimmed, names, strict=True):
-            words = _list_whole_words(name)
+            words = words_of[name]
             if words:
                 key = min(words, key=lambda word: (word in _FREQUENT, counts[word], -len(word)))
             else:
@@ -204,8 +205,12 @@ class NamePatterns:
                 self._fragments.add(key)
             self._patterns.setdefault(key, []).append(pattern)
 
+        self._names = names
         self._words = frozenset(self._patterns)
-        self._long_names = _list_short_names(names)
+
+    @cached_property
+    def _long_names(self) -> dict[str, str]:
+        return _list_short_names(self._names)  # most processes see no path with a short name
 
     def find_keys(self, path: str) -> list[str]:
         """Return the keys of patterns that are in a path; without any, no pattern matches."""
@@ -328,17 +333,22 @@ class DenyList:
     """
 
     def __init__(self, patterns: Iterable[str]) -> None:
-        denied: list[str] = []
-        spared: list[str] = []
-        for pattern in patterns:
-            if pattern.startswith("!"):
-                spared.append(fold(pattern[1:]))
-            else:
-                denied.append(fold(pattern))
-
-        self._denied = NamePatterns(denied)
-        self._spared = NamePatterns(spared)
+        self._listed = tuple(patterns)
         self._decide_once = lru_cache(_REMEMBERED)(self._decide)
+
+    # Short commands open no file, and need not wait for these.
+
+    @cached_property
+    def _denied(self) -> NamePatterns:
+        return NamePatterns(
+            [fold(pattern) for pattern in self._listed if not pattern.startswith("!")]
+        )
+
+    @cached_property
+    def _spared(self) -> NamePatterns:
+        return NamePatterns(
+            [fold(pattern[1:]) for pattern in self._listed if pattern.startswith("!")]
+        )
 
     def denies(self, path: str) -> bool:
         """Return whether a path, relative to its root, is on the list.

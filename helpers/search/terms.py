@@ -29,6 +29,7 @@ from typing import Literal, NamedTuple, Protocol, get_args
 
 import orjson
 
+from abilities.helpers.importing import defer_packages
 from abilities.helpers.search.passages import LONGEST_PASSAGE, split_sections
 from abilities.helpers.search.ranking import compute_weight
 
@@ -362,7 +363,9 @@ def _stem(word: str, language: str) -> str:
 
 @lru_cache
 def _load_stemmer(language: str) -> _Stemmer:
-    # The package's own function would prefer another implementation if one is installed.
+    # The package's own function would prefer another implementation if one is installed, and its
+    # `__init__` imports the stemmers of all languages.
+    defer_packages("snowballstemmer")
     module = import_module(f"snowballstemmer.{language}_stemmer")
     stemmer: _Stemmer = getattr(module, f"{language.title()}Stemmer")()
     return stemmer

@@ -18,12 +18,13 @@ _TABLE_OF_IMPORTS = """
 declarations:
 helpers.walk:
 helpers.durable:
+helpers.importing:
 helpers.threads: declarations
 helpers.embedder: declarations
 helpers.tokens: declarations helpers.durable
 helpers.grants: declarations helpers.tokens
 helpers.text: declarations
-helpers.search: helpers.text
+helpers.search: helpers.importing helpers.text
 helpers.documents: declarations helpers.threads
 helpers.files: declarations helpers.documents helpers.text helpers.threads
 helpers.reply: declarations helpers.text
@@ -61,12 +62,13 @@ explorer: adapters builtin declarations decorator definition helpers.files helpe
 server: adapters application builtin declarations definition errors explorer helpers.grants
     helpers.reply helpers.threads helpers.tokens prompts registry schemas settings
 clients: declarations helpers.durable settings
-hooks: application declarations helpers.durable helpers.files helpers.memory prompts
+hooks: application builtin declarations helpers.durable helpers.files helpers.memory prompts
+    settings
 mirror: declarations helpers.files helpers.memory helpers.store helpers.transfer schemas
 cli: adapters application builtin clients declarations definition embedders errors helpers.embedder
-    helpers.files helpers.grants helpers.memory helpers.reply helpers.store helpers.store.opening
-    helpers.store.sqlite helpers.tokens helpers.transfer helpers.walk hooks mirror prompts registry
-    schemas server settings
+    helpers.files helpers.grants helpers.importing helpers.memory helpers.reply helpers.store
+    helpers.store.opening helpers.store.sqlite helpers.tokens helpers.transfer helpers.walk hooks
+    mirror prompts registry schemas server settings
 __main__: cli hooks
 """
 ALLOWED_IMPORTS = {

@@ -14,9 +14,9 @@ import pytest
 
 import abilities
 from abilities import Settings
-from abilities.cli.importing import defer_packages
 from abilities.cli.main import _COMMANDS, main
 from abilities.errors import EXTRAS, FRAMEWORKS, is_installed
+from abilities.helpers.importing import defer_packages
 from tests.support.piped import HELLO, build_line, build_request
 from tests.support.serving import serving
 from tests.support.sources import ROOT
@@ -259,12 +259,42 @@ def test_a_hook_that_asks_a_server_imports_little() -> None:
     assert (done.returncode, done.stderr) == (0, "")
 
 
+ANSWERING = """
+import sys
+from abilities.hooks import answering
+answering.answer_here("UserPromptSubmit", b'{"session_id": "s", "prompt": "Where is zephyr?"}')
+from abilities.helpers.search.terms import Language, split_question
+split_question("Where is zephyr?", Language())
+optional = {"click", "fastapi", "langchain_core", "mcp", "psycopg", "rich", "starlette"}
+assert not optional & sys.modules.keys()
+assert "abilities.prompts" not in sys.modules
+stemmers = {name for name in sys.modules if name.endswith("_stemmer")}
+assert stemmers == {"snowballstemmer.english_stemmer"}, stemmers
+from abilities.plugins import _find_points
+assert not _find_points.cache_info().misses
+"""
+
+
+def test_a_hook_that_answers_by_itself_imports_no_surface_and_looks_for_no_plugin(
+    tmp_path: Path,
+) -> None:
+    done = subprocess.run(
+        [sys.executable, "-P", "-c", ANSWERING],
+        cwd=tmp_path,
+        env={"HOME": str(tmp_path)},
+        capture_output=True,
+        text=True,
+    )
+
+    assert (done.returncode, done.stderr) == (0, "")
+
+
 IMPORTING = """
 import sys, abilities
 surfaces = {"langchain_core", "mcp", "fastapi", "rich", "click", "toon_format"}
 assert not surfaces & sys.modules.keys()
 
-from abilities.cli.importing import defer_packages
+from abilities.helpers.importing import defer_packages
 
 defer_packages("mcp", "mcp.server")
 import mcp.server.lowlevel

@@ -1,7 +1,6 @@
 """What tests do again and again, and what gives the same each time: it is done once per run."""
 
 import json
-import sys
 from collections.abc import Callable
 from functools import cache
 from importlib import metadata
@@ -50,24 +49,4 @@ def check_schema(schema: Any, **options: Any) -> None:
         _checked.add(text)
 
 
-INSTALLED = tuple(sys.path)
-"""Where modules are searched for before a test installs any of its own."""
-
-
 find_version = cache(metadata.version)
-
-
-@cache
-def _remember(group: str) -> metadata.EntryPoints:
-    return metadata.entry_points(group=group)
-
-
-def find_entry_points(*, group: str) -> metadata.EntryPoints:
-    """Return the entry points of a group, as importlib.metadata does.
-
-    It reads the files of every distribution each time, which takes longer than all else that
-    opens an application. What a test installs is not remembered.
-    """
-    if tuple(sys.path) != INSTALLED:
-        return metadata.entry_points(group=group)
-    return _remember(group)
