@@ -238,14 +238,18 @@ def _read_postings(
         if docs and len(docs) % postings.POSTING_BYTES == 0:  # others are damaged
             found[side][term][block] = docs
 
-    wanted = {term.encode(): term for term in terms}
+    by_line = {term.encode(): term for term in terms}
+    wanted = frozenset(by_line)
     changes: recall_index.Changes = {}
-    for change in map(recall_index.RecentChange._make, recent):
-        lines = change.terms.split(b"\n")
-        if not wanted.keys().isdisjoint(lines):  # rarely, so the lines of others are not decoded
-            by_line = dict(zip(lines, change.weights[1::2], strict=False))
-            changed = ((wanted[line], by_line[line]) for line in wanted.keys() & by_line.keys())
-            recall_index.collect(changes, change.archived, change.doc, changed)
+    for doc, side, listed, weights in recent:
+        lines = listed.split(b"\n")
+        changed: list[tuple[str, int]] = []
+        for line in wanted.intersection(lines):  # few of the lines, if any
+            place = 2 * lines.index(line) + 1
+            if place < len(weights):  # others are damaged
+                changed.append((by_line[line], weights[place]))
+        if changed:
+            recall_index.collect(changes, side, doc, changed)
 
     for (side, block), by_term in changes.items():
         for term, weights in by_term.items():
