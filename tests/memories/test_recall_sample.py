@@ -1,5 +1,7 @@
 """What `recall` finds in a small world, and over links."""
 
+from collections import Counter
+
 import pytest
 
 from abilities.helpers.search.recall import RecallRequest
@@ -52,17 +54,9 @@ def test_answers_that_only_links_lead_to_are_found(hops: int, found: set[int]) -
     memories, questions = recall_sample.make_chains(40)
     index = RecallIndex(memories)
 
-    reached: set[int] = set()
+    reached = Counter[int]()
     for question in questions:
         (wanted,) = question.evidence
-        if wanted in list_best(index, question.text, 3, hops):
-            reached.add(int(wanted[-1]))
+        reached[int(wanted[-1])] += wanted in list_best(index, question.text, 3, hops)
 
-    assert reached == found
-
-
-def test_all_chains_are_followed() -> None:
-    memories, questions = recall_sample.make_chains(40)
-    index = RecallIndex(memories)
-
-    assert all(set(q.evidence) <= set(list_best(index, q.text, 3)) for q in questions)
+    assert +reached == dict.fromkeys(found, 40)

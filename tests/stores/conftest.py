@@ -33,6 +33,14 @@ def url(_database: str) -> Iterator[str]:
 
 
 @pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """An empty folder that is not that of the store."""
+    made = tmp_path / "folder"
+    made.mkdir()
+    return made
+
+
+@pytest.fixture
 def file_place(tmp_path: Path) -> FilePlace:
     """A place for a store that is a file."""
     return FilePlace(tmp_path / "m.db")

@@ -148,16 +148,21 @@ async def test_s9_a_store_that_may_not_be_read(shut: Settings) -> None:
 
 async def expect_untouched(ask: Ask, settings: Settings, reason: Reason) -> None:
     """All calls are refused, and change nothing of the file."""
-    before = store_file(settings).read_bytes()
-    for call in (READ, WALK, QUERY, STORE):
+    path = store_file(settings)
+    before, names = path.read_bytes(), sorted(os.listdir(path.parent))
+    for call in (STORE, READ, WALK, QUERY):
         assert await ask(settings, call) == reason
 
-    assert store_file(settings).read_bytes() == before
+    assert path.read_bytes() == before and sorted(os.listdir(path.parent)) == names
 
 
 @pytest.mark.requirement("R3.7.5")
-@pytest.mark.parametrize("damage", ["empty", "text", "header", "cut", "schema"])
-async def test_s10_a_file_that_is_no_store(ask: Ask, one_memory: Settings, damage: str) -> None:
+@pytest.mark.parametrize("damage", ["empty", "text", "header", "cut", "schema", "foreign"])
+async def test_s10_a_file_that_is_no_store(
+    ask: Ask, one_memory: Settings, damage: str, tmp_path: Path
+) -> None:
+    with closing(sqlite3.connect(tmp_path / "foreign.db")) as foreign:
+        foreign.execute("CREATE TABLE theirs (x)")
     raw = store_file(one_memory).read_bytes()
     spoilt = {
         "empty": b"",
@@ -165,6 +170,7 @@ async def test_s10_a_file_that_is_no_store(ask: Ask, one_memory: Settings, damag
         "header": b"\0" * 100 + raw[100:],
         "cut": raw[:9000],
         "schema": raw.replace(b"CREATE TABLE memories", b"CREATE TABL\xf3 memories"),
+        "foreign": (tmp_path / "foreign.db").read_bytes(),
     }
     store_file(one_memory).write_bytes(spoilt[damage])
 

@@ -193,21 +193,6 @@ def make_entry(version: int, previous: int, action: Any, before: str = '{"row":{
     return seal(Entry("n", version, KEPT, "k", previous, action, NOW, "", before))
 
 
-def test_entries_that_lead_nowhere_are_left_out() -> None:
-    created = make_entry(1, 0, "created", '{"row":null}')
-    changed = make_entry(3, 1, "changed")
-    relinked = make_entry(4, 3, "relinked")
-    archived = make_entry(6, 3, "archived")
-
-    for given, kept in (
-        ([created, changed, relinked, archived], [created, changed, relinked, archived]),
-        ([created, archived], [archived]),
-        ([changed, created], [created]),
-        ([relinked, archived], [relinked, archived]),
-    ):
-        assert export_lines.keep_sound(given) == kept
-
-
 @pytest.mark.parametrize(
     ("fields", "before"),
     [

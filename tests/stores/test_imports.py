@@ -6,7 +6,6 @@ import sqlite3
 import subprocess
 import sys
 import tempfile
-from collections import Counter
 from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
@@ -18,8 +17,9 @@ from abilities.helpers.store.mending import make_id, make_key
 from abilities.helpers.transfer import importing, sources
 from abilities.helpers.transfer.adjustment import adjust
 from abilities.helpers.transfer.export_lines import HEADING, format_line
-from abilities.helpers.transfer.importing import ImportOptions, import_memories, open_source
+from abilities.helpers.transfer.importing import open_source
 from abilities.helpers.transfer.sources import ForeignMemory
+from tests.support.importing import import_file
 from tests.support.kv_memory import (
     MADE,
     KvLink,
@@ -521,10 +521,8 @@ CASES = {
 
 
 @pytest.fixture
-def file(tmp_path: Path) -> Path:
+def file(folder: Path) -> Path:
     """Where a test writes what is imported: the only file of a folder."""
-    folder = tmp_path / "source"
-    folder.mkdir()
     return folder / "source"
 
 
@@ -820,14 +818,11 @@ async def test_progress_counts_every_line_and_reaches_its_end(
         write_database(file, [KvMemory(f"k{n}") for n in range(16)])
 
     positions: list[int] = []
-    async with (
-        open_source(file, "default", all_into_it=False) as opened,
-        file_place.open() as store,
-    ):
-        await import_memories(
-            store, opened, ImportOptions(), lambda _: None, positions.append, Counter()
-        )
+    async with file_place.open() as store:
+        await import_file(store, file, progress=positions.append)
+    async with open_source(file, "default", all_into_it=False) as opened:
+        length = opened.length
 
     assert positions == sorted(positions)
-    assert positions[-1] == opened.length
+    assert positions[-1] == length
     assert len(positions) >= 4

@@ -2,7 +2,6 @@
 
 import asyncio
 import fcntl
-import json
 import os
 from collections import Counter
 from collections.abc import Sequence
@@ -18,12 +17,12 @@ from abilities.cli.main import main
 from abilities.declarations.refusals import Reason, Refused
 from abilities.helpers.store.changes import Outcome
 from abilities.helpers.store.model import IncomingMemory
-from abilities.helpers.store.protocol import ServableStore
 from abilities.helpers.store.sqlite import file
 from abilities.helpers.store.sqlite.store import SqliteStore
 from abilities.helpers.transfer import patience
 from abilities.helpers.transfer.exporting import ExportOptions, export
-from abilities.helpers.transfer.importing import ImportOptions, import_memories, open_source
+from tests.stores.test_imports import entity, write_lines
+from tests.support.importing import import_file
 from tests.support.places import FilePlace, find_reason
 
 MEMORIES = 600
@@ -40,9 +39,7 @@ def source(tmp_path: Path) -> Path:
 
 
 def write_entities(path: Path, name: str) -> Path:
-    entity = {"type": "entity", "entityType": "t", "observations": ["x"]}
-    lines = [json.dumps({**entity, "name": f"{name}{number}"}) for number in range(MEMORIES)]
-    path.write_text("\n".join(lines))
+    path.write_bytes(write_lines(*(entity(f"{name}{n}", "x") for n in range(MEMORIES))))
     return path
 
 
@@ -70,16 +67,6 @@ class StallingStore(SqliteStore):
     async def count_memories(self) -> int:
         self.stall()
         return await super().count_memories()
-
-
-async def import_file(store: ServableStore, path: Path) -> Counter[str]:
-    counts: Counter[str] = Counter()
-    async with open_source(path, "default", all_into_it=True) as opened:
-        await import_memories(
-            store, opened, ImportOptions(), lambda _: None, lambda _: None, counts
-        )
-
-    return counts
 
 
 @pytest.mark.parametrize(

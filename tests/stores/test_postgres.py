@@ -16,7 +16,7 @@ from abilities.declarations.memory import Direction
 from abilities.declarations.refusals import FAULTS, Reason, Refused
 from abilities.helpers.store.engine import Transaction
 from abilities.helpers.store.model import LinkRecord, LinkRow, StoredMemory
-from abilities.helpers.store.postgres import pool, schema, server
+from abilities.helpers.store.postgres import pool, server
 from abilities.helpers.store.postgres.store import PostgresStore
 from abilities.helpers.store.postgres.transaction import lock, translate_postgres_error
 from abilities.helpers.walk import WalkLimits
@@ -486,20 +486,6 @@ STATES = {
 def test_a_state_of_the_server_has_a_reason() -> None:
     found = {state: translate_postgres_error(psycopg.errors.lookup(state)()) for state in STATES}
     assert {state: refused.reason for state, refused in found.items()} == STATES
-
-
-async def test_search_is_right_without_an_index_too(
-    roots: Settings, url: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    wrong = b"CREATE INDEX words_search ON nowhere (folded)"
-    monkeypatch.setattr(schema, "_CREATE_SEARCH_INDEX", wrong)
-
-    async with Abilities.open(roots.model_copy(update={"store_url": url})) as abilities:
-        memory = {"type": "core", "content": "Größe 100%_x", "key": "k"}
-        await abilities.call("store_memory", memory)
-        for text, total in (("GRÖSSE", 1), ("%", 1), ("0%_", 1), ("_y", 0), ("\\", 0)):
-            found = await abilities.call("query_memories", {"search": text})
-            assert found["total"] == total, text
 
 
 def test_what_only_a_file_has_is_refused_with_the_way_out(database_place: DatabasePlace) -> None:

@@ -1,129 +1,25 @@
-"""The recall index of a store follows every change, recall is exact, and damage is repaired."""
+"""The recall index of a store: what is loaded, how many trips that takes, and the repair of damage.
 
-import asyncio
-import random
-from collections.abc import Sequence
-from contextlib import suppress
+The law of the past, in `test_law.py`, shows that it follows every change and that recall is exact.
+"""
+
 from typing import Any
 
-import orjson
 import pytest
 
 from abilities.declarations.refusals import Refused
 from abilities.helpers.search import postings, selection, terms
-from abilities.helpers.search.recall import Filters, NoteTerms, RecallRequest
+from abilities.helpers.search.recall import Filters, RecallRequest
 from abilities.helpers.store import recall_index
-from abilities.helpers.store.changes import Change
-from abilities.helpers.store.model import Query, StoredMemory
+from abilities.helpers.store.model import StoredMemory
 from abilities.helpers.store.protocol import Recalled, ServableStore
-from abilities.helpers.store.recall_index import PART_BLOCKS, RecentChange
 from tests.stores.behaviours import NAMESPACE, put
 from tests.stores.behaviours.steps import link_to, plan, put_many
-from tests.support.exhaustive_recall import as_answers, rank_exhaustively
 from tests.support.places import DatabasePlace, FilePlace, StorePlace, find_damage, list_cases
 from tests.support.postgres import count_trips
-from tests.support.recall_index import PlainMemory, unpack
-from tests.support.tier import size
 
-ROUNDS = size("ABILITIES_RECALL_ROUNDS", quick=2, full=30)
-DATABASE_ROUNDS = size("ABILITIES_RECALL_ROUNDS", quick=1, full=6)
-STEPS = size("ABILITIES_RECALLED", quick=60, full=300)
 ENGLISH = terms.Language()
-LATER = "2026-02-01T00:00:00.000Z"
 LARGE_ROOM = 1 << 30
-KEYS = [*(f"key{n}" for n in range(12)), "Tea House", "ADR-007", "lamp/1", "river-2"]
-WORDS = [
-    *("tea", "coffee", "water", "stone", "cup", "lamp", "lamps", "river", "night", "x1"),
-    *("parse_args", "ADR-007", "adr", "running", "runs", "the", "of"),
-    *("世界", "größe", "Zürich", "数据库"),
-]
-Postings = dict[tuple[str, int, str, str], int]
-"""Weights by namespace, archived, term and key."""
-
-
-def read_index(place: StorePlace) -> Postings:
-    """Return what the index of a store holds."""
-    found: dict[tuple[str, int, str, int], int] = {}
-    keys = {
-        (namespace, doc): key
-        for namespace, doc, key in place.fetch("SELECT namespace, doc, key FROM shelf")
-    }
-    for namespace, part, block, archived, term, docs in place.fetch(
-        "SELECT namespace, part, block, archived, term, docs FROM recall_terms"
-    ):
-        assert docs and part == block // PART_BLOCKS
-        for doc, weight in unpack(docs, block):
-            found[namespace, archived, term, doc] = weight
-    for namespace, *columns in place.fetch(
-        "SELECT namespace, doc, archived, terms, weights FROM recall_recent ORDER BY number"
-    ):
-        change = RecentChange._make(columns)
-        for term, before, after in change.list_weights():
-            posting = (namespace, change.archived, term, change.doc)
-            assert found.pop(posting, 0) == before
-            if after:
-                found[posting] = after
-
-    return {
-        (namespace, archived, term, keys[namespace, doc]): weight
-        for (namespace, archived, term, doc), weight in found.items()
-    }
-
-
-def build_index(place: StorePlace) -> Postings:
-    """Return what the index of a store must hold, from its memories."""
-    return {
-        (namespace, archived, term, key): weight
-        for namespace, archived, key, summary, content, *labels in place.fetch(
-            "SELECT namespace, archived, key, summary, content, tags, category FROM memories"
-        )
-        for term, weight in terms.weigh_terms(
-            terms.MemoryTexts(key, summary, content, join_labels(*labels)), ENGLISH
-        ).items()
-    }
-
-
-def join_labels(tags: str, category: str) -> str:
-    return " ".join([*orjson.loads(tags), category])
-
-
-async def change_randomly(store: ServableStore, chance: random.Random, count: int) -> None:
-    """Store, change, rename, archive, revive and delete memories."""
-    for _ in range(count):
-        key = chance.choice(KEYS)
-        page = await store.query(NAMESPACE, Query(limit=100, archived=True))
-        memories = [memory for memory in page.memories if isinstance(memory, StoredMemory)]
-        memory_id = chance.choice(memories).row.id if memories else ""
-        kind = chance.choice(["store", "store", "store", "update", "rename", "archive", "delete"])
-
-        weights = (chance.random(), chance.randrange(1, 11) / 10)
-        targets = [chance.choice([*KEYS, "gone"]) for _ in range(chance.randint(0, 3))]
-        links = {target: chance.choice(weights) for target in targets}.items()
-        fields: dict[str, Any] = {
-            "content": write_words(chance, 1, 12),
-            "summary": write_words(chance, 0, 3),
-            "type": chance.choice(["core", "learning", "task"]),
-            "tags": chance.sample(["a", "b"], chance.randint(0, 2)),
-            "importance": chance.choice(["low", "high"]),
-            "memory_score": chance.randrange(1, 11) / 10,
-        }
-        link_type = chance.choice(["association", "uses", "part of"])
-        if kind == "store" or not memory_id:
-            await put(store, key, links=links, link_type=link_type, **fields)
-        elif kind == "update":
-            update = {"kind": "update", "id": memory_id, **fields}
-            await put(store, "", links=links, link_type=link_type, **update)
-        elif kind == "rename":
-            with suppress(Refused):  # the key may be in use
-                await put(store, key, kind="update", id=memory_id)
-        elif kind == "archive":
-            await store.change(NAMESPACE, Change("archive", LATER, memory_id))
-        else:
-            await store.change(NAMESPACE, Change("delete", LATER, memory_id))
-
-
-def write_words(chance: random.Random, least: int, most: int) -> str:
-    return " ".join(chance.choices(WORDS, k=chance.randint(least, most)))
 
 
 async def read_all(store: ServableStore) -> list[StoredMemory]:
@@ -131,108 +27,13 @@ async def read_all(store: ServableStore) -> list[StoredMemory]:
     return [memory for memory in memories if isinstance(memory, StoredMemory)]
 
 
-def make_plain(memory: StoredMemory) -> PlainMemory:
-    """Return a memory as the plain computation takes it."""
-    row = memory.row
-    return PlainMemory(
-        row.key,
-        row.content,
-        row.summary,
-        type=row.type,
-        tags=tuple(orjson.loads(row.tags)),
-        category=row.category,
-        importance=row.importance,
-        score=row.score,
-        archived=bool(row.archived),
-        updated_at=row.updated_at,
-        links=[(link.target, link.weight) for link in memory.links],
-        kinds=[link.type for link in memory.links],
-    )
-
-
 async def recall(store: ServableStore, request: RecallRequest) -> Recalled:
     """Return a recall that leaves out nothing."""
     return await store.recall(NAMESPACE, request, LARGE_ROOM, [0] * len(request.questions))
 
 
-async def compare(store: ServableStore, request: RecallRequest) -> None:
-    """Compare a recall with the plain computation."""
-    plain = [make_plain(memory) for memory in await read_all(store)]
-    recalled, expected = await asyncio.gather(
-        recall(store, request), asyncio.to_thread(rank_exhaustively, plain, request)
-    )
-
-    assert list(map(as_answers, recalled.rankings)) == expected
-    names = {e.name for ranking in recalled.rankings for e in ranking.entries if not e.is_note}
-    assert recalled.memories.keys() == names
-
-
 def ask(question: str) -> Any:
     return terms.split_question(question, ENGLISH)
-
-
-def make_requests(chance: random.Random) -> Sequence[RecallRequest]:
-    questions = tuple(
-        ask(" ".join(chance.choices([*WORDS, "nowhere"], k=chance.randint(1, 5))))
-        for _ in range(chance.randint(1, 3))
-    )
-    notes = (NoteTerms("note", terms.weigh_text("tea and stone", ENGLISH)),)
-    filters = Filters(
-        type=chance.choice((None, None, "core")),
-        tags=chance.choice(((), (), ("a",), ("a", "b"))),
-        importance=chance.choice((None, None, "high")),
-        archived=chance.random() < 0.5,
-    )
-    return [
-        RecallRequest(questions),
-        RecallRequest(questions, Filters(archived=True), notes=notes, at_least=0),
-        RecallRequest(questions, Filters(type="core"), hops=1),
-        RecallRequest(questions, Filters(tags=("a",), archived=True), at_least=600),
-        RecallRequest(questions, Filters(changed_since="2026-01-15T00:00:00.000Z"), hops=0),
-        RecallRequest(questions, filters, chance.randint(0, 2)),
-    ]
-
-
-@pytest.mark.parametrize(
-    ("block", "most_recent"), [(4, 0), (4, 40), (1_024, 0), (1_024, 100_000)], ids=str
-)
-@pytest.mark.parametrize(
-    ("place", "seed"),
-    list_cases(sqlite=range(ROUNDS), postgres=range(DATABASE_ROUNDS)),
-    indirect=["place"],
-)
-async def test_the_index_follows_every_change_and_recall_is_exact(
-    block: int, most_recent: int, seed: int, place: StorePlace, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    for module in (postings, selection):
-        monkeypatch.setattr(module, "BLOCK_DOCS", block)
-    monkeypatch.setattr(recall_index, "MOST_RECENT", most_recent)
-    chance = random.Random(seed)
-    async with place.open() as store:
-        for _ in range(3):
-            await change_randomly(store, chance, 25)
-
-            assert read_index(place) == build_index(place)
-            assert await find_damage(store) == []
-            for request in make_requests(chance):
-                await compare(store, request)
-
-
-async def test_blocks_of_several_parts_hold_what_is_stored(
-    place: StorePlace, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(postings, "BLOCK_DOCS", 2)
-    monkeypatch.setattr(recall_index, "MOST_RECENT", 40)
-    chance = random.Random(3)
-
-    async with place.open() as store:
-        for n in range(72):
-            await put(store, f"k{n:04}", content=write_words(chance, 8, 8))
-        await change_randomly(store, chance, 20)
-
-    parts = place.fetch("SELECT DISTINCT namespace, part FROM recall_terms ORDER BY 1, 2")
-    assert parts[:2] == [(NAMESPACE, 0), (NAMESPACE, 1)]
-    assert read_index(place) == build_index(place)
 
 
 async def test_memories_are_loaded_in_turns_until_there_is_no_room(place: StorePlace) -> None:
@@ -422,7 +223,6 @@ async def test_a_damaged_index_is_used_and_repaired(statement: str, place: Store
         assert await find_damage(store) == []
         recalled = await recall(store, RecallRequest((old,), Filters(archived=True)))
         assert recalled.memories.keys() == {memory.row.key for memory in await read_all(store)}
-        await compare(store, RecallRequest((ask("content new"),)))
 
 
 @pytest.mark.usefixtures("small_blocks")

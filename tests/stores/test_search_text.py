@@ -1,7 +1,6 @@
 """What a search looks for, and the text that it looks into."""
 
 from contextlib import closing
-from typing import Any
 
 import orjson
 import pytest
@@ -9,7 +8,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from abilities.helpers.store import engine, model, queries
-from abilities.helpers.store.changes import Change, create_row
 from abilities.helpers.store.model import IncomingMemory, Row, StoredMemory
 from abilities.helpers.store.sqlite import search
 from abilities.helpers.store.sqlite.search import has_terms
@@ -46,15 +44,6 @@ def test_a_search_is_split_into_terms(text: str) -> None:
     assert model.split_search(text) == TERMS[text]
 
 
-@given(words, fields.map(lambda text: text.replace('"', "") or " "), st.lists(words))
-def test_phrases_in_quotes_and_words_between_spaces_are_terms(
-    before: str, phrase: str, after: list[str]
-) -> None:
-    terms = model.split_search(" ".join([before, f'"{phrase}"', *after]))
-
-    assert terms == tuple(dict.fromkeys(text.casefold() for text in (before, phrase, *after)))
-
-
 @given(fields, fields, fields, fields, st.lists(fields, max_size=3), st.lists(words, min_size=1))
 def test_a_memory_has_the_terms_that_are_in_one_of_its_fields(
     key: str, summary: str, content: str, category: str, tags: list[str], searched: list[str]
@@ -69,14 +58,6 @@ def test_a_memory_has_the_terms_that_are_in_one_of_its_fields(
     assert [term in engine.fold_columns(*columns) for term in terms] == expected
     scanned = has_terms(engine.SEPARATOR.join(terms), *(column.encode() for column in columns))
     assert scanned == all(expected)
-
-
-@pytest.mark.parametrize("tags", ["", "[1]", "{}", b"[]", None, 7])
-def test_a_damaged_memory_has_a_searchable_text(tags: Any) -> None:
-    change = Change("store", "2026-01-01T00:00:00.000Z", key="K")
-    row = create_row(change, "a")._replace(content=7, tags=tags)  # type: ignore[arg-type]
-
-    assert engine.fold_searchable(row) == engine.SEPARATOR.join(["k", "", ""])
 
 
 async def test_a_search_costs_no_more_if_others_have_many_matches(

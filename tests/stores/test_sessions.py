@@ -4,7 +4,6 @@ import asyncio
 import json
 import os
 import zipfile
-from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 from random import Random
@@ -17,7 +16,6 @@ from hypothesis import strategies as st
 
 from abilities.helpers.files.redaction import find_secrets
 from abilities.helpers.transfer import importing, sessions, sources
-from abilities.helpers.transfer.importing import ImportOptions, import_memories, open_source
 from tests.support.dialogs import (
     ANSWERED,
     ANSWERED_AT,
@@ -39,6 +37,7 @@ from tests.support.dialogs import (
     text,
     write_lines,
 )
+from tests.support.importing import import_file
 from tests.support.places import FilePlace, StorePlace
 from tests.support.secret_samples import list_samples
 from tests.support.tier import size
@@ -46,14 +45,6 @@ from tests.support.tier import size
 NAMESPACE = "default.sessions"
 
 some = settings(max_examples=size("ABILITIES_EXAMPLES", quick=20, full=200))
-
-
-@pytest.fixture
-def folder(tmp_path: Path) -> Path:
-    """A folder of sessions, like ~/.claude/projects."""
-    made = tmp_path / "projects"
-    made.mkdir()
-    return made
 
 
 def name_session(folder: Path, number: int = 0) -> Path:
@@ -240,23 +231,15 @@ async def test_an_import_that_was_stopped_goes_on(
         if len(positions) == stop:
             raise KeyboardInterrupt
 
-    async def go_on(progress: Callable[[int], None]) -> Counter[str]:
-        counts: Counter[str] = Counter()
-        async with (
-            open_source(folder, "default", all_into_it=False) as opened,
-            place.open() as store,
-        ):
-            await import_memories(store, opened, ImportOptions(), lambda _: None, progress, counts)
-            assert positions == sorted(positions)
-        return counts
-
     with pytest.raises(KeyboardInterrupt):
-        await go_on(progress)
-    stopped = positions[:]
+        async with place.open() as store:
+            await import_file(store, folder, progress=progress)
     positions.clear()
-    counts = await go_on(positions.append)
+    async with place.open() as store:
+        counts = await import_file(store, folder, progress=positions.append)
 
-    assert 0 < counts["added"] < 16 and counts.keys() <= {"added", "unchanged"}, (counts, stopped)
+    assert 0 < counts["added"] < 16 and counts.keys() <= {"added", "unchanged"}
+    assert positions == sorted(positions)
     assert positions[-1] == sum(file.stat().st_size for file in folder.rglob("*.jsonl"))
     memories = await asyncio.to_thread(place.read_memories)
     assert len(memories) == 16
@@ -355,18 +338,13 @@ def test_no_value_of_a_wrong_type_stops_an_import(
         folder / "export", [*odd, *({**CHATGPT[0], **change} for change in changes), *CLAUDE]
     )
 
-    async def read(source: Path) -> int:
-        counts: Counter[str] = Counter()
-        async with (
-            open_source(source, "default", all_into_it=False) as opened,
-            place.open() as store,
-        ):
-            options = ImportOptions(dry_run=True)
-            await import_memories(store, opened, options, lambda _: None, lambda _: None, counts)
-        return counts["added"]
+    async def read() -> None:
+        async with place.open() as store:
+            counts = await import_file(store, folder / "export", dry_run=True)
+            assert counts["added"] >= 2
+            await import_file(store, folder, dry_run=True)
 
-    assert asyncio.run(read(folder / "export")) >= 2
-    asyncio.run(read(folder))
+    asyncio.run(read())
 
 
 def test_links_and_other_kinds_of_files_are_named_and_not_followed(

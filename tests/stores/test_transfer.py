@@ -9,7 +9,6 @@ import sqlite3
 import subprocess
 import sys
 import time
-from collections import Counter
 from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
@@ -22,13 +21,13 @@ from abilities.declarations.values import JsonObject, utc_now
 from abilities.helpers.store.mending import make_key, to_storable
 from abilities.helpers.transfer.adjustment import adjust
 from abilities.helpers.transfer.export_lines import UnusableLine, format_line, parse_fields
-from abilities.helpers.transfer.importing import ImportOptions, import_memories, open_source
 from abilities.helpers.transfer.sources import ForeignLink, ForeignMemory
 from benchmarks.generate import generate
 from tests.stores.behaviours import NAMESPACE, put
 from tests.stores.test_imports import entity, relation, write_lines
 from tests.support import writers
 from tests.support.forked import COMMAND_LINE, Forked
+from tests.support.importing import import_file
 from tests.support.kv_memory import KvLink, KvMemory, write_database
 from tests.support.measurements import reached
 from tests.support.memory_cases import nest
@@ -345,14 +344,6 @@ if may_mount():
     FULL_DISKS.append(backup_to_small_disk)
 
 
-@pytest.fixture
-def folder(tmp_path: Path) -> Path:
-    """A folder for backups."""
-    folder = tmp_path / "backups"
-    folder.mkdir()
-    return folder
-
-
 @pytest.mark.parametrize("backup", FULL_DISKS)
 def test_a_backup_to_a_full_disk_says_so_and_leaves_nothing(
     backup: Callable[[FilePlace, Path], str], file_place: FilePlace, folder: Path
@@ -567,20 +558,16 @@ async def test_the_last_memories_of_an_import_take_as_long_as_the_first(
     seen = "It was seen {} times in the garden with a red hat."
     names = [entity(f"e{n}", seen.format(n), kind="cat") for n in range(IMPORTED)]
     file.write_bytes(write_lines(*names))
-    counts: Counter[str] = Counter()
-    done: list[tuple[int, float, float]] = [(0, time.process_time(), time.monotonic())]
+    length = file.stat().st_size
+    done: list[tuple[float, float, float]] = [(0, time.process_time(), time.monotonic())]
 
-    def note(_: int) -> None:
-        done.append((counts["added"], time.process_time(), time.monotonic()))
+    def note(position: int) -> None:
+        count = IMPORTED * position / length
+        done.append((count, time.process_time(), time.monotonic()))
 
-    async with (
-        open_source(file, "default", all_into_it=False) as source,
-        file_place.open() as store,
-    ):
-        await import_memories(store, source, ImportOptions(), lambda _: None, note, counts)
+    async with file_place.open() as store:
+        assert await import_file(store, file, progress=note) == {"added": IMPORTED}
         assert await find_damage(store) == []
-
-    assert counts["added"] == IMPORTED
 
     def measure(begin: float, end: float) -> tuple[float, float]:
         """Return the seconds of processor and of wall time for a thousand of some memories."""

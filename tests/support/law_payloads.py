@@ -8,6 +8,7 @@ from abilities.declarations.values import JsonObject
 from abilities.helpers.store.model import dump_sorted_json, split_search
 from abilities.helpers.walk import RANK_ONE, WalkLimits, compute_rank
 from tests.support.law_model import LinkName, MemoryModel, NamespaceModel
+from tests.support.recall_index import PlainMemory
 from tests.support.walk_oracles import Edge, Graph, expect_by_recursion
 
 IMPORTANCES = ("low", "medium", "high")
@@ -221,6 +222,41 @@ def build_graph(namespace: NamespaceModel) -> Graph:
         missing={name.target for name in namespace.links} - namespace.memories.keys(),
         archived={memory.key for memory in memories if memory.archived},
     )
+
+
+def list_plain(namespace: NamespaceModel) -> list[PlainMemory]:
+    """Return the memories of a namespace as the plain computation takes them."""
+    links: dict[str, list[tuple[str, float]]] = {key: [] for key in namespace.memories}
+    days: dict[str, list[str]] = {key: [] for key in namespace.memories}
+    kinds: dict[str, list[str]] = {key: [] for key in namespace.memories}
+    for name, value in namespace.links.items():
+        links[name.source].append((name.target, value.weight))
+        kinds[name.source].append(name.type)
+        if name.type == "replaced_by":
+            days[name.source].append(value.term)
+
+    plain: list[PlainMemory] = []
+    for memory in namespace.memories.values():
+        plain.append(
+            PlainMemory(
+                memory.key,
+                memory.content,
+                memory.summary,
+                type=memory.type,
+                tags=tuple(memory.tags),
+                category=memory.category,
+                importance=memory.importance,
+                score=memory.score,
+                archived=memory.archived,
+                created_at=memory.created_at,
+                updated_at=memory.updated_at,
+                replaced_on=tuple(days[memory.key]),
+                links=links[memory.key],
+                kinds=kinds[memory.key],
+            )
+        )
+
+    return plain
 
 
 def _is_match(memory: MemoryModel, query: JsonObject) -> bool:

@@ -1,23 +1,32 @@
-"""A trial of what a store knows of the past: the same changes to a store and to its model."""
+"""A trial of what a store knows, now and of the past: the same changes to it and to its model."""
 
+import asyncio
 import random
-from collections import Counter
-from collections.abc import Awaitable, Sequence
-from dataclasses import dataclass
+from collections.abc import Awaitable, Mapping, Sequence
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import Any, Literal, NamedTuple
+from typing import Any, TypeVar, get_args
 from uuid import UUID
 
+from abilities.declarations.memory import Direction
 from abilities.declarations.refusals import Reason, Refused
 from abilities.declarations.values import JsonObject
+from abilities.helpers.search.recall import Filters, NoteTerms, RecallRequest
+from abilities.helpers.search.terms import Language, split_question, weigh_text
 from abilities.helpers.store.changes import Change, Kind
 from abilities.helpers.store.history import MemoryName
 from abilities.helpers.store.model import LinkRow, MemoryLine, Row, StoredMemory, dump_sorted_json
 from abilities.helpers.store.protocol import ServableStore, WriteResult
 from abilities.helpers.transfer.exporting import ExportOptions, export
-from abilities.helpers.transfer.importing import ImportOptions, import_memories, open_source
+from abilities.helpers.walk import WalkLimits, WalkLink
+from tests.support.exhaustive_recall import as_answers, rank_exhaustively
+from tests.support.importing import import_file
+from tests.support.law_payloads import build_graph, list_plain
 from tests.support.past_model import PastModel, State
+from tests.support.walk_oracles import Graph, describe, expect_by_recursion
+
+T = TypeVar("T")
 
 NAMESPACE = "team"
 END_OF_TIME = "9999-12-31T23:59:59.999Z"
@@ -35,11 +44,23 @@ KINDS: dict[Kind, int] = {
 }
 """Changes of each kind in a hundred."""
 
-Task = Literal["change", "follow", "list", "forget"]
-_TASKS: dict[Task, int] = {"change": 80, "follow": 10, "list": 8, "forget": 1}
+TASKS = {"change": 70, "follow": 10, "read": 10, "list": 8, "forget": 1}
+"""What is done in a hundred steps."""
 
-_TEXTS = ["a", "b\n", "ß\u0301", "\U0001f9e0", "x" * 50]
-_KEYS = ["a", "b", "c", "d\U0001f9e0", "d", "e", "f", "g"]
+_TEXTS = [
+    "a",
+    "b\n",
+    "ß\u0301",
+    "\U0001f9e0",
+    "x" * 50,
+    "two lamps",
+    "the lamp by the river",
+    "世界",
+]
+_KEYS = ["a", "b", "c", "d\U0001f9e0", "d", "e", "f", "g", "Tea House", "lamp/1"]
+_WORDS = ["lamp", "rivers", "tea", "ss", "世界", "the", "b", "d", "x" * 50, "nowhere"]
+_NOTES = (NoteTerms("note", weigh_text("tea by the river", Language())),)
+
 _VALUES: dict[str, Sequence[object]] = {
     "content": _TEXTS,
     "summary": ["", *_TEXTS],
@@ -51,89 +72,6 @@ _VALUES: dict[str, Sequence[object]] = {
     "metadata": [{}, {"ß": None, "a": [0.5]}, {"memory_score": 0.25, "b": 1}],
     "archived": [True, False],
 }
-
-
-@dataclass(frozen=True)
-class Wish:
-    """A change to be made; which memory and version it names follows from what there is then.
-
-    A memory without a ``key`` is that of a ``position`` among those that there ever were.
-    ``condition`` says which version it must have, ``end`` after how many seconds it expires.
-    """
-
-    kind: Kind
-    position: int
-    key: str | None
-    new_key: str | None
-    fields: JsonObject
-    links: list[JsonObject]
-    removed: list[JsonObject]
-    version: int
-    condition: Literal["none", "right", "stale"]
-    end: int | None
-
-
-class Step(NamedTuple):
-    """What is done at once: changes, or a task; so many milliseconds after the last step."""
-
-    task: Task
-    wishes: list[Wish]
-    atomic: bool
-    limit: int
-    milliseconds: int
-
-
-def make_steps(seed: int, count: int) -> list[Step]:
-    chance = random.Random(seed)
-    return [_make_step(chance) for _ in range(count)]
-
-
-def _make_step(chance: random.Random) -> Step:
-    return Step(
-        task=_choose(chance, _TASKS),
-        wishes=[_make_wish(chance) for _ in range(chance.choice([1, 1, 2, 4]))],
-        atomic=chance.random() < 0.4,
-        limit=chance.randint(1, 5),
-        milliseconds=chance.choice([0, 1, 2_000, 2_000, -5_000]),
-    )
-
-
-def _make_wish(chance: random.Random) -> Wish:
-    return Wish(
-        kind=_choose(chance, KINDS),
-        position=chance.randrange(1_000),
-        key=chance.choice([None, chance.choice(_KEYS)]),
-        new_key=chance.choice([None, chance.choice(_KEYS)]),
-        fields={
-            name: chance.choice(values)
-            for name, values in _VALUES.items()
-            if chance.random() < 0.25
-        },
-        links=[_make_link(chance) for _ in range(chance.choice([0, 0, 2, 4]))],
-        removed=[
-            {"key": chance.choice(_KEYS), "type": chance.choice([None, "part"])}
-            for _ in range(chance.choice([0, 0, 1]))
-        ],
-        version=chance.randrange(1_000),
-        condition=chance.choice(["none", "none", "none", "right", "right", "stale"]),
-        end=chance.choice([None] * 6 + [1, 60]),
-    )
-
-
-def _make_link(chance: random.Random) -> JsonObject:
-    link: JsonObject = {
-        "key": chance.choice(_KEYS),
-        "link_weight": chance.choice([0.0, 0.5, 1 / 3]),
-        "type": chance.choice(["association", "part"]),
-    }
-    if chance.random() < 0.3:
-        link["term"] = chance.choice(_TEXTS)
-    return link
-
-
-def _choose(chance: random.Random, weights: dict[Any, int]) -> Any:
-    (chosen,) = chance.choices(list(weights), list(weights.values()))
-    return chosen
 
 
 class Follower:
@@ -178,10 +116,15 @@ async def read_all(store: ServableStore) -> list[StoredMemory]:
 
 
 class PastTrial:
-    """Does the same with a store and its model, and compares what they know."""
+    """Does the same with a store and its model, and compares what they know.
 
-    def __init__(self, store: ServableStore) -> None:
+    A seed decides what it does. Without ``expires`` no memory ends by itself.
+    """
+
+    def __init__(self, store: ServableStore, seed: int, *, expires: bool = True) -> None:
         self._store = store
+        self._chance = random.Random(seed)
+        self._expires = expires
         self._time = datetime(2026, 1, 1, tzinfo=UTC)
         self._number = 0
         self._ids: list[str] = []
@@ -192,26 +135,42 @@ class PastTrial:
     def now(self) -> str:
         return self._format(0)
 
-    async def perform(self, step: Step) -> None:
-        self._time += timedelta(milliseconds=step.milliseconds)
+    async def run(self, steps: int) -> None:
+        """Change, follow, read, list and forget, and compare all that is known in the end."""
+        for _ in range(steps):
+            self._time += timedelta(milliseconds=self._choose(0, 1, 2_000, 2_000, -5_000))
+            # A read, so that what expires has expired before the step.
+            await self._store.read_stats(NAMESPACE)
+            self.model.expire(self.now)
+            await self._take_step()
 
-        # A read, so that what expires has expired before the step.
-        await self._store.read_stats(NAMESPACE)
-        self.model.expire(self.now)
+        await self.check()
 
-        if step.task == "change":
-            await self._change(step)
-        elif step.task == "follow":
-            await self._follower.follow(step.limit)
-        elif step.task == "list":
-            await self._list(step)
-        else:
-            await self._store.compact(END_OF_TIME)
-            self.model.forget()
+    async def _take_step(self) -> None:
+        match self._draw(TASKS):
+            case "change":
+                await self._change()
+            case "follow":
+                await self._follower.follow(self._chance.randint(1, 5))
+            case "read":
+                await self._check_reads()
+            case "list":
+                await self._list()
+            case _:
+                await self._store.compact(END_OF_TIME)
+                self.model.forget()
+
+    def _choose(self, *values: T) -> T:
+        return self._chance.choice(values)
+
+    def _draw(self, weights: Mapping[T, int]) -> T:
+        (chosen,) = self._chance.choices(list(weights), list(weights.values()))
+        return chosen
 
     async def check(self) -> None:
         """Compare all that ever was, what was copied by following, and the store with itself."""
         await self._check_present()
+        await self._check_reads()
         for memory_id in self._ids:
             await self._check_memory(memory_id)
         await self._follower.follow(3)
@@ -234,78 +193,102 @@ class PastTrial:
         for finding in await other.check(lambda _: None, full=True):
             assert finding.state != "damaged", finding
 
-    async def _change(self, step: Step) -> None:
-        changes = [self._plan(wish) for wish in step.wishes]
-        expected = self.model.apply(changes, atomic=step.atomic)
-        outcomes = await self._store.change_many(NAMESPACE, changes, atomic=step.atomic)
+    async def _change(self) -> None:
+        changes = [self._plan() for _ in range(self._choose(1, 1, 2, 4))]
+        atomic = self._chance.random() < 0.4
+        expected = self.model.apply(changes, atomic=atomic)
+        outcomes = await self._store.change_many(NAMESPACE, changes, atomic=atomic)
         found = [_describe_outcome(outcome) for outcome in outcomes]
         assert found == expected, (changes, found, expected)
         await self._check_present()
 
-    def _plan(self, wish: Wish) -> Change:
+    def _plan(self) -> Change:
+        """Return a change of a memory that there is, was, or never was."""
         self._number += 1
         new_id = str(UUID(int=self._number, version=4))
         self._ids.append(new_id)
 
-        key = wish.key or ("a" if wish.kind == "store" else None)
+        kind = self._draw(KINDS)
+        key = self._choose(None, self._chance.choice(_KEYS))
+        if key is None and kind == "store":
+            key = "a"
         memory_id = self.model.find_id(key) if key is not None else None
         if key is None:
-            known = [name for name in self._ids if self.model.is_known(name)] or [new_id]
-            memory_id = known[wish.position % len(known)]
-        versions = [None, 0, *(event.version for event in self.model.list_events(memory_id or ""))]
+            known = [name for name in self._ids if self.model.is_known(name)]
+            memory_id = self._choose(*known or [new_id])
+        versions = [event.version for event in self.model.list_events(memory_id or "")]
         present = self.model.get_present(memory_id or "")
 
         if_version = None
-        if wish.condition != "none" and wish.kind not in ("restore", "purge"):
+        if kind not in ("restore", "purge") and self._chance.random() < 0.5:
             if_version = 0 if present is None else present.memory.version
-            if_version += wish.condition == "stale"
+            if_version += self._choose(0, 0, 1)
 
-        has_links = wish.kind in ("store", "update", "supersede")
-        return Change(
-            wish.kind,
+        change = Change(
+            kind,
             self.now,
             id=memory_id if key is None else None,
             key=key,
             new_id=new_id,
-            fields=self._choose_fields(wish),
-            links=wish.links if has_links else (),
-            remove_links=wish.removed if has_links else (),
-            new_key=wish.new_key if wish.kind in ("update", "supersede") else None,
+            fields=self._choose_fields(kind),
             if_version=if_version,
-            to_version=versions[wish.version % len(versions)] if wish.kind == "restore" else None,
             caller=f"c{self._number % 3}",
         )
+        if kind == "restore":
+            return replace(change, to_version=self._choose(None, 0, *versions))
+        if kind not in ("store", "update", "supersede"):
+            return change
 
-    def _choose_fields(self, wish: Wish) -> JsonObject:
-        if wish.kind == "append":
-            return {"content": wish.fields.get("content", "+")}
-        if wish.kind not in ("store", "update", "supersede"):
+        links = [self._make_link() for _ in range(self._choose(0, 0, 2, 4))]
+        change = replace(change, links=links)
+        if self._chance.random() < 0.3:
+            removal = {"key": self._chance.choice(_KEYS), "type": self._choose(None, "part")}
+            change = replace(change, remove_links=[removal])
+        if kind != "store":
+            change = replace(change, new_key=self._choose(None, self._chance.choice(_KEYS)))
+        return change
+
+    def _choose_fields(self, kind: Kind) -> JsonObject:
+        if kind == "append":
+            return {"content": self._chance.choice(_TEXTS)}
+        if kind not in ("store", "update", "supersede"):
             return {}
 
-        fields = dict(wish.fields)
-        if wish.end is not None:
-            fields["expires_at"] = self._format(wish.end)
-        if wish.kind == "store":
+        fields: JsonObject = {}
+        for name, values in _VALUES.items():
+            if self._chance.random() < 0.25:
+                fields[name] = self._chance.choice(values)
+        if self._expires and self._chance.random() < 0.25:
+            fields["expires_at"] = self._format(self._choose(1, 60))
+        if kind == "store":
             fields = {"type": "core", "content": "c", **fields}
-        if wish.kind != "update":
+        if kind != "update":
             fields.pop("archived", None)
         return fields
 
-    async def _list(self, step: Step) -> None:
-        wish = step.wishes[0]
-        after = wish.key or ""
-        prefix = (wish.new_key or "")[:1]
-        lines = await self._store.list_memories(
-            NAMESPACE, prefix, after, step.limit, archived=step.atomic
-        )
+    def _make_link(self) -> JsonObject:
+        link: JsonObject = {
+            "key": self._chance.choice(_KEYS),
+            "link_weight": self._choose(0.0, 0.5, 1 / 3),
+            "type": self._choose("association", "part"),
+        }
+        if self._chance.random() < 0.3:
+            link["term"] = self._chance.choice(_TEXTS)
+        return link
+
+    async def _list(self) -> None:
+        after = self._choose("", *_KEYS)
+        prefix = self._choose("", *_KEYS)[:1]
+        limit, archived = self._chance.randint(1, 5), self._choose(True, False)
+        lines = await self._store.list_memories(NAMESPACE, prefix, after, limit, archived=archived)
 
         expected: list[MemoryLine] = []
         for key, memory in sorted(self.model.present.memories.items()):
-            if key > after and key.startswith(prefix) and (step.atomic or not memory.archived):
+            if key > after and key.startswith(prefix) and (archived or not memory.archived):
                 size = len(memory.content.encode())
                 line = (key, memory.summary, memory.type, size, memory.version, memory.updated_at)
                 expected.append(MemoryLine(*line, memory.archived))
-        assert lines == expected[: step.limit]
+        assert lines == expected[:limit]
 
     async def _check_present(self) -> None:
         found = {memory.row.id: memory for memory in await read_all(self._store)}
@@ -315,6 +298,58 @@ class PastTrial:
                 assert memory_id not in found
             else:
                 _compare(found[memory_id], state, state.memory.version)
+
+    async def _check_reads(self) -> None:
+        """Compare the links of all keys, walks from all memories, and a recall."""
+        graph = build_graph(self.model.present)
+        for key in sorted({*graph.edges, *graph.missing}):
+            await self._check_links(graph, key)
+        for key in graph.edges:
+            for direction in get_args(Direction):
+                limits = WalkLimits(self._chance.randint(1, 4), self._chance.randint(1, 4), 12)
+                walked = await self._store.walk(NAMESPACE, key, limits, direction)
+                expected = expect_by_recursion(graph, key, limits, direction)
+                assert describe(walked.outcome) == expected, (key, limits, direction)
+        await self._check_recall()
+
+    async def _check_links(self, graph: Graph, key: str) -> None:
+        """Compare a page of a key's links in each direction, best first."""
+        start, limit = self._choose(0, 0, *range(9)), self._chance.randint(1, 4)
+        incoming = graph.list_links(key, "in")
+        backlinks = await self._store.read_backlinks(NAMESPACE, key, start, limit)
+        assert backlinks.total == len(incoming)
+        shown = [(link.source, link.type) for link in backlinks.links]
+        assert shown == _name_ends(incoming[start : start + limit]), (key, start, limit)
+
+        if key in graph.edges:
+            outgoing = graph.list_links(key, "out")
+            memory = await self._store.read_linked(NAMESPACE, key, start, limit)
+            assert (memory.links_total, memory.backlinks_total) == (len(outgoing), len(incoming))
+            shown = [(link.target, link.type) for link in memory.links]
+            assert shown == _name_ends(outgoing[start : start + limit]), (key, start, limit)
+
+    async def _check_recall(self) -> None:
+        chance = self._chance
+        asked = [
+            chance.choices(_WORDS, k=chance.randint(1, 5)) for _ in range(chance.randint(1, 3))
+        ]
+        questions = tuple(split_question(" ".join(words), Language()) for words in asked)
+        filters = Filters(
+            type=self._choose(None, None, "core"),
+            tags=self._choose((), (), ("t",), ("t", "u")),
+            importance=self._choose(None, None, "high"),
+            changed_since=self._choose(None, None, self._format(-30)),
+            archived=self._choose(True, False),
+        )
+        notes, least = self._choose((), _NOTES), self._choose(None, 0, 600)
+        request = RecallRequest(questions, filters, chance.randint(0, 2), notes, least)
+
+        recalled = await self._store.recall(NAMESPACE, request, 1 << 30, [0] * len(questions))
+        plain = list_plain(self.model.present)
+        expected = await asyncio.to_thread(rank_exhaustively, plain, request)
+        assert list(map(as_answers, recalled.rankings)) == expected, request
+        entries = [entry for ranking in recalled.rankings for entry in ranking.entries]
+        assert recalled.memories.keys() == {one.name for one in entries if not one.is_note}
 
     async def _check_memory(self, memory_id: str) -> None:
         name = MemoryName(id=memory_id)
@@ -364,15 +399,16 @@ class PastTrial:
     async def _move(self, other: ServableStore, file: Path) -> None:
         await export(self._store, file, ExportOptions(), lambda _: None)
         remarks: list[Any] = []
-        async with open_source(file, NAMESPACE, all_into_it=False) as source:
-            await import_memories(
-                other, source, ImportOptions(), remarks.append, lambda _: None, Counter()
-            )
+        await import_file(other, file, namespace=NAMESPACE, note=remarks.append)
         assert not remarks, remarks
 
     def _format(self, seconds: int) -> str:
         time = self._time + timedelta(seconds=seconds)
         return time.isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
+def _name_ends(links: Sequence[WalkLink]) -> list[tuple[str, str]]:
+    return [(link.key, link.type) for link in links]
 
 
 async def _expect_refused(reading: Awaitable[object], reason: Reason) -> None:

@@ -15,9 +15,11 @@ from tests.stores.behaviours.steps import (
     add,
     end,
     expect,
+    expect_sound,
     list_keys,
     list_targets,
     put,
+    read_memories,
     rename,
 )
 
@@ -125,21 +127,6 @@ async def accesses_before_a_rename_are_kept(store: ServableStore) -> None:
 
     renamed = await store.read_linked(NAMESPACE, "new", 0, 1)
     expect((renamed.accessed_at, renamed.access_count), (LATER, 1), "accesses are kept")
-
-
-async def read_memories(store: TransferableStore) -> list[StoredMemory]:
-    """Return every memory of the store; fail if one is damaged."""
-    memories = await store.read_page(("", ""), 100)
-    sound = [memory for memory in memories if isinstance(memory, StoredMemory)]
-    expect(sound, memories, "a page of a healthy store holds no damage")
-    return sound
-
-
-async def expect_sound(store: CheckableStore) -> None:
-    """Check that a full check finds nothing damaged."""
-    findings = await store.check(lambda _: None, full=True)
-    damaged = [finding for finding in findings if finding.state == "damaged"]
-    expect(damaged, [], "a check finds a healthy store sound")
 
 
 async def _store_two(store: TransferableStore) -> list[StoredMemory]:

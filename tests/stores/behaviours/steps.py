@@ -9,7 +9,12 @@ from abilities.declarations.refusals import Reason, Refused
 from abilities.declarations.values import JsonObject
 from abilities.helpers.store.changes import Change, Kind
 from abilities.helpers.store.model import LinkRow, Query, StoredMemory
-from abilities.helpers.store.protocol import MemoryStore, WriteResult
+from abilities.helpers.store.protocol import (
+    CheckableStore,
+    MemoryStore,
+    TransferableStore,
+    WriteResult,
+)
 from abilities.helpers.walk import WalkLimits
 
 NAMESPACE = "conformance"
@@ -182,6 +187,21 @@ async def read_versions(store: MemoryStore, *keys: str) -> list[str | int]:
     """Return the version of each memory, or why it cannot be read."""
     memories = await store.read(NAMESPACE, keys)
     return [m.row.version if isinstance(m, StoredMemory) else str(m) for m in memories]
+
+
+async def read_memories(store: TransferableStore) -> list[StoredMemory]:
+    """Return every memory of the store; fail if one is damaged."""
+    memories = await store.read_page(("", ""), 100)
+    sound = [memory for memory in memories if isinstance(memory, StoredMemory)]
+    expect(sound, memories, "a page of a healthy store holds no damage")
+    return sound
+
+
+async def expect_sound(store: CheckableStore) -> None:
+    """Check that a full check finds nothing damaged."""
+    findings = await store.check(lambda _: None, full=True)
+    damaged = [finding for finding in findings if finding.state == "damaged"]
+    expect(damaged, [], "a check finds a healthy store sound")
 
 
 def expect(actual: object, expected: object, rule: str) -> None:
