@@ -20,9 +20,8 @@ import pytest
 
 from abilities.helpers.store import sqlite
 from abilities.helpers.store.changes import Change
-from abilities.helpers.store.sqlite import file
 from abilities.helpers.store.sqlite.connection import StoreConnection
-from abilities.helpers.store.sqlite.file import StoreFile
+from abilities.helpers.store.sqlite.file import StoreFile, create_store
 from abilities.helpers.store.sqlite.repair import repair
 from abilities.helpers.store.sqlite.store import SqliteStore, connect
 from tests.stores import behaviours
@@ -145,7 +144,7 @@ def analyze(path: Path, namespaces: int) -> Statistics:
 
 def create(path: Path, statistics: Statistics) -> None:
     """Create an empty store that has statistics of another one."""
-    file.create(path, "english")
+    create_store(path, "english")
     with closing(sqlite3.connect(path, isolation_level=None)) as connection:
         connection.execute("ANALYZE")
         connection.executemany("INSERT INTO sqlite_stat1 VALUES (?, ?, ?)", statistics)
@@ -218,6 +217,6 @@ def test_what_a_statement_names_is_found_by_an_index(
     ],
 )
 def test_a_plan_that_reads_too_much_is_noticed(statement: str, tmp_path: Path) -> None:
-    file.create(tmp_path / "m.db", "english")
+    create_store(tmp_path / "m.db", "english")
     with closing(sqlite3.connect(tmp_path / "m.db")) as connection:
         assert find_offenses(connection, statement)
