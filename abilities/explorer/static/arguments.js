@@ -1,8 +1,7 @@
 // The arguments of an ability: a field for each one, chosen by its schema, and what was typed
 // there as values.
 
-import { Select, TextArea, TextField } from "./parts.js";
-import { listOptions } from "./schemas.js";
+import { listOptions, Select, TextArea, TextField } from "./parts.js";
 import { html } from "./vendor/htm-preact.js";
 
 // Texts that may be longer than this get a text area; paths, keys and cursors never are.

@@ -11,8 +11,8 @@ import {
 import { SideBySide } from "./compared.js";
 import { drafts } from "./drafts.js";
 import { countCharacters, formatNumber, showName } from "./format.js";
-import { Fault, Name, Select, TextArea, TextField } from "./parts.js";
-import { getArguments, listOptions } from "./schemas.js";
+import { Fault, listOptions, Name, Select, TextArea, TextField } from "./parts.js";
+import { useSession } from "./session.js";
 import { KeyInput, LabelField, useLabels } from "./suggested.js";
 import { html, useEffect, useRef, useState } from "./vendor/htm-preact.js";
 
@@ -26,7 +26,7 @@ const NO_MEMORY = { memory: null, links: [] };
  * name `draftKey` takes its place if there is one. `onDone` gets {key, message}, or null if the
  * person left the form; the draft is then kept.
  */
-export function Editor({ abilities, start = NO_MEMORY, draftKey, onDone }) {
+export function Editor({ start = NO_MEMORY, draftKey, onDone }) {
   const [edited, setEdited] = useState(() => drafts.get(draftKey) ?? createEdited(start));
   const [conflict, setConflict] = useState(null);
   const [error, setError] = useState();
@@ -83,7 +83,7 @@ export function Editor({ abilities, start = NO_MEMORY, draftKey, onDone }) {
 
   return html`
     <form class="editor" onSubmit=${submit} aria-label=${memory ? "Edit memory" : "New memory"}>
-      <${Fields} abilities=${abilities} edited=${edited} onChange=${setEdited} />
+      <${Fields} edited=${edited} onChange=${setEdited} />
       <${Fault} error=${error} />
       <div class="actions">
         <button type="button" onClick=${() => onDone(null)}>Cancel</button>
@@ -120,9 +120,9 @@ async function loadConflict({ base, form }) {
   }
 }
 
-function Fields({ abilities, edited, onChange }) {
+function Fields({ edited, onChange }) {
   const { base, form, rows } = edited;
-  const schemas = getArguments(abilities, base.memory ? "update_memory" : "store_memory");
+  const schemas = useSession().getArguments(base.memory ? "update_memory" : "store_memory");
   const change = (name, value) => onChange({ ...edited, form: { ...form, [name]: value } });
   const field = (name) => ({ value: form[name], onChange: (value) => change(name, value) });
   const changeRows = (changed) => onChange({ ...edited, rows: changed });

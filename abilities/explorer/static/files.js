@@ -2,26 +2,77 @@
 // them in one call returns, or would return.
 
 import { linkTo, replaceParams } from "./address.js";
-import { readView, tryAbility } from "./api.js";
-import { File } from "./file.js";
+import { CallError, callAbility, readView, tryAbility } from "./api.js";
 import { formatBytes, formatCount, showName } from "./format.js";
-import { useDebounced, useRequest } from "./hooks.js";
-import { Name, RequestStatus, TextField, Time } from "./parts.js";
+import { useDebounced, usePages, useRequest } from "./hooks.js";
+import { More, Name, RequestStatus, SourceText, TextField, Time } from "./parts.js";
 import { isPlan, Plan } from "./plan.js";
 import { Records, Reply } from "./reply.js";
-import { getArguments, isOffered } from "./schemas.js";
+import { useSession } from "./session.js";
 import { html, useState } from "./vendor/htm-preact.js";
 
 const ALL_FILES = "**/*";
 
-export function Files({ address, abilities, round }) {
-  if (address.key)
-    return html`<${File} path=${address.key} abilities=${abilities} round=${round} />`;
+// What follows such a mark in a path is a range, unless a further range follows.
+const RANGE_MARK = /#(L|byte=)/;
 
-  return html`<${List} address=${address} abilities=${abilities} />`;
+export function Files({ address }) {
+  const { key } = address;
+  return key ? html`<${File} path=${key} />` : html`<${List} address=${address} />`;
 }
 
-function List({ address, abilities }) {
+/** One file, read as an agent would read it, piece by piece. */
+function File({ path }) {
+  const { getArguments, round } = useSession();
+  const most = getArguments("file_read_bulk").max_chars_per_file?.maximum;
+  const pages = usePages((more) => readPiece(more ?? describeCall(path, most)), [path, round]);
+  const [first] = pages.all;
+
+  return html`
+    <div class="headline">
+      <h1 tabindex="-1"><${Name} of=${path} /></h1>
+      <a class="button" href=${linkTo("files")}>All files</a>
+    </div>
+    <${RequestStatus} request=${pages.request} />
+    ${first && html`<${Facts} data=${first.data} />`}
+    ${
+      first &&
+      html`<${SourceText}
+        label="Content"
+        text=${pages.all.map((page) => page.data.content).join("")}
+      />`
+    }
+    <${More} pages=${pages} label="Read on" />
+  `;
+}
+
+function describeCall(path, most) {
+  const whole = RANGE_MARK.test(path) ? `${path}#byte=0` : path;
+  return { paths: [whole], max_chars_per_file: most, detail: "full" };
+}
+
+async function readPiece(args) {
+  const { results, next_request } = await callAbility("file_read_bulk", args);
+  const [{ data, error }] = results;
+  if (error) throw new CallError(error);
+
+  return { data, next_request };
+}
+
+function Facts({ data }) {
+  const { source, size_bytes: size, modified_at: modifiedAt, encoding, redacted } = data;
+  const facts = [formatBytes(size), encoding, redacted && `secrets not shown: ${redacted}`];
+
+  return html`
+    <p class="faint">
+      <span class="chip ${source}">${source}</span> ${facts.filter(Boolean).join(", ")}, changed${" "}
+      <${Time} at=${modifiedAt} />
+    </p>
+  `;
+}
+
+function List({ address }) {
+  const { getArguments, isOffered } = useSession();
   const { pattern = "", after = null } = address.params;
   const [selected, setSelected] = useState([]);
   const [plan, setPlan] = useState(null);
@@ -33,7 +84,7 @@ function List({ address, abilities }) {
     [debounced, after],
   );
 
-  const limit = getArguments(abilities, "file_read_bulk").paths?.maxItems;
+  const limit = getArguments("file_read_bulk").paths?.maxItems;
   const page = request.data;
   const selection = { paths: selected, limit, isFull: selected.length >= limit };
   const filter = (value) => replaceParams("files", "", { pattern: value });
@@ -79,10 +130,7 @@ function List({ address, abilities }) {
           onRead=${readSelected}
           onClear=${() => setSelected([])}
         />
-        ${
-          isOffered(abilities, "read") &&
-          html`<${PlanForm} count=${selected.length} onPlan=${startPlan} />`
-        }
+        ${isOffered("read") && html`<${PlanForm} count=${selected.length} onPlan=${startPlan} />`}
         ${plan && html`<${Call} call=${plan} onNext=${(args) => read("read", args)} />`}
         ${call && html`<${Call} call=${call} onNext=${(args) => read(call.name, args)} />`}
         <${FileTable} page=${page} selection=${selection} onSelect=${select} />

@@ -6,12 +6,14 @@ import { Files } from "./files.js";
 import { showName } from "./format.js";
 import { Graph } from "./graph.js";
 import { Home } from "./home.js";
+import { useAction } from "./hooks.js";
 import { useChanges } from "./live.js";
 import { MemoryMap } from "./map.js";
 import { Memories } from "./memories.js";
 import { Memory } from "./memory.js";
 import { Notes } from "./notes.js";
-import { Notice } from "./notice.js";
+import { Fault } from "./parts.js";
+import { Session } from "./session.js";
 import { Timeline } from "./timeline.js";
 import { Try } from "./try.js";
 import { html, useEffect, useRef, useState } from "./vendor/htm-preact.js";
@@ -34,6 +36,7 @@ const TABS = [...SHARED_TABS, "notes", "files", "try"];
 
 export function Frame({ address, session, abilities, onToken, onAdd }) {
   const tabs = session.namespace === session.own ? TABS : SHARED_TABS;
+  const canWrite = session.scope === "write";
   const { key } = address;
   const view = [...tabs, "memory"].includes(address.view) ? address.view : "home";
   const { title, component: View } = VIEWS[view];
@@ -79,20 +82,34 @@ export function Frame({ address, session, abilities, onToken, onAdd }) {
         <img src="/explorer/icon.svg" alt="" width="24" height="24" /> agent-abilities
       </a>
       <${Tabs} tabs=${tabs} view=${view} />
-      <${Session} session=${session} onToken=${onToken} onAdd=${onAdd} />
+      <${Account} session=${session} onToken=${onToken} onAdd=${onAdd} />
     </header>
     <${Notice} notice=${notice} onUndone=${reportUndone} onClose=${() => setNotice(null)} />
     <main id="main" tabindex="-1" ref=${main}>
-      <${View}
-        key=${view + key}
-        address=${address}
-        canWrite=${session.scope === "write"}
-        abilities=${abilities}
-        round=${round}
-        written=${written}
-        onWritten=${report}
-      />
+      <${Session.Provider} value=${{ abilities, canWrite, round, written, onWritten: report }}>
+        <${View} key=${view + key} address=${address} />
+      <//>
     </main>
+  `;
+}
+
+/**
+ * What was done last, and how to undo it. It stays until something else is done.
+ *
+ * `notice` is {text, undo}, or null; without `undo` there is nothing to undo. `onUndone` gets the
+ * notice that follows.
+ */
+function Notice({ notice, onUndone, onClose }) {
+  const [undo, error] = useAction(async () => onUndone(await notice.undo()), [notice]);
+
+  // Screen readers announce what is put into an element that was there before.
+  return html`
+    <div class="notice" role="status">
+      ${notice && html`<span>${notice.text}</span>`}
+      ${notice?.undo && html`<button onClick=${undo}>Undo</button>`}
+      ${notice && html`<button class="quiet" onClick=${onClose}>Close</button>`}
+    </div>
+    <${Fault} error=${error} />
   `;
 }
 
@@ -109,7 +126,7 @@ function Tabs({ tabs, view }) {
   return html`<nav aria-label="Views">${links}</nav>`;
 }
 
-function Session({ session, onToken, onAdd }) {
+function Account({ session, onToken, onAdd }) {
   const access = session.scope === "write" ? "read and write" : "read only";
   const forget = () => {
     token.forget();

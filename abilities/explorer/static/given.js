@@ -5,14 +5,15 @@ import { readView } from "./api.js";
 import { formatCount, formatNumber } from "./format.js";
 import { useRequest } from "./hooks.js";
 import { Name, RequestStatus, Time } from "./parts.js";
-import { isOffered } from "./schemas.js";
+import { useSession } from "./session.js";
 import { html } from "./vendor/htm-preact.js";
 
 const SHOWN_KEYS = 5;
 
 /** What agents were given of one memory, or of all without `memoryKey`; for those who may write. */
-export function Given({ memoryKey, canWrite, abilities, round }) {
-  const isKnown = canWrite && isOffered(abilities, "memory_changes");
+export function Given({ memoryKey }) {
+  const { canWrite, isOffered, round } = useSession();
+  const isKnown = canWrite && isOffered("memory_changes");
   const request = useRequest(
     () => isKnown && readView("retrievals", { key: memoryKey }),
     [memoryKey, round],

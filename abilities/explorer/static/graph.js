@@ -8,7 +8,7 @@ import { formatCount, formatNumber } from "./format.js";
 import { useDebounced, useRequest } from "./hooks.js";
 import { Fault, Field, Name, RequestStatus, Select, TextField } from "./parts.js";
 import { Reply } from "./reply.js";
-import { getArguments } from "./schemas.js";
+import { useSession } from "./session.js";
 import { html, useState } from "./vendor/htm-preact.js";
 
 const CANDIDATES = 12;
@@ -23,11 +23,9 @@ const DIRECTIONS = {
   both: "both",
 };
 
-export function Graph({ address, abilities, round }) {
+export function Graph({ address }) {
   const { key, params } = address;
-  if (!key) return html`<${Start} />`;
-
-  return html`<${Walk} start=${key} params=${params} abilities=${abilities} round=${round} />`;
+  return key ? html`<${Walk} start=${key} params=${params} />` : html`<${Start} />`;
 }
 
 /** The choice of a memory to start at. */
@@ -81,8 +79,9 @@ function Candidate({ memory }) {
   `;
 }
 
-function Walk({ start, params, abilities, round }) {
-  const schemas = getArguments(abilities, "bulk_read_memory");
+function Walk({ start, params }) {
+  const { getArguments, round } = useSession();
+  const schemas = getArguments("bulk_read_memory");
   const limits = readLimits(schemas, params);
   const direction = params.direction in DIRECTIONS ? params.direction : "out";
   const [chosen, setChosen] = useState(start);

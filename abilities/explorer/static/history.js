@@ -3,9 +3,9 @@
 import { callAbility, readView } from "./api.js";
 import { describeMemory } from "./changes.js";
 import { Differences } from "./compared.js";
-import { usePages, useRequest } from "./hooks.js";
+import { useAction, usePages, useRequest } from "./hooks.js";
 import { Fault, More, Name, RequestStatus, Select, Time } from "./parts.js";
-import { isOffered } from "./schemas.js";
+import { useSession } from "./session.js";
 import { restoreVersion } from "./undoing.js";
 import { html, useState } from "./vendor/htm-preact.js";
 
@@ -18,29 +18,23 @@ const COMPARISONS = [
 /**
  * `name` is {id} or {key}; `version` is the memory's, left out if there is none with that name.
  *
- * `lead` is a component that shows the history's first page above the entries. `onWritten` gets a
- * notice when a version was restored.
+ * `lead` is a component that shows the history's first page above the entries.
  */
-export function History({ name, version, canWrite, abilities, lead: Lead, onWritten }) {
-  const [error, setError] = useState();
-  const isKnown = isOffered(abilities, "memory_history");
+export function History({ name, version, lead: Lead }) {
+  const { canWrite, isOffered, onWritten } = useSession();
+  const isKnown = isOffered("memory_history");
   const pages = usePages(
     (more) => isKnown && callAbility("memory_history", more ?? name),
     [name.id, name.key, version],
   );
 
   const [first] = pages.all;
+  const [restore, error] = useAction(async (chosen) =>
+    onWritten(await restoreVersion(first, chosen)),
+  );
   if (!isKnown || (!first && pages.request.error?.status === 404)) return null;
 
-  const restore = async (chosen) => {
-    setError(undefined);
-    try {
-      onWritten(await restoreVersion(first, chosen));
-    } catch (problem) {
-      setError(problem);
-    }
-  };
-  const canRestore = canWrite && isOffered(abilities, "memory_restore");
+  const canRestore = canWrite && isOffered("memory_restore");
 
   return html`
     <section class="history" aria-labelledby="history-title">

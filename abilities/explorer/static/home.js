@@ -5,47 +5,45 @@ import { linkTo, open } from "./address.js";
 import { callAbility, readView } from "./api.js";
 import { formatNumber } from "./format.js";
 import { Given } from "./given.js";
-import { useRequest } from "./hooks.js";
+import { useAction, useRequest } from "./hooks.js";
 import { Fault, Name, RequestStatus } from "./parts.js";
 import { Question } from "./question.js";
 import { Review } from "./review.js";
 import { countSample, loadSample, removeSample, SAMPLE_SIZE } from "./sample.js";
-import { isOffered } from "./schemas.js";
+import { useSession } from "./session.js";
 import { Change } from "./timeline.js";
-import { html, useState } from "./vendor/htm-preact.js";
+import { html } from "./vendor/htm-preact.js";
 
 const SHOWN_CHANGES = 8;
 
-export function Home({ address, canWrite, abilities, round, written, onWritten }) {
+export function Home({ address }) {
   const { question } = address.params;
-  const stats = useRequest(() => readStats(abilities), [round]);
+  const { canWrite, isOffered, round } = useSession();
+  const stats = useRequest(
+    () => isOffered("get_memory_stats") && callAbility("get_memory_stats", {}),
+    [round],
+  );
   const ask = (asked) => open("home", "", { question: asked });
 
   const isEmpty = stats.data?.total_memories === 0 && stats.data.archived_count === 0;
-  const canLoad = canWrite && isOffered(abilities, "remember");
+  const canLoad = canWrite && isOffered("remember");
 
   return html`
     <div class="headline"><h1 tabindex="-1">Overview</h1></div>
     <${RequestStatus} request=${stats} />
-    ${isEmpty && html`<${FirstSteps} canLoad=${canLoad} onWritten=${onWritten} />`}
+    ${isEmpty && html`<${FirstSteps} canLoad=${canLoad} />`}
     ${
       stats.data !== undefined &&
       !isEmpty &&
       html`
-        <${Question} question=${question} abilities=${abilities} onAsk=${ask} />
+        <${Question} question=${question} onAsk=${ask} />
         <${Statistics} stats=${stats.data} />
-        ${canLoad && html`<${Sample} round=${round} onWritten=${onWritten} />`}
+        ${canLoad && html`<${Sample} />`}
         <div class="overview">
-          <${Review}
-            canWrite=${canWrite}
-            abilities=${abilities}
-            round=${round}
-            written=${written}
-            onWritten=${onWritten}
-          />
+          <${Review} />
           <div>
-            ${isOffered(abilities, "memory_changes") && html`<${Latest} round=${round} />`}
-            <${Given} canWrite=${canWrite} abilities=${abilities} round=${round} />
+            ${isOffered("memory_changes") && html`<${Latest} />`}
+            <${Given} />
           </div>
         </div>
       `
@@ -53,13 +51,8 @@ export function Home({ address, canWrite, abilities, round, written, onWritten }
   `;
 }
 
-/** Returns the statistics, or null if the caller may not read them. */
-function readStats(abilities) {
-  return isOffered(abilities, "get_memory_stats") ? callAbility("get_memory_stats", {}) : null;
-}
-
 /** What to do while nothing is stored. */
-function FirstSteps({ canLoad, onWritten }) {
+function FirstSteps({ canLoad }) {
   return html`
     <p>No memory is stored in this namespace yet. This is how the first ones come here:</p>
     <ol class="steps">
@@ -74,42 +67,37 @@ function FirstSteps({ canLoad, onWritten }) {
       <li>
         <strong>Or look around first</strong> with a sample of ${SAMPLE_SIZE} memories, which one
         button removes again.
-        ${canLoad && html`<${Action} label="Load the sample" run=${loadSample} onWritten=${onWritten} />`}
+        ${canLoad && html`<${Action} label="Load the sample" run=${loadSample} />`}
       </li>
     </ol>
   `;
 }
 
 /** Says that the sample is there, and removes it. */
-function Sample({ round, onWritten }) {
+function Sample() {
+  const { round } = useSession();
   const request = useRequest(countSample, [round]);
   if (!request.data) return null;
 
   return html`
     <p class="draft">
       <span>${request.data} of these memories are a sample.</span>
-      <${Action} label="Remove the sample" run=${removeSample} onWritten=${onWritten} />
+      <${Action} label="Remove the sample" run=${removeSample} />
     </p>
   `;
 }
 
 /** A button for a change that can be undone, and why it failed. */
-function Action({ label, run, onWritten }) {
-  const [error, setError] = useState();
-
-  const act = async () => {
-    try {
-      onWritten(await run());
-    } catch (problem) {
-      setError(problem);
-    }
-  };
+function Action({ label, run }) {
+  const { onWritten } = useSession();
+  const [act, error] = useAction(async () => onWritten(await run()));
 
   return html`<button onClick=${act}>${label}</button><${Fault} error=${error} />`;
 }
 
 /** What was changed last, and by whom. */
-function Latest({ round }) {
+function Latest() {
+  const { round } = useSession();
   const request = useRequest(() => readView("timeline"), [round]);
   const changes = request.data?.changes.slice(0, SHOWN_CHANGES) ?? [];
 

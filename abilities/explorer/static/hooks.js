@@ -65,6 +65,27 @@ export function usePages(load, inputs) {
 }
 
 /**
+ * Returns [act, error]: a function that does something, and why that failed the last time.
+ *
+ * The error is forgotten when `act` is called again, and when the inputs change.
+ */
+export function useAction(run, inputs = []) {
+  const [error, setError] = useState();
+  useEffect(() => setError(undefined), inputs);
+
+  const act = async (...given) => {
+    setError(undefined);
+    try {
+      await run(...given);
+    } catch (problem) {
+      setError(problem);
+    }
+  };
+
+  return [act, error];
+}
+
+/**
  * Returns [ref, followed], for what takes the server long: a number that follows `round` only while
  * the element with that ref can be seen, and at most every 30 seconds; null until it was seen.
  */

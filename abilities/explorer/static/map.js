@@ -6,6 +6,7 @@ import { readView } from "./api.js";
 import { formatCount, formatNumber, shorten, showName } from "./format.js";
 import { useRequest, useSparingly } from "./hooks.js";
 import { Name, RequestStatus, Select } from "./parts.js";
+import { useSession } from "./session.js";
 import { hierarchy, treemap } from "./vendor/d3-hierarchy.js";
 import { html } from "./vendor/htm-preact.js";
 
@@ -24,7 +25,8 @@ const CLUSTERS = [
 
 const narrow = matchMedia("(max-width: 44rem)");
 
-export function MemoryMap({ address, round }) {
+export function MemoryMap({ address }) {
+  const { round } = useSession();
   const { key: prefix, params } = address;
   const { by = "folder" } = params;
   const [section, shown] = useSparingly(round);

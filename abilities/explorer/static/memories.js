@@ -6,8 +6,17 @@ import { DraftNotice } from "./drafts.js";
 import { Editor } from "./editor.js";
 import { formatCount, shorten, showName } from "./format.js";
 import { useDebounced, useRequest } from "./hooks.js";
-import { Chips, Name, Pager, RequestStatus, Select, TextField, Time } from "./parts.js";
-import { getArguments, isOffered, listOptions } from "./schemas.js";
+import {
+  Chips,
+  listOptions,
+  Name,
+  Pager,
+  RequestStatus,
+  Select,
+  TextField,
+  Time,
+} from "./parts.js";
+import { useSession } from "./session.js";
 import { LabelField } from "./suggested.js";
 import { html, useState } from "./vendor/htm-preact.js";
 
@@ -32,14 +41,15 @@ const wide = matchMedia("(min-width: 44rem)");
 // No memory has an empty key, so this names the draft of a new one.
 const NEW = "";
 
-export function Memories({ address, canWrite, abilities, round, onWritten }) {
+export function Memories({ address }) {
   const { params } = address;
+  const { canWrite, isOffered, round, onWritten } = useSession();
   const [isCreating, setIsCreating] = useState(false);
 
   const debounced = useDebounced(JSON.stringify(params));
   const request = useRequest(() => queryMemories(JSON.parse(debounced)), [debounced, round]);
   const exact = useRequest(
-    () => findExactKey(JSON.parse(debounced), abilities),
+    () => isOffered("memory_read_bulk") && findExactKey(JSON.parse(debounced)),
     [debounced, round],
   );
 
@@ -57,13 +67,13 @@ export function Memories({ address, canWrite, abilities, round, onWritten }) {
 
   const create = html`<button class="primary" onClick=${begin}>New memory</button>`;
   const creation = isCreating
-    ? html`<${Editor} abilities=${abilities} draftKey=${NEW} onDone=${finishCreating} />`
+    ? html`<${Editor} draftKey=${NEW} onDone=${finishCreating} />`
     : html`<${DraftNotice} draftKey=${NEW} onContinue=${begin} />`;
 
   return html`
     <div class="headline"><h1 tabindex="-1">Memories</h1>${canWrite && create}</div>
     ${canWrite && creation}
-    <${Filters} params=${params} abilities=${abilities} onFilter=${filter} />
+    <${Filters} params=${params} onFilter=${filter} />
     <${RequestStatus} request=${request} />
     ${exact.data && html`<${ExactMatch} memoryKey=${exact.data} />`}
     ${request.data && html`<${Page} page=${request.data} onMove=${move} />`}
@@ -87,8 +97,8 @@ function queryMemories(params) {
 }
 
 /** Returns the text that is searched for if it is a memory's key, otherwise null. */
-async function findExactKey({ search }, abilities) {
-  if (!search || !isOffered(abilities, "memory_read_bulk")) return null;
+async function findExactKey({ search }) {
+  if (!search) return null;
 
   const { results } = await callAbility("memory_read_bulk", {
     targets: [{ type: "stored", key: search }],
@@ -98,8 +108,8 @@ async function findExactKey({ search }, abilities) {
   return results[0].success ? search : null;
 }
 
-function Filters({ params, abilities, onFilter }) {
-  const schemas = getArguments(abilities, "query_memories");
+function Filters({ params, onFilter }) {
+  const schemas = useSession().getArguments("query_memories");
   const types = [["", "any type"], ...listOptions(schemas.type)];
   const importances = [["", "any importance"], ...listOptions(schemas.importance)];
   const sorts = Object.entries(SORT_LABELS);

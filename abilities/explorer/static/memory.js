@@ -2,22 +2,21 @@
 
 import { linkTo, open, replaceParams } from "./address.js";
 import { readView } from "./api.js";
-import { loadMemory } from "./changes.js";
+import { LINKS_PER_PAGE, loadMemory } from "./changes.js";
 import { DraftNotice } from "./drafts.js";
 import { Editor } from "./editor.js";
-import { formatCount } from "./format.js";
+import { formatCount, formatNumber, showName } from "./format.js";
 import { Given } from "./given.js";
 import { History } from "./history.js";
-import { useRequest } from "./hooks.js";
-import { Links } from "./links.js";
-import { MissingMemory } from "./missing_memory.js";
-import { Chips, Confirm, Fault, Name, RequestStatus, Sizes, Time } from "./parts.js";
-import { getArguments, isOffered } from "./schemas.js";
+import { useAction, useRequest } from "./hooks.js";
+import { Chips, Confirm, Fault, Name, Pager, RequestStatus, Sizes, Time } from "./parts.js";
+import { useSession } from "./session.js";
 import { KeyField } from "./suggested.js";
 import { archiveMemory, deleteMemory, renameMemory, reviveMemory } from "./undoing.js";
 import { html, useState } from "./vendor/htm-preact.js";
 
-export function Memory({ address, canWrite, abilities, round, onWritten }) {
+export function Memory({ address }) {
+  const { round } = useSession();
   const { key, params } = address;
   const out = Number(params.out ?? 0);
   const back = Number(params.back ?? 0);
@@ -42,28 +41,14 @@ export function Memory({ address, canWrite, abilities, round, onWritten }) {
   if (!memory) {
     return html`
       ${headline}
-      ${
-        request.error?.status === 404 &&
-        html`<${MissingMemory}
-          memoryKey=${key}
-          canWrite=${canWrite}
-          abilities=${abilities}
-          onWritten=${onWritten}
-        />`
-      }
+      ${request.error?.status === 404 && html`<${MissingMemory} memoryKey=${key} />`}
       <p><a href=${linkTo("memories")}>All memories</a></p>
     `;
   }
 
   return html`
     ${headline}
-    <${Body}
-      memory=${memory}
-      canWrite=${canWrite}
-      abilities=${abilities}
-      onChange=${request.reload}
-      onWritten=${onWritten}
-    />
+    <${Body} memory=${memory} onChange=${request.reload} />
     <${Facts} memory=${memory} />
     <div class="columns">
       <${Links}
@@ -85,32 +70,19 @@ export function Memory({ address, canWrite, abilities, round, onWritten }) {
         onMove=${(offset) => movePage({ back: offset || "" })}
       />
     </div>
-    <${Given} memoryKey=${key} canWrite=${canWrite} abilities=${abilities} round=${round} />
-    <${History}
-      name=${{ id: memory.id }}
-      version=${memory.version}
-      canWrite=${canWrite}
-      abilities=${abilities}
-      onWritten=${onWritten}
-    />
+    <${Given} memoryKey=${key} />
+    <${History} name=${{ id: memory.id }} version=${memory.version} />
   `;
 }
 
 /** The content with what may be done, or the editor in its place. */
-function Body({ memory, canWrite, abilities, onChange, onWritten }) {
+function Body({ memory, onChange }) {
+  const { canWrite } = useSession();
   const [start, setStart] = useState(null);
   const [question, setQuestion] = useState(null);
   const [message, setMessage] = useState("");
-  const [error, setError] = useState();
+  const [edit, error] = useAction(async () => setStart(await loadMemory({ id: memory.id })));
 
-  const edit = async () => {
-    setError(undefined);
-    try {
-      setStart(await loadMemory({ id: memory.id }));
-    } catch (problem) {
-      setError(problem);
-    }
-  };
   const ask = (asked) => {
     setQuestion({ ...asked, run: () => runOrReload(asked.run, onChange) });
   };
@@ -126,31 +98,17 @@ function Body({ memory, canWrite, abilities, onChange, onWritten }) {
   if (start) {
     return html`
       ${status}
-      <${Editor}
-        abilities=${abilities}
-        start=${start}
-        draftKey=${memory.key}
-        onDone=${finishEditing}
-      />
+      <${Editor} start=${start} draftKey=${memory.key} onDone=${finishEditing} />
     `;
   }
 
-  const actions =
-    canWrite &&
-    html`<${Actions}
-      memory=${memory}
-      abilities=${abilities}
-      canUndo=${isOffered(abilities, "memory_restore")}
-      onEdit=${edit}
-      onAsk=${ask}
-      onWritten=${onWritten}
-    />`;
+  const actions = html`<${Actions} memory=${memory} onEdit=${edit} onAsk=${ask} />`;
 
   return html`
     ${status}
     <${Fault} error=${error} />
     ${canWrite && html`<${DraftNotice} draftKey=${memory.key} onContinue=${edit} />`}
-    <${Content} memory=${memory}>${actions}<//>
+    <${Content} memory=${memory}>${canWrite && actions}<//>
     <${Confirm} question=${question} onClose=${() => setQuestion(null)} />
   `;
 }
@@ -179,21 +137,16 @@ function Content({ memory, children }) {
   `;
 }
 
-function Actions({ memory, abilities, canUndo, onEdit, onAsk, onWritten }) {
+function Actions({ memory, onEdit, onAsk }) {
+  const { isOffered, onWritten } = useSession();
+  const canUndo = isOffered("memory_restore");
   const archive = () => onAsk(askToArchive(memory, onWritten));
   const restore = () => onAsk(askToRestore(memory, onWritten));
   const remove = () => onAsk(askToDelete(memory, canUndo, onWritten));
   const [isRenaming, setIsRenaming] = useState(false);
 
   if (isRenaming) {
-    return html`
-      <${RenameForm}
-        memory=${memory}
-        maxLength=${getArguments(abilities, "update_memory").key?.maxLength}
-        onCancel=${() => setIsRenaming(false)}
-        onWritten=${onWritten}
-      />
-    `;
+    return html`<${RenameForm} memory=${memory} onCancel=${() => setIsRenaming(false)} />`;
   }
 
   return html`
@@ -209,20 +162,16 @@ function Actions({ memory, abilities, canUndo, onEdit, onAsk, onWritten }) {
 }
 
 /** The new key of a memory. */
-function RenameForm({ memory, maxLength, onCancel, onWritten }) {
+function RenameForm({ memory, onCancel }) {
+  const { getArguments, onWritten } = useSession();
   const [text, setText] = useState(memory.key);
-  const [error, setError] = useState();
 
-  const rename = async (event) => {
+  const [rename, error] = useAction(async (event) => {
     event.preventDefault();
-    try {
-      const notice = await renameMemory(memory, text);
-      open("memory", text);
-      onWritten(notice);
-    } catch (problem) {
-      setError(problem);
-    }
-  };
+    const notice = await renameMemory(memory, text);
+    open("memory", text);
+    onWritten(notice);
+  });
 
   return html`
     <form class="rename" onSubmit=${rename}>
@@ -230,7 +179,7 @@ function RenameForm({ memory, maxLength, onCancel, onWritten }) {
         label="New key"
         hint="Links to this memory follow."
         required
-        maxlength=${maxLength}
+        maxlength=${getArguments("update_memory").key?.maxLength}
         value=${text}
         onChange=${setText}
       />
@@ -312,4 +261,79 @@ function Fact({ name, children }) {
 function Metadata({ metadata }) {
   const text = JSON.stringify(metadata, null, 2);
   return html`<div class="wide"><dt>Metadata</dt><dd><pre>${text}</pre></dd></div>`;
+}
+
+/** The links of a memory in one direction, page by page. */
+function Links({ title, what, none, links, total, offset, onMove }) {
+  const hasPages = total > links.length;
+
+  return html`
+    <section>
+      <h2>${title} <span class="faint">${formatNumber(total)}</span></h2>
+      ${total === 0 && html`<p class="faint">${none}</p>`}
+      <ul class="links">${links.map((link) => html`<${LinkItem} link=${link} />`)}</ul>
+      ${
+        hasPages &&
+        html`<${Pager}
+          what=${what}
+          offset=${offset}
+          shown=${links.length}
+          total=${total}
+          limit=${LINKS_PER_PAGE}
+          onMove=${onMove}
+        />`
+      }
+    </section>
+  `;
+}
+
+function LinkItem({ link }) {
+  const { key, type, term, link_weight: weight } = link;
+  const label = `Weight of the link to ${showName(key)}`;
+  const reason = term && `“${showName(term)}”`;
+
+  return html`
+    <li>
+      <a href=${linkTo("memory", key)}><${Name} of=${key} /></a>
+      <span class="faint">${type === "association" ? "" : type} ${reason}</span>
+      <meter min="0" max="1" value=${weight} aria-label=${label}></meter> ${weight}
+    </li>
+  `;
+}
+
+/** What is left of a memory that is not there: its history, and a form that was not saved. */
+function MissingMemory({ memoryKey }) {
+  const { canWrite, onWritten } = useSession();
+  const [isEditing, setIsEditing] = useState(false);
+
+  const finishEditing = (outcome) => {
+    setIsEditing(false);
+    if (!outcome) return;
+    open("memory", outcome.key);
+    onWritten({ text: outcome.message });
+  };
+
+  if (isEditing) {
+    return html`<${Editor} draftKey=${memoryKey} onDone=${finishEditing} />`;
+  }
+
+  return html`
+    ${
+      canWrite &&
+      html`<${DraftNotice} draftKey=${memoryKey} onContinue=${() => setIsEditing(true)} />`
+    }
+    <${History} name=${{ key: memoryKey }} lead=${Lead} />
+  `;
+}
+
+/** Says what became of the memory. */
+function Lead({ history }) {
+  const { key, deleted, entries } = history;
+  if (!deleted) {
+    const link = html`<a href=${linkTo("memory", key)}><${Name} of=${key} /></a>`;
+    return html`<p>It is called ${link} now.</p>`;
+  }
+
+  const [{ by, at }] = entries;
+  return html`<p>It was deleted by <${Name} of=${by} />, <${Time} at=${at} />.</p>`;
 }

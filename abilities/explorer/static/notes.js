@@ -6,11 +6,13 @@ import { formatBytes, formatCount } from "./format.js";
 import { usePages, useRequest } from "./hooks.js";
 import { More, RequestStatus } from "./parts.js";
 import { Record } from "./reply.js";
+import { useSession } from "./session.js";
 import { html, useEffect, useRef } from "./vendor/htm-preact.js";
 
 const LONG_TERM = "long_term";
 
-export function Notes({ address, round }) {
+export function Notes({ address }) {
+  const { round } = useSession();
   const { params } = address;
   const year = params.year ? Number(params.year) : null;
 
@@ -40,7 +42,7 @@ export function Notes({ address, round }) {
           onChoose=${choose}
         />`
       }
-      ${chosen && html`<${Note} name=${chosen} round=${round} key=${chosen} />`}
+      ${chosen && html`<${Note} name=${chosen} key=${chosen} />`}
     </div>
   `;
 }
@@ -94,7 +96,8 @@ function formatDay(date, parts = { day: "numeric", month: "long", year: "numeric
 }
 
 /** The long-term notes or those of a day, read as an agent would. */
-function Note({ name, round }) {
+function Note({ name }) {
+  const { round } = useSession();
   const isLongTerm = name === LONG_TERM;
   const target = isLongTerm ? { type: name } : { type: "short_term", date: name };
   const pages = usePages(

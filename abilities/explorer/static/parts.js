@@ -1,7 +1,8 @@
 // Small components that the views share. Text that others wrote is only ever put into text nodes.
 
 import { formatBytes, formatNumber, measureText, showName } from "./format.js";
-import { html, useEffect, useRef, useState } from "./vendor/htm-preact.js";
+import { useAction } from "./hooks.js";
+import { html, useEffect, useRef } from "./vendor/htm-preact.js";
 
 /** What a text costs to send and to read. */
 export function Sizes({ text }) {
@@ -66,6 +67,23 @@ export function RequestStatus({ request, error = request.error }) {
   `;
 }
 
+/**
+ * The text of a file with the numbers of its lines, which are no part of what is copied.
+ *
+ * `first` is the number of the first line, or null if that is unknown.
+ */
+export function SourceText({ text, label, first = 1 }) {
+  const count = text.replace(/\n$/, "").split("\n").length;
+  const numbers = Array.from({ length: count }, (_, index) => first + index).join("\n");
+
+  return html`
+    <div class="source" tabindex="0" role="region" aria-label=${label}>
+      ${first !== null && html`<div class="numbers" aria-hidden="true">${numbers}</div>`}
+      <pre>${text}</pre>
+    </div>
+  `;
+}
+
 /** A control with its label around it, and a hint below. */
 export function Field({ label, hint, children }) {
   return html`
@@ -107,6 +125,11 @@ export function Select({ label, hint, value, options, onChange }) {
   `;
 }
 
+/** Returns the choices of an argument as options of a Select, each shown by its own name. */
+export function listOptions(schema) {
+  return (schema?.enum ?? []).map((choice) => [choice, choice]);
+}
+
 /** Buttons to the previous and the next page; nothing if there is nothing to page through. */
 export function Pager({ offset, shown, total, limit, onMove, what }) {
   if (!total || (!shown && !offset)) return null;
@@ -137,22 +160,15 @@ export function More({ pages, label }) {
 /** Asks before something is done. A question is {title, text, action, danger, run}, or null. */
 export function Confirm({ question, onClose }) {
   const dialog = useRef();
-  const [error, setError] = useState();
+  const [run, error] = useAction(async () => {
+    await question.run();
+    onClose();
+  }, [question]);
 
   useEffect(() => {
-    setError(undefined);
     if (question && !dialog.current.open) dialog.current.showModal();
     if (!question && dialog.current.open) dialog.current.close();
   }, [question]);
-
-  const run = async () => {
-    try {
-      await question.run();
-      onClose();
-    } catch (problem) {
-      setError(problem);
-    }
-  };
 
   const content =
     question &&

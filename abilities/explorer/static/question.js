@@ -6,16 +6,16 @@ import { formatCount, formatNumber, measureText, shorten } from "./format.js";
 import { useRequest } from "./hooks.js";
 import { Fault, Name, RequestStatus, TextField } from "./parts.js";
 import { Reply } from "./reply.js";
-import { getArguments } from "./schemas.js";
+import { useSession } from "./session.js";
 import { KeyField } from "./suggested.js";
 import { html, useEffect, useState } from "./vendor/htm-preact.js";
 
 const SNIPPET_CHARACTERS = 240;
 const SHOWN_LEFT_OUT = 10;
 
-export function Question({ question = "", abilities, onAsk }) {
+export function Question({ question = "", onAsk }) {
   const [text, setText] = useState(question);
-  const schemas = getArguments(abilities, "recall");
+  const schemas = useSession().getArguments("recall");
   const maxLength = schemas.queries?.items?.maxLength;
 
   useEffect(() => setText(question), [question]);

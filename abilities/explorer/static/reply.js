@@ -1,8 +1,7 @@
 // A reply as a client gets it: its records for people to read, and each format with its cost.
 
 import { formatBytes, formatCount, formatNumber, showName } from "./format.js";
-import { Fault, Name, Sizes } from "./parts.js";
-import { SourceText } from "./source_text.js";
+import { Fault, Name, Sizes, SourceText } from "./parts.js";
 import { html, useState } from "./vendor/htm-preact.js";
 
 export function Reply({ reply }) {

@@ -4,11 +4,11 @@
 import { linkTo } from "./address.js";
 import { readView } from "./api.js";
 import { formatCount, formatNumber, shorten } from "./format.js";
-import { useRequest, useSparingly } from "./hooks.js";
+import { useAction, useRequest, useSparingly } from "./hooks.js";
 import { Fault, Name, RequestStatus, Time } from "./parts.js";
-import { isOffered } from "./schemas.js";
+import { useSession } from "./session.js";
 import { archiveMemory, keepMemory, removeLink, reviveMemory, supersedeMemory } from "./undoing.js";
-import { html, useState } from "./vendor/htm-preact.js";
+import { html } from "./vendor/htm-preact.js";
 
 const SNIPPET_CHARACTERS = 160;
 
@@ -25,7 +25,8 @@ const STORAGE_KEY = "abilities-kept";
 // What was left as it is. The tab remembers it until the memory changes.
 const kept = new Set(JSON.parse(sessionStorage.getItem(STORAGE_KEY) ?? "[]"));
 
-export function Review({ canWrite, abilities, round, written, onWritten }) {
+export function Review() {
+  const { round, written } = useSession();
   const [section, shown] = useSparingly(round);
   const request = useRequest(() => shown !== null && readView("review"), [shown, written]);
   // Views that the caller's abilities do not cover are not there.
@@ -34,16 +35,7 @@ export function Review({ canWrite, abilities, round, written, onWritten }) {
   const items = (request.data?.items ?? []).filter((item) => !kept.has(nameItem(item)));
   const groups = Object.keys(KINDS).map((kind) => {
     const own = items.filter((item) => item.kind === kind);
-    return (
-      own.length > 0 &&
-      html`<${Group}
-        title=${KINDS[kind]}
-        items=${own}
-        canWrite=${canWrite}
-        canUndo=${isOffered(abilities, "memory_restore")}
-        onWritten=${onWritten}
-      />`
-    );
+    return own.length > 0 && html`<${Group} title=${KINDS[kind]} items=${own} />`;
   });
 
   return html`
@@ -69,18 +61,8 @@ function Extent({ examined, total, count }) {
   return html`<p class="faint" role="status">${found} to review in ${extent}.</p>`;
 }
 
-function Group({ title, items, canWrite, canUndo, onWritten }) {
-  const rows = items.map(
-    (item) => html`
-      <${Item}
-        key=${item.id + item.other}
-        item=${item}
-        canWrite=${canWrite}
-        canUndo=${canUndo}
-        onWritten=${onWritten}
-      />
-    `,
-  );
+function Group({ title, items }) {
+  const rows = items.map((item) => html`<${Item} key=${item.id + item.other} item=${item} />`);
 
   return html`
     <details open>
@@ -90,25 +72,20 @@ function Group({ title, items, canWrite, canUndo, onWritten }) {
   `;
 }
 
-function Item({ item, canWrite, canUndo, onWritten }) {
+function Item({ item }) {
+  const { canWrite, isOffered, onWritten } = useSession();
   const { key, content } = item;
-  const [error, setError] = useState();
 
-  const act = (run) => async () => {
-    setError(undefined);
-    try {
-      const { text, undo } = await run(item);
-      // The list stays open when something is undone.
-      const undoHere = async () => ({ text: (await undo()).text });
-      onWritten(canUndo ? { text, undo: undoHere } : { text });
-    } catch (problem) {
-      setError(problem);
-    }
-  };
+  const [act, error] = useAction(async (run) => {
+    const { text, undo } = await run(item);
+    // The list stays open when something is undone.
+    const undoHere = async () => ({ text: (await undo()).text });
+    onWritten(isOffered("memory_restore") ? { text, undo: undoHere } : { text });
+  });
 
   const actions = listActions(item).map(
     ([label, run]) => html`
-      <button aria-label="${label}: ${key}" onClick=${act(run)}>${label}</button>
+      <button aria-label="${label}: ${key}" onClick=${() => act(run)}>${label}</button>
     `,
   );
 
@@ -130,7 +107,7 @@ function Item({ item, canWrite, canUndo, onWritten }) {
           class="quiet"
           aria-label="Keep as it is: ${key}"
           title="Hides this in this tab until the memory changes"
-          onClick=${act(keepAsItIs)}
+          onClick=${() => act(keepAsItIs)}
         >
           Keep as it is
         </button>

@@ -4,6 +4,7 @@ import { linkTo, replaceParams } from "./address.js";
 import { readView } from "./api.js";
 import { useDebounced, usePages } from "./hooks.js";
 import { More, Name, RequestStatus, Select, TextField, Time } from "./parts.js";
+import { useSession } from "./session.js";
 import { html } from "./vendor/htm-preact.js";
 
 const ACTIONS = [
@@ -21,7 +22,8 @@ const ACTIONS = [
   "mended",
 ];
 
-export function Timeline({ address, round }) {
+export function Timeline({ address }) {
+  const { round } = useSession();
   const { params } = address;
   const by = useDebounced(params.by ?? "");
   const { action = "" } = params;

@@ -6,9 +6,11 @@ import { ArgumentField, listArguments, parseArguments } from "./arguments.js";
 import { Confirm, Fault, TextArea } from "./parts.js";
 import { isPlan, Plan } from "./plan.js";
 import { Records, Reply } from "./reply.js";
+import { useSession } from "./session.js";
 import { html, useState } from "./vendor/htm-preact.js";
 
-export function Try({ address, abilities }) {
+export function Try({ address }) {
+  const { abilities } = useSession();
   const ability = abilities.find(({ name }) => name === address.key);
   const panel = ability
     ? html`<${Panel} ability=${ability} key=${ability.name} />`
