@@ -10,6 +10,7 @@ from playwright.sync_api import Browser, BrowserContext, Page, sync_playwright
 
 from abilities import Settings
 from abilities.helpers.tokens import TokenFile
+from tests.browser.other_site import Site, serving_site
 from tests.browser.sample_memories import create_samples
 from tests.browser.visitor import FLAGS, LOOKS, TokenVisit, Visitor
 from tests.support.serving import Server, serving
@@ -89,6 +90,13 @@ def somebody(look: str, chromium: Browser, server: Server) -> Iterator[Visitor]:
     yield somebody
     assert somebody.violations == []
     window.close()
+
+
+@pytest.fixture(params=["localhost", "127.0.0.1"])
+def site(request: pytest.FixtureRequest) -> Iterator[Site]:
+    """Another site, and another port of the server's own."""
+    with serving_site(request.param) as site:
+        yield site
 
 
 @pytest.fixture

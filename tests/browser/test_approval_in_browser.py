@@ -1,8 +1,6 @@
 """The page that approves an OAuth client, in a real browser, and attempts of other sites."""
 
-import threading
 from collections.abc import Iterator
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import NamedTuple
 from urllib.parse import parse_qs, urlencode, urlsplit
@@ -14,58 +12,10 @@ from playwright.sync_api import Page, expect
 from abilities import Settings
 from abilities.helpers.grants import GrantFile
 from abilities.helpers.tokens import TokenFile
+from tests.browser.other_site import OPEN_FRAME, OPEN_LINK, SEND_FORM, Site
 from tests.browser.visitor import Visitor
 from tests.support.oauth import FORM_PAGE, VERIFIER, hash_verifier
 from tests.support.serving import serving
-
-SEND = """
-([address, fields]) => {
-  const form = document.createElement('form');
-  Object.assign(form, { method: 'POST', action: address });
-  for (const [name, value] of Object.entries(fields)) {
-    form.append(Object.assign(document.createElement('input'), { name, value }));
-  }
-  document.body.append(form);
-  form.submit();
-}
-"""
-FRAME = """
-(address) => new Promise((resolve) => {
-  const frame = document.createElement('iframe');
-  frame.onload = () => resolve(frame.contentDocument?.body.innerHTML ?? 'closed');
-  frame.src = address;
-  document.body.append(frame);
-})
-"""
-
-
-class Site(NamedTuple):
-    """A site of someone else, which notes the requests of browsers."""
-
-    address: str
-    requests: list[tuple[str, str | None]]
-
-
-@pytest.fixture(params=["localhost", "127.0.0.1"])
-def site(request: pytest.FixtureRequest) -> Iterator[Site]:
-    """Another site, and another port of the server's own."""
-    requests: list[tuple[str, str | None]] = []
-
-    class Handler(BaseHTTPRequestHandler):
-        def do_GET(self) -> None:
-            requests.append((self.path, self.headers.get("Referer")))
-            self.send_response(200)
-            self.send_header("Content-Type", "text/html")
-            self.end_headers()
-            self.wfile.write(b"<!doctype html><link rel=icon href=data:,><title>Client</title>")
-
-        def log_message(self, format: str, *args: object) -> None:
-            pass
-
-    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
-        threading.Thread(target=server.serve_forever, daemon=True).start()
-        yield Site(f"http://{request.param}:{server.server_port}", requests)
-        server.shutdown()
 
 
 class Attempt(NamedTuple):
@@ -104,7 +54,7 @@ def attempt(settings: Settings, tmp_path: Path, site: Site) -> Iterator[Attempt]
 def follow_link(page: Page, site: Site, link: str) -> None:
     """Open a link as a person does who clicks on it at the site."""
     page.goto(site.address)
-    page.evaluate("(address) => { location.href = address; }", link)
+    page.evaluate(OPEN_LINK, link)
     expect(page.get_by_role("heading", name="Approve a client")).to_be_visible()
 
 
@@ -160,9 +110,9 @@ def test_another_site_approves_nothing_in_a_persons_browser(
     follow_link(page, site, attempt.link)  # so the browser has a cookie
     address = page.url
     page.goto(site.address)
-    page.evaluate(SEND, [address, fields])
+    page.evaluate(SEND_FORM, [address, fields, "application/x-www-form-urlencoded"])
 
     expect(page.get_by_text("Pages of other sites may not call this server")).to_be_visible()
     page.goto(site.address)
-    assert page.evaluate(FRAME, address) == "closed"
+    assert page.evaluate(OPEN_FRAME, address) == "closed"
     assert attempt.grants.list_grants() == []

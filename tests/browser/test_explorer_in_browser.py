@@ -9,7 +9,7 @@ from playwright.sync_api import Route, expect
 from abilities import render
 from abilities.declarations.values import JsonObject
 from tests.browser.sample_memories import AGES_OF_NOTES, MEMORIES
-from tests.browser.visitor import Visitor
+from tests.browser.visitor import Visitor, list_suggestions
 from tests.support.catalog import BUILT_IN
 
 
@@ -241,29 +241,24 @@ def test_a_memory_is_renamed_and_that_is_undone(visitor: Visitor) -> None:
 
 
 def test_names_that_are_in_use_are_suggested(visitor: Visitor) -> None:
-    def list_suggestions(label: str) -> list[str]:
-        options = "input => [...input.list.options].map(option => option.value)"
-        suggested: list[str] = visitor.page.get_by_label(label, exact=True).evaluate(options)
-        return suggested
+    tag, category = (visitor.page.get_by_label(name, exact=True) for name in ("Tag", "Category"))
 
     visitor.go("memories")
-    assert list_suggestions("Tag") == sorted(
-        {tag for one in MEMORIES for tag in one.get("tags", [])}
-    )
-    assert list_suggestions("Category") == ["goal", "person"]
+    tags = {tag for one in MEMORIES for tag in one.get("tags", [])}
+    assert list_suggestions(tag) == sorted(tags)
+    assert list_suggestions(category) == ["goal", "person"]
 
     visitor.edit("tasks/walk")
     visitor.settle()
-    assert list_suggestions("Category") == ["goal", "person"]
+    assert list_suggestions(category) == ["goal", "person"]
     visitor.button("Add the tag plan").click()
     visitor.button("Add a link").click()
     linked = visitor.page.get_by_label("Key of the linked memory").last
     linked.fill("decisions")
     visitor.settle()
-    options = linked.evaluate("input => [...input.list.options].map(option => option.value)")
-    assert options == ["decisions/storage"]
+    assert list_suggestions(linked) == ["decisions/storage"]
 
-    linked.fill(options[0])
+    linked.fill("decisions/storage")
     visitor.press("Save changes")
     memory = visitor.agent.get("tasks/walk")
     assert memory["tags"] == ["plan"]

@@ -7,7 +7,7 @@ import pytest
 from playwright.sync_api import Browser, Page, expect
 
 from abilities import Settings
-from tests.browser.visitor import LOOKS, Visitor
+from tests.browser.visitor import LOOKS, Visitor, list_suggestions
 from tests.support.serving import serving
 
 SAID = "We deploy the payments service on Tuesdays, never on Fridays"
@@ -184,8 +184,7 @@ def test_a_question_says_why_for_each_answer_and_for_a_missing_memory(visitor: V
     visitor.expect_usable()
 
     field = visitor.field("A memory is missing?")
-    suggested = field.evaluate("input => [...input.list.options].map(option => option.value)")
-    assert sorted(suggested) == ["rain", "tea"]
+    assert sorted(list_suggestions(field)) == ["rain", "tea"]
     field.fill("rain")
     visitor.press("Explain")
     expect(answer.locator("> .why")).to_contain_text("rain is left out. It has no word")
@@ -197,7 +196,7 @@ def test_a_map_of_many_memories_shows_folders_that_open(visitor: Visitor) -> Non
     cells = visitor.page.locator(".map .cell")
 
     visitor.go("map")
-    names = cells.evaluate_all("cells => cells.map(cell => cell.getAttribute('aria-label'))")
+    names = visitor.list_labels(".map .cell")
     assert sorted(names) == [f"team-{n}/, 125 memories" for n in range(4)]
     assert "team-0/" in visitor.page.locator(".map text").all_text_contents()
 
@@ -225,11 +224,11 @@ def test_a_map_shows_clusters_of_other_kinds(visitor: Visitor) -> None:
     visitor.go("map")
     visitor.field("Memories by").select_option("type")
     visitor.settle()
-    names = cells.evaluate_all("cells => cells.map(cell => cell.getAttribute('aria-label')  )")
+    names = visitor.list_labels(".map .cell")
     assert names == ["core, 3 memories", "task, 1 memory"]
     visitor.field("Memories by").select_option("tag")
     visitor.settle()
-    names = cells.evaluate_all("cells => cells.map(cell => cell.getAttribute('aria-label'))")
+    names = visitor.list_labels(".map .cell")
     assert names[0] == "all, 3 memories"
     assert "no tag, 1 memory" in names
     visitor.expect_usable()

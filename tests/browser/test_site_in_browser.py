@@ -2,7 +2,6 @@
 
 import functools
 import http.server
-import threading
 from collections.abc import Iterator
 from urllib.parse import urljoin, urlsplit
 
@@ -10,6 +9,7 @@ import pytest
 from playwright.sync_api import Browser, Page, expect
 from typing_extensions import override
 
+from tests.browser.other_site import serving_pages
 from tests.browser.visitor import LOOKS
 from tools import site
 
@@ -60,10 +60,8 @@ def address() -> Iterator[str]:
     assert site.main() == 0
     handler = functools.partial(_Handler, directory=str(site.SITE))
 
-    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
-        threading.Thread(target=server.serve_forever, daemon=True).start()
-        yield f"http://127.0.0.1:{server.server_port}"
-        server.shutdown()
+    with serving_pages(handler) as port:
+        yield f"http://127.0.0.1:{port}"
 
 
 @pytest.mark.parametrize("look", LOOKS)

@@ -137,6 +137,11 @@ class Visitor:
         texts = self.page.locator(selector).all_inner_texts()
         return [" ".join(text.split()) for text in texts]
 
+    def list_labels(self, selector: str) -> list[str]:
+        """Return the names of all elements that match, for those who do not see them."""
+        elements = self.page.locator(selector).all()
+        return [element.get_attribute("aria-label") or "" for element in elements]
+
     def button(self, name: str) -> Locator:
         """Return a button by its name."""
         return self.page.get_by_role("button", name=name, exact=True)
@@ -205,6 +210,14 @@ class Visitor:
 
         self.violations.append(f"dialog: {dialog.message}")
         dialog.dismiss()
+
+
+def list_suggestions(field: Locator) -> list[str]:
+    """Return what a field suggests."""
+    options: list[str] = field.evaluate(
+        "input => [...input.list.options].map(({ value }) => value)"
+    )
+    return options
 
 
 class TokenVisit(NamedTuple):

@@ -1,4 +1,7 @@
-// What differs between two texts: by words, or by lines if they differ in very many.
+// What differs between two texts, by words, or by lines if they differ in very many; and how that
+// is shown: in one text with what went struck, or side by side.
+
+import { html } from "./vendor/htm-preact.js";
 
 // Bounds the time of a comparison, and its memory to twice as many bytes.
 const MAX_CELLS = 4_000_000;
@@ -8,12 +11,77 @@ const WORDS =
   /[\p{Ideographic}\p{sc=Hiragana}\p{sc=Katakana}\p{sc=Thai}]|[\p{L}\p{N}\p{M}_]+|\s+|./gsu;
 const LINES = /[^\n]*\n|[^\n]+/g;
 
+/** What became of texts, given as pairs of a label and a text: what went is struck. */
+export function Differences({ before, after }) {
+  const fields = pairFields(before, after);
+  if (fields.length === 0) return html`<p class="faint">No text differs.</p>`;
+
+  return fields.map(
+    ({ label, parts }) => html`
+      <h3>${label}</h3>
+      <${Marked} label="Differences: ${label}" parts=${parts} />
+    `,
+  );
+}
+
+/** The same side by side, with a title for each side. */
+export function SideBySide({ titles, before, after }) {
+  const fields = pairFields(before, after);
+  if (fields.length === 0) return html`<p class="faint">No text differs.</p>`;
+
+  return fields.map(
+    ({ label, parts }) => html`
+      <h3>${label}</h3>
+      <div class="columns">
+        <${Side} label=${label} title=${titles[0]} parts=${without("added", parts)} />
+        <${Side} label=${label} title=${titles[1]} parts=${without("removed", parts)} />
+      </div>
+    `,
+  );
+}
+
+function Side({ label, title, parts }) {
+  return html`
+    <div>
+      <h4>${title}</h4>
+      <${Marked} label="${title}: ${label}" parts=${parts} />
+    </div>
+  `;
+}
+
+function Marked({ label, parts }) {
+  return html`<pre class="compared" tabindex="0" aria-label=${label}>${parts.map(mark)}</pre>`;
+}
+
+function mark({ kind, text }) {
+  if (kind === "removed") return html`<del>${text}</del>`;
+  if (kind === "added") return html`<ins>${text}</ins>`;
+  return text;
+}
+
+function without(kind, parts) {
+  return parts.filter((part) => part.kind !== kind);
+}
+
+/** Returns the fields whose texts differ as {label, parts}; a field that is missing has no text. */
+function pairFields(before, after) {
+  const left = new Map(before);
+  const right = new Map(after);
+  const labels = [...new Set([...left.keys(), ...right.keys()])];
+  const differs = (label) => (left.get(label) ?? "") !== (right.get(label) ?? "");
+
+  return labels.filter(differs).map((label) => ({
+    label,
+    parts: compareTexts(left.get(label) ?? "", right.get(label) ?? ""),
+  }));
+}
+
 /**
  * Returns the parts of both texts in order, each {kind, text}; kind is same, removed or added.
  *
  * Texts that differ in too much to compare have one part removed and one added.
  */
-export function compareTexts(before, after) {
+function compareTexts(before, after) {
   const byWords = findMiddles(split(before, WORDS), split(after, WORDS));
   if (!isTooMuch(byWords)) return joinParts(compare(byWords));
 

@@ -8,7 +8,7 @@ import {
   mergeForm,
   saveMemory,
 } from "./changes.js";
-import { SideBySide } from "./compared.js";
+import { SideBySide } from "./differences.js";
 import { drafts } from "./drafts.js";
 import { countCharacters, formatNumber, showName } from "./format.js";
 import { Fault, listOptions, Name, Select, TextArea, TextField } from "./parts.js";

@@ -2,7 +2,7 @@
 
 import { callAbility, readView } from "./api.js";
 import { describeMemory } from "./changes.js";
-import { Differences } from "./compared.js";
+import { Differences } from "./differences.js";
 import { useAction, usePages, useRequest } from "./hooks.js";
 import { Fault, More, Name, RequestStatus, Select, Time } from "./parts.js";
 import { useSession } from "./session.js";

@@ -140,8 +140,8 @@ function Content({ memory, children }) {
 function Actions({ memory, onEdit, onAsk }) {
   const { isOffered, onWritten } = useSession();
   const canUndo = isOffered("memory_restore");
-  const archive = () => onAsk(askToArchive(memory, onWritten));
-  const restore = () => onAsk(askToRestore(memory, onWritten));
+  const action = memory.archived ? "Restore" : "Archive";
+  const change = () => onAsk(askTo(action, memory, onWritten));
   const remove = () => onAsk(askToDelete(memory, canUndo, onWritten));
   const [isRenaming, setIsRenaming] = useState(false);
 
@@ -152,11 +152,7 @@ function Actions({ memory, onEdit, onAsk }) {
   return html`
     <button onClick=${onEdit}>Edit</button>
     <button onClick=${() => setIsRenaming(true)}>Rename</button>
-    ${
-      memory.archived
-        ? html`<button onClick=${restore}>Restore</button>`
-        : html`<button onClick=${archive}>Archive</button>`
-    }
+    <button onClick=${change}>${action}</button>
     <button class="danger" onClick=${remove}>Delete permanently</button>
   `;
 }
@@ -192,22 +188,19 @@ function RenameForm({ memory, onCancel }) {
   `;
 }
 
-function askToArchive(memory, onWritten) {
-  return {
-    title: "Archive this memory?",
+const REVERSIBLE = {
+  Archive: {
     text: "Queries and walks will leave it out. You can still read it by its key, and restore it.",
-    action: "Archive",
-    run: async () => onWritten(await archiveMemory(memory)),
-  };
-}
+    change: archiveMemory,
+  },
+  Restore: { text: "Queries and walks will find it again.", change: reviveMemory },
+};
 
-function askToRestore(memory, onWritten) {
-  return {
-    title: "Restore this memory?",
-    text: "Queries and walks will find it again.",
-    action: "Restore",
-    run: async () => onWritten(await reviveMemory(memory)),
-  };
+function askTo(action, memory, onWritten) {
+  const { text, change } = REVERSIBLE[action];
+  const run = async () => onWritten(await change(memory));
+
+  return { title: `${action} this memory?`, text, action, run };
 }
 
 function askToDelete(memory, canUndo, onWritten) {

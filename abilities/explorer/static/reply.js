@@ -8,15 +8,17 @@ export function Reply({ reply }) {
   const [format, setFormat] = useState("json");
   const isJson = format === "json";
   const text = isJson ? JSON.stringify(reply.payload, null, 2) : reply[format];
-  const choice = (name) => ({ name, text: reply[name], isChosen: format === name });
+  const choices = ["json", "text", "toon"].map(
+    (name) => html`
+      <${Format} name=${name} text=${reply[name]} isChosen=${format === name} onChoose=${setFormat} />
+    `,
+  );
 
   return html`
     <section class="reply" aria-label="The reply">
       <fieldset class="formats">
         <legend>The reply as a model gets it</legend>
-        <${Format} ...${choice("json")} onChoose=${setFormat} />
-        <${Format} ...${choice("text")} onChoose=${setFormat} />
-        <${Format} ...${choice("toon")} onChoose=${setFormat} />
+        ${choices}
       </fieldset>
       <pre tabindex="0" aria-label="The reply as ${format}">${text}</pre>
       ${isJson && html`<p class="faint">Indented here only; the reply itself is compact.</p>`}
