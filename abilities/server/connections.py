@@ -257,11 +257,10 @@ class HttpConnection(HttpToolsProtocol, asyncio.BufferedProtocol):
     the kernel, except for bytes that arrived together with the current request. Uvicorn would parse
     all of them, and read more after each answer.
 
-    ``owner`` is the caller of the last request that was let through. ``is_endless`` says that the
-    present answer ends only with the connection, so that a shutdown does not wait for it.
+    ``owner`` is the caller of the last request that was let through.
     """
 
-    is_endless = False
+    _is_endless = False
     _deadline: asyncio.TimerHandle | None = None
     _reading: asyncio.TimerHandle | None = None
 
@@ -285,9 +284,17 @@ class HttpConnection(HttpToolsProtocol, asyncio.BufferedProtocol):
         """Close the connection at once, even if an answer is not sent completely."""
         self.transport.abort()
 
+    def mark_endless(self) -> None:
+        """Note that the present answer ends only with the connection.
+
+        A shutdown does not wait for it, and it gives way if there are too many connections.
+        """
+        self._is_endless = True
+        self._others.mark_waiting(self)
+
     @override
     def shutdown(self) -> None:
-        if self.is_endless:
+        if self._is_endless:
             self.transport.close()
         else:
             super().shutdown()
@@ -356,6 +363,7 @@ class HttpConnection(HttpToolsProtocol, asyncio.BufferedProtocol):
 
     @override
     def on_response_complete(self) -> None:
+        self._is_endless = False
         self._others.mark_waiting(self)
         super().on_response_complete()
         self._feed()

@@ -19,7 +19,7 @@ from typing_extensions import override
 from abilities.adapters.http import get_abilities, refuse
 from abilities.declarations.refusals import Fault
 from abilities.server.callers import EXPLORER, Callers
-from abilities.server.connections import RefusedRequest, read_headers
+from abilities.server.connections import HttpConnection, RefusedRequest, read_headers
 
 EVENTS = "/api/explorer/events"
 
@@ -155,13 +155,11 @@ class _Stream(StreamingResponse):
 
     @override
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        connection = scope.get("connection")
+        connection: HttpConnection | None = scope.get("connection")
         if connection is not None:
-            connection.is_endless = True
+            connection.mark_endless()
 
         try:
             await super().__call__(scope, receive, send)
         finally:
             self._close()
-            if connection is not None:
-                connection.is_endless = False

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from playwright.sync_api import Browser, BrowserContext, Page, sync_playwright
+from playwright.sync_api import Browser, BrowserContext, Page, expect, sync_playwright
 
 from abilities import Settings
 from abilities.helpers.tokens import TokenFile
@@ -14,6 +14,8 @@ from tests.browser.other_site import Site, serving_site
 from tests.browser.sample_memories import create_samples
 from tests.browser.visitor import FLAGS, LOOKS, TokenVisit, Visitor
 from tests.support.serving import Server, serving
+
+expect.set_options(timeout=30_000)  # only a test that fails waits as long
 
 
 @pytest.fixture(scope="session")

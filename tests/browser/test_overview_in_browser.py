@@ -98,7 +98,7 @@ def test_a_tab_catches_up_once_it_is_seen_and_once_the_server_is_back(
     port = server.address.rpartition(":")[2]
     with serving(settings, tmp_path, "--port", port):
         visitor.agent.change("day", content="Wednesday")
-        expect(snippet).to_have_text("Wednesday", timeout=30_000)
+        expect(snippet).to_have_text("Wednesday")
 
     assert visitor.violations == []
 

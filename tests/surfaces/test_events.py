@@ -191,6 +191,22 @@ async def test_more_streams_than_the_bounds_are_refused_and_other_calls_are_not(
             assert answer.status_code == 200
 
 
+async def test_a_stream_gives_way_if_there_are_too_many_connections(
+    roots: Settings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("abilities.server.connections.MAX_CONNECTIONS", 2)
+
+    async with (
+        serving_locally(roots) as server,
+        open_page(server.address) as first,
+        open_page(server.address) as second,
+        httpx.AsyncClient(base_url=server.address) as client,
+    ):
+        assert (await client.get("/healthz")).status_code == 200
+        await first.expect_end()
+        assert await second.read_number() == 0
+
+
 async def test_open_streams_take_no_place_of_a_call(
     roots: Settings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
