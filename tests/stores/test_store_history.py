@@ -23,7 +23,7 @@ from abilities.helpers.store.past import StoreRules
 from abilities.helpers.store.postgres.store import CLEANED_TABLES
 from abilities.helpers.store.protocol import ServableStore, WriteResult
 from abilities.helpers.store.sqlite.store import SqliteStore
-from tests.stores.behaviours.steps import NAMESPACE, expect_stored, plan, put, put_many
+from tests.stores.behaviours.steps import NAMESPACE, expect_stored, plan, put, put_many, read_one
 from tests.support.forked import Forked
 from tests.support.permissions import as_root, let_others_enter
 from tests.support.places import (
@@ -67,12 +67,6 @@ async def run_all(processes: Iterable[Forked]) -> list[bytes]:
     return outputs
 
 
-async def read_memory(store: ServableStore, key: str) -> StoredMemory:
-    (memory,) = await store.read(NAMESPACE, [key])
-    assert isinstance(memory, StoredMemory)
-    return memory
-
-
 async def read_entries(store: ServableStore, key: str) -> Sequence[Entry]:
     """Return the history of a memory, the newest change first."""
     return (await store.read_history(NAMESPACE, MemoryName(key=key), None, 10_000)).entries
@@ -109,7 +103,7 @@ async def test_no_conditional_update_of_several_processes_is_lost(place: StorePl
     conflicts = sum(int(line) for output in outputs for line in output.split())
     assert conflicts > 0, "the processes met each other"
     async with place.open() as store:
-        row = (await read_memory(store, "shared")).row
+        row = (await read_one(store, "shared")).row
         assert row.content == str(each * PROCESSES)
         assert row.version == each * PROCESSES + 1, "a refused update takes no version"
 
@@ -235,7 +229,7 @@ async def test_what_mended_a_damaged_memory_is_told_by_its_history(place: StoreP
     async with place.open() as store:
         await put(store, "changed", content="two")
         assert await list_actions(store, "changed") == ["changed", "mended", "created"]
-        version = (await read_memory(store, "changed")).row.version
+        version = (await read_one(store, "changed")).row.version
         assert await read_content(store, "changed", version - 1) == "damaged", "it was readable"
 
     await place.repair()
@@ -560,5 +554,5 @@ async def test_reads_go_on_where_what_expired_cannot_be_archived(
 
     async with place.open() as store:
         for _ in range(2):
-            row = (await read_memory(store, "a")).row
+            row = (await read_one(store, "a")).row
             assert (row.archived, row.expires_at) == (0, SOON)
