@@ -21,6 +21,7 @@ from abilities.hooks import seen
 from abilities.hooks.answering import MAX_CONTEXT_BYTES, answer_event
 from abilities.hooks.asking import MAX_BYTES
 from abilities.hooks.seen import SeenMemories
+from tests.support.plugins import TAME, write_distribution
 from tests.support.waiting import GIVE_UP_SECONDS, POLL_SECONDS
 
 PATIENT = """
@@ -372,6 +373,16 @@ answering.answer_here = answer_with_noise
 
 def test_what_plugins_print_is_no_answer(filled: Place) -> None:
     assert "Friday" in filled.show(*EVENTS[2], code=NOISY)
+
+
+def test_a_hook_answers_if_the_tools_name_an_ability_of_a_plugin(
+    filled: Place, tmp_path: Path
+) -> None:
+    write_distribution(tmp_path, {"tamer": TAME}, {"tame": "tamer:tame"})
+    tools = {"ABILITIES_TOOLS": "recall,tame"}
+
+    assert filled.show(*EVENTS[2], **tools) == ""  # no settings that can be used
+    assert "Friday" in filled.show(*EVENTS[2], PYTHONPATH=str(tmp_path), **tools)
 
 
 def test_a_home_that_cannot_be_written_has_catch_ups(filled: Place) -> None:
