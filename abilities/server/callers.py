@@ -275,24 +275,20 @@ class TokenWatch:
     """Reads the tokens file on a thread, when a request needs it, one reading at a time.
 
     ``load`` reads the file; its exceptions are raised to the requests that wait for the reading.
-    ``clock`` returns seconds.
     """
 
-    def __init__(
-        self, load: Callable[[], TokenSet], clock: Callable[[], float] = time.monotonic
-    ) -> None:
+    def __init__(self, load: Callable[[], TokenSet]) -> None:
         self._load = load
-        self._clock = clock
         self._reading: _Reading | None = None
         self._snapshot: _Snapshot | None = None  # set on the thread
 
     async def read_recent(self) -> TokenSet:
         """Return tokens that are at most `FRESH_SECONDS` old. Raises RefusedRequest(503)."""
-        return await self._read_since(self._clock() - FRESH_SECONDS)
+        return await self._read_since(time.monotonic() - FRESH_SECONDS)
 
     async def read_now(self) -> TokenSet:
         """Return the tokens of this moment or later. Raises RefusedRequest(503)."""
-        return await self._read_since(self._clock())
+        return await self._read_since(time.monotonic())
 
     async def _read_since(self, since: float) -> TokenSet:
         """Return the tokens of a reading that began at ``since`` or later.
@@ -306,14 +302,14 @@ class TokenWatch:
 
             reading = self._reading
             if reading is None or reading.finished.done():
-                reading = _Reading(self._clock(), Future())
+                reading = _Reading(time.monotonic(), Future())
                 self._reading = reading
                 # A daemon, because a disk that never answers must not keep the process alive.
                 threading.Thread(
                     target=self._run, args=(reading,), name="abilities-tokens", daemon=True
                 ).start()
 
-            seconds = reading.began + READ_SECONDS - self._clock()
+            seconds = reading.began + READ_SECONDS - time.monotonic()
             if seconds > 0:
                 await asyncio.wait([asyncio.wrap_future(reading.finished)], timeout=seconds)
 
