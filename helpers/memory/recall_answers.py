@@ -68,6 +68,9 @@ _RAREST = 1_000
 _PROPERTIES = ("type", "summary", "category", "tags", "about", "importance")
 _DAY_CHARS = len("YYYY-MM-DD")
 
+_LONGEST_WHOLE = 5_000
+"""The most characters of a content that is shown as a whole if there is room, not as a passage."""
+
 _REGION_CHARS, _AROUND_CHARS = 5_000, 1_000
 """Characters of the region of a long content that is searched for a passage, and around it."""
 
@@ -165,7 +168,7 @@ def choose_passage(memory: StoredMemory, entry: RankedEntry, language: Language)
     Of equally good passages, the first is chosen; so it is if only links led to the memory.
     """
     content = memory.row.content
-    if len(content) <= passages.LONGEST_PASSAGE:
+    if len(content) <= _LONGEST_WHOLE:
         return Passage(memory, passages.Section(0, len(content), ()))
 
     wanted = {word.term for word in _split_words(entry, language)}

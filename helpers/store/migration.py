@@ -10,12 +10,13 @@ import time
 from collections.abc import Awaitable, Callable
 
 from abilities.helpers.store.about import ADD_ABOUT, list_about
-from abilities.helpers.store.engine import Transaction
+from abilities.helpers.store.engine import Transaction, to_name
 from abilities.helpers.store.model import Row, find_damage
+from abilities.helpers.store.recall_index import rebuild_index
 
 _log = logging.getLogger("abilities.store")
 
-VERSION = 2
+VERSION = 3
 """The version of the schema that this package reads and writes, on every engine."""
 
 _TEXT = 'text COLLATE "C" NOT NULL'
@@ -31,6 +32,7 @@ _ADD_ABOUT = (
     "CREATE INDEX about_id ON about (namespace, id)",
 )
 _ROWS = f"SELECT {', '.join(Row._fields)}, hash FROM memories"
+_NAMESPACES = "SELECT DISTINCT RAW(namespace) FROM shelf"
 
 
 async def add_about(transaction: Transaction) -> None:
@@ -44,7 +46,16 @@ async def add_about(transaction: Transaction) -> None:
             await transaction.run_many(ADD_ABOUT, list_about(row))
 
 
-MIGRATIONS: dict[int, Callable[[Transaction], Awaitable[None]]] = {2: add_about}
+async def index_passages(transaction: Transaction) -> None:
+    """Index contents over 2,000 characters by their passages, as version 2 did over 5,000."""
+    for (name,) in await transaction.fetch(_NAMESPACES):
+        await rebuild_index(transaction, to_name(name))
+
+
+MIGRATIONS: dict[int, Callable[[Transaction], Awaitable[None]]] = {
+    2: add_about,
+    3: index_passages,
+}
 """For each version, the function that migrates a store of the version before."""
 
 

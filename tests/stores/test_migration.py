@@ -16,6 +16,7 @@ from typing import Any
 import psycopg
 import pytest
 
+from abilities.helpers.search import terms
 from abilities.helpers.store import migration
 from abilities.helpers.store.changes import Change
 from abilities.helpers.store.engine import Transaction
@@ -493,10 +494,16 @@ def undo_about(place: StorePlace) -> None:
     with place.connect() as connection:
         connection.execute("ALTER TABLE memories DROP COLUMN about")
         connection.execute("DROP TABLE about")
+    set_version(place, 1)
+
+
+def set_version(place: StorePlace, version: int) -> None:
+    """Let a store have this version."""
+    with place.connect() as connection:
         if isinstance(place, FilePlace):
-            connection.execute("PRAGMA user_version = 1")
+            connection.execute(f"PRAGMA user_version = {version}")
         else:
-            connection.execute("UPDATE abilities.store_version SET number = 1")
+            connection.execute(b"UPDATE abilities.store_version SET number = %s", (version,))
 
 
 def describe_schema(place: StorePlace) -> list[str]:
@@ -530,6 +537,22 @@ async def test_a_store_of_version_1_learns_which_files_its_memories_name(place: 
         assert "memories" in await find_damage(store)
 
     assert describe_schema(place) == schema
+
+
+async def test_the_recall_index_of_version_2_learns_of_shorter_passages(
+    place: StorePlace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    content = "\n".join(f"Line {number} says nothing of note." for number in range(100))
+    monkeypatch.setattr(terms, "LONGEST_PASSAGE", len(content))
+    async with place.open() as store:
+        await put(store, "long", content=content)
+    monkeypatch.undo()
+
+    async with place.open() as store:
+        assert await find_damage(store) == ["search"]
+    set_version(place, 2)
+    async with place.open() as store:
+        assert await find_damage(store) == []
 
 
 @on_sqlite
