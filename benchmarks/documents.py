@@ -30,12 +30,8 @@ _LINKED = "20 linked memories of 10,000 over MCP, against the memory server's"
 COMPARED = (
     _SINGLE,
     "25 files of 16 KB over MCP, against one read_multiple_files",
-    "25 real sources over MCP, against 25 read_text_file",
-    "25 real sources over MCP, against one read_multiple_files",
-    "25 files of 16 KB over HTTP, one call against 25 calls of our own",
     "25 files of 16 KB in LangChain, async, against 25 ReadFileTool calls",
     f"{_LINKED} 20 open_nodes, one name each",
-    f"{_LINKED} 4 open_nodes, one level each",
     f"{_LINKED} one open_nodes that knows all names",
 )
 """The rows in docs/performance.md; those that were not measured are left out."""

@@ -11,10 +11,10 @@ from typing import Any
 ROOT = Path(__file__).parent.parent
 PROJECT: dict[str, Any] = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
 
-FIRST = ("tutorial", "reference", "read", "recall", "remember", "mcp")
+FIRST = ("tutorial", "reference", "read", "recall", "remember", "clients")
 """The pages that most readers need, in this order."""
 
-OPTIONAL = ("performance", "refusals", "why")
+OPTIONAL = ("performance", "why")
 """The pages that a reader with little room may skip."""
 
 SUMMARY = """\

@@ -2,7 +2,6 @@
 
 import inspect
 import re
-from collections.abc import Iterator
 from pathlib import Path
 
 import abilities
@@ -10,62 +9,59 @@ import abilities
 PAGE = Path(__file__).parent.parent / "docs" / "python.md"
 
 INTRODUCTION = """\
-# The Python API
+# Python
 
-What `from abilities import …` gives, from the docstrings of the code: `make write` writes this
-page. [Abilities of your own](plugins.md) shows how the names belong together, and the
-[reference](reference.md) has the arguments and answers of the built-in abilities. The loaders of
-frameworks are on [their own pages](frameworks/langchain.md).
+What `from abilities import …` gives to applications and plugins. [Use it in an app](apps.md) and
+[abilities of your own](plugins.md) show how the names belong together; the arguments and answers
+of the built-in abilities are in [their reference](reference.md).
 """
 
-_ORDER = (
-    "Abilities",
-    "Settings",
-    "ability",
-    "Context",
-    "Ability",
-    "AbilityRegistry",
-    "Arguments",
-    "Model",
-    "Record",
-    "Fault",
-    "Refused",
-    "AbilityError",
-    "FileText",
-    "render",
-    "parse_text",
-)
-"""What an application needs first, then what a plugin does."""
+_SHOWN: dict[str, tuple[str, ...]] = {
+    "Abilities": ("open", "call", "for_namespace", "for_caller"),
+    "Settings": ("for_namespace",),
+    "ability": (),
+    "Context": (),
+    "Ability": (),
+    "AbilityRegistry": ("get", "names", "only"),
+    "Arguments": ("explicit_arguments",),
+    "Model": (),
+    "Record": (),
+    "Fault": ("from_reason", "from_exception", "to_payload"),
+    "Refused": (),
+    "AbilityError": (),
+    "FileText": ("text", "modified_at", "version", "to_data"),
+    "render": (),
+    "parse_text": (),
+}
+"""The public names, what an application needs first, each with the members that users call."""
 
+_LONG_LITERAL = re.compile(r"Literal\[[^]]{200,}\]")
 _REFERENCE = re.compile(r"`?`([^`]+)``?")
 _DOCTEST = re.compile(r"(?:^>>> .*\n(?:^(?!>>>).+\n?)*)+", re.M)
 
 
 def page() -> str:
     """Return the page. Raises ValueError if a public name has no place in it."""
-    missing = set(abilities.__all__).symmetric_difference(_ORDER)
+    missing = set(abilities.__all__).symmetric_difference(_SHOWN)
     if missing:
         raise ValueError(f"the page names other things than the package: {sorted(missing)}")
 
     parts = [INTRODUCTION]
-    for name in _ORDER:
+    for name, members in _SHOWN.items():
         value = getattr(abilities, name)
         parts.append(f"## {name}\n\n{_describe(name, value)}")
-        if inspect.isclass(value):
-            parts += [f"### {name}.{member}\n\n{words}" for member, words in _list_members(value)]
+        parts += [f"### {name}.{each}\n\n{_describe_member(value, each)}" for each in members]
 
     return "\n".join(parts)
 
 
-def _list_members(owner: type) -> Iterator[tuple[str, str]]:
-    """Yield the public methods and properties that a class itself defines, with their words."""
-    for name, member in vars(owner).items():
-        if name.startswith("_"):
-            continue
-        if isinstance(member, property) and member.fget is not None:
-            yield name, _format_words(inspect.getdoc(member.fget) or "")
-        elif isinstance(member, classmethod | staticmethod) or inspect.isfunction(member):
-            yield name, _describe(name, getattr(owner, name))
+def _describe_member(owner: type, name: str) -> str:
+    """Return what stands below the heading of a method or a property."""
+    member = vars(owner)[name]
+    if isinstance(member, property):
+        return _format_words(inspect.getdoc(member) or "")
+
+    return _describe(name, getattr(owner, name))
 
 
 def _describe(name: str, value: object) -> str:
@@ -77,6 +73,7 @@ def _describe(name: str, value: object) -> str:
     assert callable(value)
     signature = str(inspect.signature(value)).replace("(self, ", "(").replace("(self)", "()")
     shown = re.sub(r"\b(?:[a-z_]+\.)+(?=[A-Z])", "", signature.replace("'", ""))
+    shown = _LONG_LITERAL.sub("str", shown)
     waits = "async " if inspect.iscoroutinefunction(value) else ""
     return f"```text\n{waits}{name}{shown}\n```\n\n{words}"
 

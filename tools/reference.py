@@ -27,7 +27,7 @@ PAGE = ROOT / "docs" / "reference.md"
 MAX_LEVELS = 3
 """Levels of objects within objects that a table shows."""
 
-LONGEST_BOUNDS = 20
+LONGEST_BOUNDS = 19
 """Characters; longer bounds are those of any 64-bit integer and say nothing."""
 
 GRAPH = """\
@@ -39,19 +39,14 @@ GRAPH = """\
 """What is imported before each example; `notes.md` exists too."""
 NOTES = "first line\nsecond line\n"
 EXAMPLES: dict[str, list[str]] = {
-    "file_read_bulk": [
-        '{"paths": ["notes.md#L2", "missing.md"]}',
-        '{"paths": ["notes.md#L2", "missing.md"], "detail": "concise"}',
-    ],
+    "file_read_bulk": ['{"paths": ["notes.md#L2", "missing.md"]}'],
     "memory_read_bulk": ['{"targets": [{"type": "stored", "key": "tea"}, {"type": "long_term"}]}'],
-    "bulk_read_memory": [
-        '{"key": "Ada", "depth": 1}',
-    ],
+    "bulk_read_memory": ['{"key": "Ada", "depth": 1, "detail": "concise"}'],
     "memory_get": ['{"key": "Ada"}'],
     "store_memory": [
-        '{"type": "task", "key": "plan", "content": "Test, then ship.", "links": [{"key": "Ada"}]}'
+        '{"type": "task", "key": "plan", "content": "Test, then ship.", "detail": "concise"}'
     ],
-    "query_memories": ['{"search": "TEA", "limit": 1}'],
+    "query_memories": ['{"search": "TEA", "limit": 1, "detail": "concise"}'],
     "update_memory": ['{"id": "00000000-0000-4000-8000-000000000000", "importance": "high"}'],
     "delete_memory": ['{"id": "not an id"}'],
     "get_memory_stats": ["{}"],
@@ -60,10 +55,7 @@ EXAMPLES: dict[str, list[str]] = {
         '{"items": ["notes.md#L2", {"memory": "tea"}, {"search": "first", "in": "*.md"}, '
         '{"note": "monday"}], "detail": "concise"}',
     ],
-    "recall": [
-        '{"queries": ["What does Ada drink?"]}',
-        '{"queries": ["What does Ada drink?"], "detail": "full", "output_format": "text"}',
-    ],
+    "recall": ['{"queries": ["What does Ada drink?"]}'],
     "remember": [
         '{"operations": [{"op": "store", "type": "task", "key": "plan", "content": "Test."}, '
         '{"op": "append", "key": "plan", "content": " Ship."}, {"op": "archive", "key": "none"}]}',
@@ -92,29 +84,25 @@ _NAMES = {tuple(model.model_json_schema()["properties"]): name for name, model i
 """The name of a shared object by its fields."""
 
 _HEAD = """\
-# Reference
+# Abilities
 
-This page shows the arguments and the answer of each ability, with examples and their real output.
-`make write` writes it from the declarations. [How it works](guide.md) describes the envelope
-and the limits, and a running server describes the HTTP API at `/docs`.
-`abilities describe NAME --json` prints the schemas for MCP, OpenAI and Anthropic clients.
+Every ability with its arguments, its answer and a call that was run. The same call gives the same
+answer from Python, LangChain, MCP, HTTP and the command line, and
+`abilities describe NAME --json` prints its schema. [How it works](guide.md) explains the envelope
+and the limits.
 
-The same call returns the same answer from Python, LangChain, MCP, HTTP and the command line.
-Arguments in **bold** are required. A field without a type is a string.
-"""
-_COMMON_HEAD = """\
-## Common arguments
-
-Several abilities take these:
+Arguments in **bold** are required. A field without a type is a string. What several abilities have
+in *common* is described once, in the next two tables. A [concise](guide.md#concise-answers) record
+is flat and has fewer fields; the tables show those that only it has.
 """
 _REASONS_HEAD = """\
 ## Reasons
 
-The reasons are grouped by their codes. If the rule for a wrong argument is known, the message says
-it instead, such as "depth must be 1 to 6."; [Refusals](refusals.md) explains this.
+The reasons of failures by their codes. If the rule for a wrong argument is known, the message says
+it instead, such as "depth must be 1 to 6."
 """
 _COMMON = 3
-"""An argument of so many abilities is described once, and so are objects of so many fields."""
+"""What as many abilities have in common is described once."""
 
 
 class Group(NamedTuple):
@@ -125,29 +113,86 @@ class Group(NamedTuple):
     fields: dict[str, JsonObject]
 
 
+class Known(NamedTuple):
+    """What the page describes in one place for all abilities."""
+
+    arguments: dict[str, str]
+    """Rows of common arguments by their names."""
+
+    fields: dict[str, str]
+    """Rows of common fields of answers by their names."""
+
+    shared: dict[str, list[str]]
+    """Rows of the shared objects by their names."""
+
+    described: dict[tuple[str, ...], str]
+    """Abilities by the objects that they are the first to describe."""
+
+
 def page() -> str:
     """Return the whole page."""
-    common = find_common_arguments()
-    described: dict[tuple[str, ...], str] = {}
-    shared = list_shared_rows()
-    abilities = [describe_ability(ability, common, described, shared) for ability in BUILT_IN]
-    rows = [describe_argument(f"`{name}`", field) for name, field in common.items()]
-    table = "\n".join(["| argument | meaning |", "|---|---|", *rows, ""])
-    return "\n".join([_HEAD, _COMMON_HEAD, table, *abilities, describe_shared_parts()])
+    inputs = [schemas.build_schema(ability.input) for ability in BUILT_IN]
+    answers = [schemas.build_schema(ability.answer) for ability in BUILT_IN]
+    known = Known(
+        find_common([[Group("", False, schema.get("properties", {}))] for schema in inputs]),
+        find_common([list_groups(schema) for schema in answers]),
+        list_shared_rows(),
+        {},
+    )
+    parts = [
+        _HEAD,
+        describe_common("argument", known.arguments),
+        describe_common("field", known.fields),
+        *(describe_ability(ability, known) for ability in BUILT_IN),
+        describe_shared_parts(),
+    ]
+    return "\n".join(parts)
 
 
-def find_common_arguments() -> dict[str, JsonObject]:
-    """Return the arguments that several abilities describe in the same words."""
-    counts: Counter[str] = Counter()
-    fields: dict[str, JsonObject] = {}
-    for ability in BUILT_IN:
-        for name, field in schemas.build_schema(ability.input).get("properties", {}).items():
-            row = describe_argument(f"`{name}`", field)
-            counts[row] += 1
-            if counts[row] == _COMMON:
-                fields.setdefault(name, field)
+def find_common(abilities: list[list[Group]]) -> dict[str, str]:
+    """Return the rows of the fields that several abilities have, by name.
 
-    return fields
+    If a name has several meanings, the most frequent one is common.
+    """
+    owners: Counter[str] = Counter()
+    rows: Counter[tuple[str, str]] = Counter()
+    for groups in abilities:
+        owners.update({name for group in groups for name in group.fields})
+        for group in groups:
+            rows.update(
+                (name, describe_argument(f"`{name}`", field))
+                for name, field in group.fields.items()
+            )
+
+    common: dict[str, str] = {}
+    for (name, row), count in rows.most_common():
+        if min(owners[name], count) >= _COMMON:
+            common.setdefault(name, row)
+
+    return common
+
+
+def is_common(row: str, common: str | None) -> bool:
+    """Return whether a row says the same as a common one, with the same type and similar words."""
+    if common is None:
+        return False
+
+    (kind, words), (common_kind, common_words) = split_row(row), split_row(common)
+    shared = words & common_words
+    return kind == common_kind and 2 * len(shared) >= min(len(words), len(common_words))
+
+
+def split_row(row: str) -> tuple[str, set[str]]:
+    """Return the name and the type of a row, and the words of its meaning that tell it apart."""
+    _, kind, meaning, _ = re.split(r"(?<!\\)\|", row)
+    return kind.replace("**", ""), set(re.findall(r"[a-z']{4,}", meaning.lower()))
+
+
+def describe_common(kind: str, rows: dict[str, str]) -> str:
+    """Return the section of the common arguments, or of the common fields of answers."""
+    return "\n".join(
+        [f"## Common {kind}s", "", f"| {kind} | meaning |", "|---|---|", *rows.values(), ""]
+    )
 
 
 def list_shared_rows() -> dict[str, list[str]]:
@@ -161,13 +206,8 @@ def list_shared_rows() -> dict[str, list[str]]:
     return rows
 
 
-def describe_ability(
-    ability: Ability,
-    common: dict[str, JsonObject],
-    described: dict[tuple[str, ...], str],
-    shared: dict[str, list[str]],
-) -> str:
-    """Return the section of an ability: what it takes, what it answers, and examples.
+def describe_ability(ability: Ability, known: Known) -> str:
+    """Return the section of an ability: what it takes, what it answers, and an example.
 
     Objects that an earlier ability has described are named with that ability's name.
     """
@@ -179,34 +219,34 @@ def describe_ability(
     return "\n".join(
         [
             f"## {ability.name}\n\n*{ability.title}; {effects}.*\n\n{ability.description}\n",
-            describe_arguments(schemas.build_schema(ability.input), common),
-            describe_answer(schemas.build_schema(ability.answer), ability.name, described, shared),
+            describe_arguments(schemas.build_schema(ability.input), known),
+            describe_answer(schemas.build_schema(ability.answer), ability.name, known),
             *examples,
         ]
     )
 
 
-def describe_arguments(schema: JsonObject, common: dict[str, JsonObject]) -> str:
-    """Return the table of arguments, and below it the names of those that are common."""
+def describe_arguments(schema: JsonObject, known: Known) -> str:
+    """Return the table of arguments; the common ones are named in its last row."""
     fields: JsonObject = schema.get("properties", {})
     if not fields:
         return "It takes no arguments.\n"
 
     required = schema.get("required", [])
     rows: list[str] = []
-    shared: list[str] = []
+    common: list[str] = []
     for name, field in fields.items():
         shown_name = f"**`{name}`**" if name in required else f"`{name}`"
-        if name not in required and common.get(name) == field:
-            shared.append(shown_name)
+        row = describe_argument(shown_name, field)
+        if name not in required and row == known.arguments.get(name):
+            common.append(shown_name)
         else:
-            rows.append(describe_argument(shown_name, field))
+            rows.append(row)
 
-    table = ["| argument | meaning |", "|---|---|", *rows, ""]
-    if shared:
-        table.append(f"Also [common](#common-arguments): {', '.join(shared)}.\n")
+    if common:
+        rows.append(f"| {', '.join(common)} | *common* |")
 
-    return "\n".join(table)
+    return "\n".join(["| argument | meaning |", "|---|---|", *rows, ""])
 
 
 def describe_argument(shown_name: str, field: JsonObject) -> str:
@@ -220,44 +260,48 @@ def describe_argument(shown_name: str, field: JsonObject) -> str:
     return f"| {f'{shown_name} {kind}'.rstrip()} | {describe_meaning(field)} |"
 
 
-def describe_answer(
-    schema: JsonObject,
-    owner: str,
-    described: dict[tuple[str, ...], str],
-    shared: dict[str, list[str]],
-) -> str:
+def describe_answer(schema: JsonObject, owner: str, known: Known) -> str:
     """Return the table of an answer, object by object.
 
-    Of a concise record, fields that its full record describes in the same words are named only.
+    Fields that are described elsewhere are named only: the common ones, and those of shared
+    objects. Of a concise record only the fields are shown that its full record lacks.
     """
     rows: list[str] = []
     above: set[str] = set()
+    repeated: list[str] = []  # the objects that an earlier ability has described
 
     for group in list_groups(schema):
         fields = {name: describe_argument(f"`{name}`", each) for name, each in group.fields.items()}
-        new = list(fields.values())
-        words = ""
+        mark = f"**`{group.path}`**"
+        first = known.described.setdefault((group.path, *fields.values()), owner)
+        if first != owner and len(fields) >= _COMMON:
+            repeated += [f"`{name}`" for name in fields] if not group.path else [mark]
+            above.update(fields)
+            continue
+
         if group.is_concise:
-            same = [f"`{name}`" for name, row in fields.items() if row in above]
-            new = [row for row in new if row not in above]
-            words = f"{', '.join(same)}: as above" if same else ""
+            mark = f"**concise `{group.path}`**"
+            fields = {name: row for name, row in fields.items() if name not in above}
+            if not fields:
+                continue
 
-        first = described.setdefault((group.path, *new), owner)
-        if first != owner and len(new) >= _COMMON:
-            new = []
-            words = f"{words}; the rest as in [{first}](#{first})".removeprefix("; the rest ")
-
-        for name, shared_rows in shared.items():
-            if name != owner and set(shared_rows) <= set(new):
-                new = [row for row in new if row not in shared_rows]
+        above.update(fields)
+        words = ""
+        for name, shared_rows in known.shared.items():
+            if name != owner and set(shared_rows) <= set(fields.values()):
+                fields = {key: row for key, row in fields.items() if row not in shared_rows}
                 words = f"the fields of [{name}](#{name})"
 
         if group.path:
-            mark = "concise " if group.is_concise else ""
-            rows.append(f"| **{mark}`{group.path}`** | {words} |")
+            rows.append(f"| {mark} | {words} |")
+        common = [name for name, row in fields.items() if is_common(row, known.fields.get(name))]
+        rows += [row for name, row in fields.items() if name not in common]
+        if common:
+            names = ", ".join(f"`{name}`" for name in common)
+            rows.append(f"| {names} | *common* |")
 
-        rows += new
-        above.update(fields.values())
+    if repeated:
+        rows.append(f"| {', '.join(dict.fromkeys(repeated))} | as in other abilities |")
 
     return "\n".join(["| answer | meaning |", "|---|---|", *rows, ""])
 
@@ -374,8 +418,9 @@ def describe_shared_parts() -> str:
     for ability in BUILT_IN:
         schemas_by_name |= find_shared(schemas.build_schema(ability.answer))
 
+    apart = Known({}, {}, {}, {})
     parts = [
-        f"## {name}\n\n{model.__doc__}\n\n{describe_answer(schemas_by_name[name], name, {}, {})}"
+        f"## {name}\n\n{model.__doc__}\n\n{describe_answer(schemas_by_name[name], name, apart)}"
         for name, model in _SHARED.items()
     ]
     return "\n".join([*parts, _REASONS_HEAD, describe_reasons()])

@@ -1,4 +1,4 @@
-"""Write the tables of `docs/compatibility.md`: which versions install together.
+"""Write the table of `docs/install.md`: which versions install together.
 
 Nothing is installed: uv resolves this package and a neighbor for the Python that runs this.
 """
@@ -7,13 +7,12 @@ import platform
 import re
 import subprocess
 import sys
-import tomllib
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import NamedTuple
 
 ROOT = Path(__file__).parent.parent
-PAGE = ROOT / "docs" / "compatibility.md"
+PAGE = ROOT / "docs" / "install.md"
 UV = Path(sys.executable).with_name("uv")
 
 EXTRAS = ("", "http", "mcp", "postgres", "all")
@@ -107,40 +106,21 @@ def try_neighbor(neighbor: str) -> tuple[str, list[str]]:
     return f"| {' | '.join(cells)} |", lines
 
 
-def format_requirements() -> str:
-    """Return the table of what this package requires."""
-    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
-    groups = {"": project["dependencies"], **project["optional-dependencies"]}
-    rows = ["| installed with | requires |", "|---|---|"]
-
-    for extra, requirements in groups.items():
-        if extra != "all":
-            listed = ", ".join(f"`{requirement}`" for requirement in requirements)
-            rows.append(f"| `{name_package(extra)}` | {listed} |")
-
-    return "\n".join(rows)
-
-
 def format_page() -> str:
     """Resolve everything, and return the text between the marks of the page."""
     heads = ["neighbor", "its version", *(f"`[{e}]`" if e else "no extra" for e in EXTRAS)]
     rows = [f"| {' | '.join(heads)} |", "|" + "---|" * len(heads)]
-    conflicts: list[str] = []
 
     for neighbor in NEIGHBORS:
         row, lines = try_neighbor(neighbor)
         print(row, *lines, sep="\n", flush=True)
         rows.append(row)
-        conflicts += lines
 
     today = datetime.now(UTC).date().isoformat()
     python = ".".join(platform.python_version_tuple()[:2])
     system = f"Python {python} on {platform.system()}"
     intro = f"Resolved on {today} for {system}, each neighbor at the newest version that resolves."
-    parts = [
-        format_requirements(), intro, "\n".join(rows), "What contradicts:", "\n".join(conflicts)
-    ]  # fmt: skip
-    return "\n\n".join(parts) + "\n"
+    return f"{intro}\n\n" + "\n".join(rows) + "\n"
 
 
 def main() -> None:

@@ -2,7 +2,7 @@
 
 The two are added as in Bruch, Gai and Ingber, "An Analysis of Fusion Functions for Hybrid
 Retrieval", 2023, rather than joined by ranks: measured with a small model, reciprocal ranks answer
-fewer questions than words alone. docs/embedders.md has the figures.
+fewer questions than words alone. docs/recall.md has the figures.
 """
 
 from collections.abc import Mapping, Sequence

@@ -21,7 +21,6 @@ from tests.support.piped import HELLO, build_line, build_request
 from tests.support.serving import serving
 from tests.support.sources import ROOT
 from tests.support.surfaces import environment
-from tools import resolving
 
 MODULES = {
     "http": ["fastapi", "httptools", "opentelemetry", "prometheus_client", "pythonjsonlogger",
@@ -170,10 +169,6 @@ def test_an_adapter_without_its_framework_says_what_to_type() -> None:
     for adapter, line in zip(IMPORTED_AS, done.stdout.splitlines(), strict=True):
         assert f"adapters.{adapter} " in line
         assert line.endswith(f"pip install '{FRAMEWORKS[adapter]}'")
-
-
-def test_the_page_about_compatibility_has_the_bounds_of_the_project() -> None:
-    assert resolving.format_requirements() in (ROOT / "docs" / "compatibility.md").read_text()
 
 
 OPTIONAL = {
