@@ -23,7 +23,6 @@ from abilities.helpers.batch import items
 from abilities.helpers.memory import recall_answers
 from abilities.helpers.memory.answers import describe_line
 from abilities.helpers.memory.helper import MemoryText
-from abilities.helpers.memory.notes import NotePart
 from abilities.helpers.memory.overview import OVERVIEW_BYTES, build_overview
 from abilities.helpers.memory.recalling import RecallResult, hash_ranking
 from abilities.helpers.memory.records import (
@@ -32,7 +31,7 @@ from abilities.helpers.memory.records import (
     find_rank,
     to_memory_data,
 )
-from abilities.helpers.memory.targets import MemoryFiles, parse_target
+from abilities.helpers.memory.targets import MemoryFiles, NotePart, parse_target
 from abilities.helpers.reply.envelope import DAY, LISTED_MEMORY, MEMORY, RECALLED, FoundItem, Item
 from abilities.helpers.search.ranking import RankedEntry
 from abilities.helpers.store.model import DamagedMemory, StoredMemory

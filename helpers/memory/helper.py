@@ -25,7 +25,6 @@ from abilities.helpers.files.files import Files
 from abilities.helpers.files.reader import ReadingSession
 from abilities.helpers.files.roots import Root
 from abilities.helpers.memory.namespaces import NOT_THERE, NamespaceReader, find_namespace
-from abilities.helpers.memory.notes import NotePart, read_note_file, read_note_parts
 from abilities.helpers.memory.recalling import (
     RecallResult,
     build_filters,
@@ -34,7 +33,14 @@ from abilities.helpers.memory.recalling import (
     find_within_days,
 )
 from abilities.helpers.memory.records import describe_replacement, shape_remembered
-from abilities.helpers.memory.targets import MemoryFiles, Target, parse_target
+from abilities.helpers.memory.targets import (
+    MemoryFiles,
+    NotePart,
+    Target,
+    parse_target,
+    read_note_file,
+    read_note_parts,
+)
 from abilities.helpers.search.recall import NoteTerms, RecallRequest
 from abilities.helpers.search.terms import split_question
 from abilities.helpers.store.changes import Change, Kind

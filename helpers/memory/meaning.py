@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 from abilities.declarations.refusals import Refused
 from abilities.helpers.embedder import SCALE, EmbedderFailed, Vectorizer, Vectors, hash_text
-from abilities.helpers.memory.notes import NotePart
+from abilities.helpers.memory.targets import NotePart
 from abilities.helpers.search.meaning import SIMILARITY_ONE, Similarity
 from abilities.helpers.store.model import DamagedMemory, StoredMemory
 from abilities.helpers.store.protocol import HistoryStore, MemoryStore

@@ -17,9 +17,9 @@ from abilities.declarations.memory import USUAL_LINK_TYPE
 from abilities.declarations.recall import RecallInput
 from abilities.declarations.refusals import Fault, Refused
 from abilities.declarations.values import JsonObject, json_bytes, json_size, utc_now
-from abilities.helpers.memory.notes import NotePart
 from abilities.helpers.memory.recalling import RecallResult, format_cursor, hash_ranking
 from abilities.helpers.memory.records import describe_replacement, name_target, to_memory_data
+from abilities.helpers.memory.targets import NotePart
 from abilities.helpers.reply.budget import MIN_SHARE
 from abilities.helpers.reply.formats import Format, measure_largest
 from abilities.helpers.search import passages

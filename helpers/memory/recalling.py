@@ -14,7 +14,7 @@ import orjson
 from abilities.declarations.limits import MAX_WITHIN_DAYS
 from abilities.declarations.refusals import Refused
 from abilities.declarations.values import JsonObject
-from abilities.helpers.memory.notes import NotePart
+from abilities.helpers.memory.targets import NotePart
 from abilities.helpers.search.passages import Span, split_sentences
 from abilities.helpers.search.ranking import (
     LEAST_LIKENESS,

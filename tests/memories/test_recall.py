@@ -14,7 +14,7 @@ from abilities import Abilities, AbilityError, Settings, render
 from abilities.cli.printing import print_answer
 from abilities.cli.records import AnsweredCall
 from abilities.helpers.files.files import Files
-from abilities.helpers.memory import notes
+from abilities.helpers.memory import targets
 from abilities.helpers.memory.recalling import find_within_days
 from abilities.helpers.search.passages import MAX_PART_CHARS, split_sections
 from abilities.server.telemetry import CallMetrics
@@ -278,7 +278,7 @@ async def test_notes_that_are_stuck_fail_nothing(
         await asyncio.Event().wait()
 
     monkeypatch.setattr(Files, "map", hang)
-    monkeypatch.setattr(notes, "NOTES_SECONDS", 0.01)
+    monkeypatch.setattr(targets, "NOTES_SECONDS", 0.01)
 
     assert names(await ask(app, "compilers", hops=0)) == ["ada"]
 

@@ -12,10 +12,9 @@ from toon_format import loads
 from abilities import Refused, parse_text, render
 from abilities.declarations.limits import TOKEN_BYTES
 from abilities.declarations.recall import RecallAnswer, RecallInput
-from abilities.helpers.memory.notes import NotePart
 from abilities.helpers.memory.recall_answers import ELLIPSIS, RecallBound, build_recall_answer
 from abilities.helpers.memory.recalling import RecallResult, check_cursors, parse_positions
-from abilities.helpers.memory.targets import Target
+from abilities.helpers.memory.targets import NotePart, Target
 from abilities.helpers.reply.formats import Format
 from abilities.helpers.search.passages import MAX_SENTENCE_BYTES, split_sections, split_sentences
 from abilities.helpers.search.ranking import SCORE_ONE, RankedEntry, Ranking

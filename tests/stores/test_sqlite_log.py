@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from abilities.helpers.store.model import Query
-from abilities.helpers.store.sqlite import connection
+from abilities.helpers.store.sqlite import file
 from tests.stores.behaviours import NAMESPACE, put
 from tests.stores.test_stores import list_lost, open_store
 from tests.support.forked import Forked
@@ -27,7 +27,7 @@ import asyncio, sys
 from pathlib import Path
 from abilities.declarations.refusals import Refused
 from tests.stores.behaviours import NAMESPACE, put
-from abilities.helpers.store.sqlite import connection
+from abilities.helpers.store.sqlite import file
 from abilities.helpers.store.sqlite.store import SqliteStore
 connection.IN_USE_SECONDS = 0.5
 async def attempt(work):
@@ -185,7 +185,7 @@ async def test_s17_a_second_process_after_the_removal_does_not_destroy_the_store
 def test_s17_nothing_that_looks_at_the_store_begins_another_log(
     suffix: str, file_place: FilePlace, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(connection, "IN_USE_SECONDS", 0.2)
+    monkeypatch.setattr(file, "IN_USE_SECONDS", 0.2)
     with start_servants(file_place.path, 1) as (servant,):
         assert servant.ask("put", "k") == "done"
 
@@ -249,12 +249,12 @@ async def test_a_log_that_grew_behind_a_long_read_shrinks_once_the_store_rests(
             reader.execute("SELECT count(*) FROM memories").fetchone()
             for n in range(1_000):
                 await put(store, f"k{n % 100}", content=os.urandom(40_000).hex())
-                if wal.stat().st_size > 2 * connection.KEPT_BYTES:
+                if wal.stat().st_size > 2 * file.KEPT_BYTES:
                     break
 
-            assert wal.stat().st_size > 2 * connection.KEPT_BYTES
+            assert wal.stat().st_size > 2 * file.KEPT_BYTES
 
-        await wait_until(lambda: wal.stat().st_size <= connection.KEPT_BYTES)
+        await wait_until(lambda: wal.stat().st_size <= file.KEPT_BYTES)
 
         assert await find_reason(put(store, "after")) == "done"
 

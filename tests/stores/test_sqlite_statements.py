@@ -85,7 +85,7 @@ async def test_no_statement_outlives_its_transaction(
         await put(first, "a")
         await put(first, "b")
 
-        for run in (partial(first.engine.reader.run, seconds=5.0), first.engine.writer.run):
+        for run in (partial(first.engine.run_read, seconds=5.0), first.engine.writer.run):
             with pytest.raises(Refused) as refused:
                 await run(NAMESPACE, leave_open)
             errors.append(refused.value)

@@ -291,7 +291,7 @@ async def test_a_read_ends_in_time_and_others_go_on_meanwhile(
     async with file_place.open() as store:
         await put(store, "k")
         long = [
-            asyncio.create_task(find_reason(store.engine.reader.run(NAMESPACE, read_long, 600.0)))
+            asyncio.create_task(find_reason(store.engine.run_read(NAMESPACE, read_long, 600.0)))
             for _ in range(2)
         ]
         await asyncio.sleep(0)  # they are queued first
@@ -303,7 +303,7 @@ async def test_a_read_ends_in_time_and_others_go_on_meanwhile(
         enough.set()
         assert await asyncio.gather(*long) == ["done"] * 2
         enough.clear()
-        assert await find_reason(store.engine.reader.run(NAMESPACE, read_long, 0.3)) == "timeout"
+        assert await find_reason(store.engine.run_read(NAMESPACE, read_long, 0.3)) == "timeout"
         assert await find_reason(store.read_linked(NAMESPACE, "k2", 0, 1)) == "done"
 
     fault = Fault.from_reason("timeout")
@@ -314,7 +314,7 @@ async def test_a_read_from_a_disk_that_hangs_is_answered_too(file_place: FilePla
     answered = threading.Event()
     async with file_place.open() as store:
         await put(store, "k")
-        reading = store.engine.reader.run(NAMESPACE, lambda _: answered.wait(), 0.3)
+        reading = store.engine.run_read(NAMESPACE, lambda _: answered.wait(), 0.3)
 
         assert await find_reason(reading) == "timeout"
 
@@ -340,7 +340,7 @@ async def test_a_read_that_takes_longer_than_its_turn_is_answered_all_the_same(
         threads_before = set(threading.enumerate())
         descriptors_before = len(os.listdir("/proc/self/fd"))
 
-        slow = asyncio.create_task(store.engine.reader.run(NAMESPACE, read_slowly_at_first, 600.0))
+        slow = asyncio.create_task(store.engine.run_read(NAMESPACE, read_slowly_at_first, 600.0))
         await asyncio.sleep(0)  # it is queued first
 
         assert await find_reason(store.read_linked("another", "k", 0, 1)) == "memory_not_found"

@@ -59,7 +59,7 @@ async def slow_reads(abilities: Abilities) -> AsyncIterator[list["asyncio.Task[s
     if isinstance(store, SqliteStore):
         enough = threading.Event()
         read_long = read_until(enough)
-        reads = [store.engine.reader.run("readiness", read_long, 60.0) for _ in range(SLOW_READS)]
+        reads = [store.engine.run_read("readiness", read_long, 60.0) for _ in range(SLOW_READS)]
         tasks = [asyncio.create_task(find_reason(read)) for read in reads]
         await asyncio.sleep(0)  # they are queued
         yield tasks

@@ -2,6 +2,11 @@
 
 SQLite's user_version contains the version of the schema. Before a migration, a copy of the store is
 made and checked. A copy is synced to disk before it gets its final name.
+
+SQLite does not notice that a write-ahead log was removed. The connection keeps writing to the
+removed file, and its commits are lost when the process ends. Another process would begin a second
+log for the same database, and the two would overwrite each other's pages. So each use of the store
+checks that the log is still the one that was opened.
 """
 
 import fcntl
@@ -24,14 +29,10 @@ from abilities.helpers.durable import sync_folder
 from abilities.helpers.store import migration
 from abilities.helpers.store.protocol import IntegrityFinding
 from abilities.helpers.store.sqlite.connection import (
-    KEPT_BYTES,
     STORE_ERRORS,
+    FileIdentity,
+    LogFiles,
     StoreConnection,
-    check_log,
-    check_unopened_log,
-    measure_log,
-    save_log,
-    shrink_log,
     translate_error,
     translate_opening,
 )
@@ -270,7 +271,16 @@ def _check_copy(path: Path) -> None:
 
 BUSY_SECONDS = 5.0
 
+IN_USE_SECONDS = 5.0
+"""How long another process may take to open or check a database before it counts as in use."""
+
+KEPT_BYTES = 8 * 1024 * 1024
+"""A larger log is truncated. Without long reads or large writes, it stays at about half of this."""
+
 MIGRATION_SECONDS = 3_600.0
+
+CUT_LOG = "PRAGMA wal_checkpoint(TRUNCATE)"
+"""Writes the log into the database and truncates it, unless a read takes too long."""
 
 _STEPS = 10_000
 """Steps of SQLite's virtual machine between two checks whether a migration should stop."""
@@ -297,6 +307,86 @@ _READER_PRAGMAS = (
 )
 
 
+def find_log_files(path: Path) -> LogFiles:
+    """Return the files that now have the names of a database's log and index."""
+    return _identify(f"{path}-wal"), _identify(f"{path}-shm")
+
+
+def check_log(connection: StoreConnection, path: Path) -> None:
+    """Raise Refused("storage_moved") if the log of a connection is no longer beside its database.
+
+    The first check of a connection remembers its log; the connection must have read something, and
+    so have opened the log. SQLite itself removes the files only if no other process has the
+    database open.
+    """
+    if connection.log_files is not None:
+        if find_log_files(path) != connection.log_files:
+            raise Refused("storage_moved")
+        return
+
+    # A backup that was put in place by hand has no log until the first write.
+    (mode,) = connection.execute("PRAGMA journal_mode").fetchone()
+    if mode != "wal":
+        return
+
+    files = find_log_files(path)
+    if None in files:
+        raise Refused("storage_moved")
+    connection.log_files = files
+
+
+def check_unopened_log(path: Path) -> None:
+    """Check a database before it is opened. Raises Refused("storage_moved") if its log was removed.
+
+    A process that has the database open also has a log and an index. If one of them is missing, it
+    was removed, and no new one may be begun. The caller need not hold the lock.
+    """
+    end = time.monotonic() + IN_USE_SECONDS
+    while None in find_log_files(path) and os.access(path, os.W_OK):
+        if not _is_in_use(path):
+            return
+
+        # Another process may be about to make the files.
+        if time.monotonic() > end:
+            raise Refused("storage_moved")
+        time.sleep(0.01)
+
+
+def _is_in_use(path: Path) -> bool:
+    """Return whether another connection has the database open, without opening its log.
+
+    A connection in exclusive mode uses no index, and opens the log only if it is the only one.
+    """
+    connection = sqlite3.connect(f"{path.absolute().as_uri()}?mode=rw", uri=True, timeout=0)
+    try:
+        connection.execute("PRAGMA locking_mode = EXCLUSIVE")
+        connection.execute("SELECT count(*) FROM sqlite_schema").fetchone()
+    except sqlite3.Error as error:
+        # Other errors are reported by the connection that is about to be opened.
+        return getattr(error, "sqlite_errorcode", 0) & 0xFF == sqlite3.SQLITE_BUSY
+    finally:
+        connection.close()
+
+    return False
+
+
+def measure_log(path: Path) -> int:
+    """Return the size of a database's log in bytes; 0 if there is none."""
+    try:
+        return os.stat(f"{path}-wal").st_size
+    except FileNotFoundError:
+        return 0
+
+
+def _identify(path: str) -> FileIdentity | None:
+    try:
+        status = os.stat(path)
+    except FileNotFoundError:
+        return None
+
+    return status.st_dev, status.st_ino
+
+
 def connect_to_file(path: Path, mode: str) -> StoreConnection:
     """Connect to an existing database; ``mode`` is SQLite's "ro" or "rw".
 
@@ -311,6 +401,10 @@ def connect_to_file(path: Path, mode: str) -> StoreConnection:
         check_same_thread=False,
         factory=StoreConnection,
     )
+
+
+def _set_busy_timeout(connection: sqlite3.Connection) -> None:
+    connection.execute(f"PRAGMA busy_timeout = {int(BUSY_SECONDS * 1000)}")
 
 
 def read_damaged_texts(connection: sqlite3.Connection) -> None:
@@ -419,18 +513,32 @@ class StoreFile:
         check_log(connection, self.path)
 
     def save_log(self, connection: StoreConnection) -> None:
-        """Save the content of a log that was removed; the caller holds the lock.
+        """Write a removed log into the database, because it contains acknowledged changes.
 
-        Raises Refused("storage_moved") if the database itself is not in place.
+        The caller holds the lock. If other files have taken the place of the log, nothing is done:
+        another program may have begun its own log and changed the database. Raises
+        Refused("storage_moved") if the database itself is not in place.
         """
         self._check_database_in_place()
-        save_log(connection, self.path)
+        opened = connection.log_files or ()
+        pairs = zip(find_log_files(self.path), opened, strict=False)
+        if opened and all(found in (None, former) for found, former in pairs):
+            connection.execute("PRAGMA wal_checkpoint(PASSIVE)")
 
     def shrink_log(self, connection: StoreConnection) -> None:
-        """Truncate the log if it is large and has no readers at the moment."""
-        if measure_log(self.path) > KEPT_BYTES:
-            with self.lock():
-                shrink_log(connection)
+        """Truncate the log if it is large and has no readers at the moment.
+
+        It never waits for readers, because it holds the lock that processes share.
+        """
+        if measure_log(self.path) <= KEPT_BYTES:
+            return
+
+        with self.lock():
+            connection.execute("PRAGMA busy_timeout = 0")
+            try:
+                connection.execute(CUT_LOG)
+            finally:
+                _set_busy_timeout(connection)
 
     def _check_database_in_place(self) -> None:
         try:
@@ -558,7 +666,7 @@ class StoreFile:
         connection = connect_to_file(self.path, mode)
         try:
             read_version(connection)  # no setting may change another program's file
-            connection.execute(f"PRAGMA busy_timeout = {int(BUSY_SECONDS * 1000)}")
+            _set_busy_timeout(connection)
             pragmas = _WRITER_PRAGMAS if writing else _READER_PRAGMAS
             for pragma in pragmas:
                 connection.execute(f"PRAGMA {pragma}")

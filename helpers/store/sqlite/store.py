@@ -28,13 +28,12 @@ from abilities.helpers.store.sqlite.backup import check_search_index, check_stor
 from abilities.helpers.store.sqlite.connection import (
     STORE_ERRORS,
     StoreConnection,
-    attempt,
-    cut_log,
     release_statements,
     translate_error,
     translate_for_read,
 )
 from abilities.helpers.store.sqlite.file import (
+    CUT_LOG,
     StoreFile,
     check_version,
     connect_to_file,
@@ -52,10 +51,15 @@ from abilities.helpers.store.store import SqlStore
 from abilities.helpers.threads.turns import ServingThreads, turn_owner
 from abilities.helpers.threads.workers import Call, settle_all
 
+_log = logging.getLogger("abilities.store")
+
 Result = TypeVar("Result")
 StoreCall = Call[Callable[[StoreConnection], Any], Any]
 
 ConnectionWork = Callable[[StoreConnection], Result]
+
+DEFAULT_LIMITS = HistoryLimits()
+
 WAIT_SECONDS = 9.0
 """The longest wait until work begins; a call has ten seconds in all."""
 
@@ -91,6 +95,16 @@ def connect(file: StoreFile, *, writing: bool) -> StoreConnection:
         connection.text_factory = replace_damage
     connection.create_function("has_terms", -1, has_terms, deterministic=True)
     return connection
+
+
+def attempt(work: Callable[[], Result]) -> Result | Exception:
+    """Return the result of work, or its exception; an SQLite error is translated."""
+    try:
+        return work()
+    except (sqlite3.Error, UnicodeDecodeError) as error:
+        return translate_error(error)
+    except Exception as error:
+        return error
 
 
 class StoreThread:
@@ -196,10 +210,6 @@ class ReadingThread(StoreThread):
         # Without this lock, the watcher could interrupt a read that began after its check.
         self._looking = threading.Lock()
 
-    async def open(self) -> None:
-        """Open the store if it is not open yet. Raises Refused."""
-        await self.run(OPERATOR, lambda _: None, is_patient=True)
-
     async def read(self, namespace: str, work: ConnectionWork[Result], deadline: float) -> Result:
         """Return the result of a read of a namespace. Raises Refused("timeout") if it was late."""
         whose = (namespace, turn_owner.get())
@@ -288,102 +298,6 @@ def _read_texts(connection: StoreConnection, work: ConnectionWork[Result]) -> Re
         connection.text_factory = str
 
 
-class StoreReader:
-    """Two reading threads: all reads begin on the first one, and long reads move to the second.
-
-    Both open the store at the first read. A third thread answers pings, whatever the others do.
-    """
-
-    def __init__(self, file: StoreFile) -> None:
-        self._first = ReadingThread("abilities-store-reader", file, makes_way=True)
-        self._second = ReadingThread("abilities-store-reader-2", file)
-        self._pinged = ReadingThread("abilities-store-ping", file, is_watched=False)
-        self._file = file
-        self._looks: ServingThreads[Call[None, bool]] = ServingThreads(
-            "abilities-store-look", self._look
-        )
-
-    @property
-    def queue_size(self) -> int:
-        """The number of waiting reads."""
-        return self._first.queue_size + self._second.queue_size
-
-    @property
-    def is_open(self) -> bool:
-        """Whether the store is open for reading."""
-        return self._second.connection is not None
-
-    async def exists(self) -> bool:
-        """Return whether the file is there, without opening the store, which would create it."""
-        call: Call[None, bool] = Call(None)
-        self._looks.put("", call)
-        return await call.wait()
-
-    def _look(self, call: Call[None, bool]) -> None:
-        call.settle(os.path.exists(self._file.path))  # a disk that hangs holds up this thread only
-
-    async def prepare(self) -> None:
-        """Open the store, however long that takes. Raises Refused."""
-        await self._open(None)
-
-    async def run(self, namespace: str, work: ConnectionWork[Result], seconds: float) -> Result:
-        """Return the result of a read of a namespace.
-
-        Raises Refused, for example timeout after this number of seconds.
-        """
-        await self._open(OPEN_SECONDS)
-
-        deadline = time.monotonic() + seconds
-        try:
-            # A disk that hangs cannot be interrupted: its thread is left behind.
-            async with asyncio.timeout(seconds + 2 * WATCH_SECONDS):
-                try:
-                    return await self._first.read(namespace, work, deadline)
-                except Refused as error:
-                    if error.reason != "timeout" or time.monotonic() >= deadline:
-                        raise
-
-                return await self._second.read(namespace, work, deadline)
-        except TimeoutError:
-            raise Refused("timeout") from None
-
-    async def ping(self) -> None:
-        """Raise Refused if the store cannot be read.
-
-        The reason is busy while the store is being opened, and timeout if it does not answer within
-        `PING_SECONDS`.
-        """
-        deadline = time.monotonic() + PING_SECONDS
-        try:
-            async with asyncio.timeout(PING_SECONDS):
-                await self._pinged.read(OPERATOR, lambda _: None, deadline)
-        except TimeoutError:
-            reason: Reason = "timeout"
-            if self._pinged.connection is None:
-                reason = "busy"  # a migration may take minutes
-            raise Refused(reason) from None
-
-    async def _open(self, seconds: float | None) -> None:
-        """Open the store on both threads. Raises Refused, busy if it takes too long."""
-        # The second thread is also opened now, because the first long read would have to wait for
-        # it, and a process's number of threads and descriptors should not depend on its load.
-        if self.is_open:
-            return
-
-        try:
-            async with asyncio.timeout(seconds):
-                await self._first.open()
-                await self._second.open()
-        except TimeoutError:
-            raise Refused("busy") from None
-
-    async def close(self) -> None:
-        """Finish the queued reads, then end the threads."""
-        self._looks.end()
-        for thread in (self._pinged, self._first, self._second):
-            await thread.close()
-
-
 class StoreWriter(StoreThread):
     """Does work in savepoints of a common transaction, and returns results after the commit."""
 
@@ -469,7 +383,7 @@ class StoreWriter(StoreThread):
                 if self._must_cut_log:
                     self._must_cut_log = False
                     with suppress(sqlite3.Error):  # the changes are committed already
-                        cut_log(connection)
+                        connection.execute(CUT_LOG)
                 return results
             except Exception as error:
                 release_statements(error)
@@ -512,57 +426,93 @@ class StoreWriter(StoreThread):
         super()._end()
 
 
-ResultT = TypeVar("ResultT")
-
-DEFAULT_LIMITS = HistoryLimits()
-
-_log = logging.getLogger("abilities.store")
-
-
 class SqliteEngine(Engine):
     """The engine of a store in one file, which is opened or created when it is first needed.
 
-    ``language`` is for the recall index of a new store.
+    All reads begin on one thread, and long reads move to a second one; both open the store at the
+    first read. A third thread answers pings, whatever the others do. ``language`` is for the recall
+    index of a new store.
     """
 
     def __init__(self, path: Path, language: str) -> None:
         self.file = StoreFile(path, language)
-        self.reader = StoreReader(self.file)
         self.writer = StoreWriter(self.file)
+        self._reader = ReadingThread("abilities-store-reader", self.file, makes_way=True)
+        self._long_reader = ReadingThread("abilities-store-reader-2", self.file)
+        self._pinger = ReadingThread("abilities-store-ping", self.file, is_watched=False)
+        self._looker: ServingThreads[Call[None, bool]] = ServingThreads(
+            "abilities-store-look", self._look
+        )
 
     @property
     @override
     def queue_size(self) -> int:
-        return self.reader.queue_size + self.writer.queue_size
+        threads = (self._reader, self._long_reader, self.writer)
+        return sum(thread.queue_size for thread in threads)
 
     @override
     async def prepare(self) -> None:
-        await self.reader.prepare()
+        await self._open_readers(None)
+
+    async def _open_readers(self, seconds: float | None) -> None:
+        """Open the store on both threads. Raises Refused, busy if it takes too long."""
+        # The second thread is also opened now, because the first long read would have to wait for
+        # it, and a process's number of threads and descriptors should not depend on its load.
+        if self._long_reader.connection is not None:
+            return
+
+        try:
+            async with asyncio.timeout(seconds):
+                for thread in (self._reader, self._long_reader):
+                    await thread.run(OPERATOR, lambda _: None, is_patient=True)
+        except TimeoutError:
+            raise Refused("busy") from None
 
     @override
     async def read(
         self,
         whose: str,
-        work: Work[ResultT],
+        work: Work[Result],
         seconds: float,
         *,
         now: str | None = None,
-    ) -> ResultT:
-        def find(connection: StoreConnection) -> ResultT:
+    ) -> Result:
+        def find(connection: StoreConnection) -> Result:
             if now is not None and run(connection, has_due, whose, now):
                 raise MemoriesDue
             return run(connection, work)
 
         try:
-            return await self.reader.run(whose, find, seconds)
+            return await self.run_read(whose, find, seconds)
         except Refused as error:
             self.writer.note_damage(error)
             raise translate_for_read(error) from error.__cause__
 
+    async def run_read(self, whose: str, work: ConnectionWork[Result], seconds: float) -> Result:
+        """Return the result of a read, which moves to the second thread if it is long.
+
+        Raises Refused, for example timeout after this number of seconds.
+        """
+        await self._open_readers(OPEN_SECONDS)
+
+        deadline = time.monotonic() + seconds
+        try:
+            # A disk that hangs cannot be interrupted: its thread is left behind.
+            async with asyncio.timeout(seconds + 2 * WATCH_SECONDS):
+                try:
+                    return await self._reader.read(whose, work, deadline)
+                except Refused as error:
+                    if error.reason != "timeout" or time.monotonic() >= deadline:
+                        raise
+
+                return await self._long_reader.read(whose, work, deadline)
+        except TimeoutError:
+            raise Refused("timeout") from None
+
     @override
     async def write(
-        self, namespace: str, work: Work[ResultT], *, size: int = 1, is_patient: bool = False
-    ) -> ResultT:
+        self, namespace: str, work: Work[Result], *, size: int = 1, is_patient: bool = False
+    ) -> Result:
         # Patient work is the operator's, and does not use the turn of a namespace.
         whose = OPERATOR if is_patient else namespace
         return await self.writer.run(whose, partial(run, function=work), is_patient=is_patient)
@@ -615,12 +565,29 @@ class SqliteEngine(Engine):
 
     @override
     async def exists(self) -> bool:
-        return self.reader.is_open or await self.reader.exists()
+        """Return whether the file is there, without opening the store, which would create it."""
+        if self._long_reader.connection is not None:
+            return True
+
+        call: Call[None, bool] = Call(None)
+        self._looker.put("", call)
+        return await call.wait()
+
+    def _look(self, call: Call[None, bool]) -> None:
+        call.settle(os.path.exists(self.file.path))  # a disk that hangs holds up this thread only
 
     @override
     async def ping(self) -> None:
+        """Do as `Engine.ping` says, within `PING_SECONDS`; busy while the store is being opened."""
+        deadline = time.monotonic() + PING_SECONDS
         try:
-            await self.reader.ping()
+            async with asyncio.timeout(PING_SECONDS):
+                await self._pinger.read(OPERATOR, lambda _: None, deadline)
+        except TimeoutError:
+            reason: Reason = "timeout"
+            if self._pinger.connection is None:
+                reason = "busy"  # a migration may take minutes
+            raise Refused(reason) from None
         except Refused as error:
             raise translate_for_read(error) from error.__cause__
 
@@ -643,8 +610,10 @@ class SqliteEngine(Engine):
     @override
     async def close(self) -> None:
         self.file.interrupt()
-        await self.reader.close()
-        await self.writer.close()
+        self._looker.end()
+        for thread in (self._pinger, self._reader, self._long_reader, self.writer):
+            await thread.close()
+
         self.file.close()
 
 
