@@ -21,7 +21,6 @@ from abilities.helpers.store import migration
 from abilities.helpers.store.changes import Change
 from abilities.helpers.store.engine import Transaction
 from abilities.helpers.store.postgres import pool
-from abilities.helpers.store.postgres import schema as postgres_schema
 from abilities.helpers.store.sqlite import file as sqlite_file
 from abilities.helpers.store.sqlite import store as sqlite_store
 from tests.stores.behaviours.steps import NAMESPACE, plan, put, put_many
@@ -414,7 +413,7 @@ async def test_a_migration_waits_for_changes_of_the_version_before(filled: Store
 async def test_a_migration_that_cannot_begin_is_tried_again_at_the_next_opening(
     filled: StorePlace, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(postgres_schema, "LOCK_SECONDS", 0.05)
+    monkeypatch.setattr(pool, "MIGRATION_LOCK_SECONDS", 0.05)
 
     with psycopg.connect(filled.url) as other:
         other.execute(EXPECT)  # as every transaction begins

@@ -29,7 +29,7 @@ from abilities.declarations.refusals import Refused
 from tests.stores.behaviours import NAMESPACE, put
 from abilities.helpers.store.sqlite import file
 from abilities.helpers.store.sqlite.store import SqliteStore
-connection.IN_USE_SECONDS = 0.5
+file.IN_USE_SECONDS = 0.5
 async def attempt(work):
     try:
         await work
