@@ -38,6 +38,19 @@ from abilities.helpers.store.sqlite.connection import (
 )
 from abilities.helpers.store.sqlite.transaction import RawTransaction, complete
 
+_log = logging.getLogger("abilities.store")
+
+APPLICATION_ID = 0x61676D32
+"""'agm2' in ASCII; in the file's header, it distinguishes a store from other SQLite databases."""
+
+_UNPUBLISHED_IDS = (0x61676D65, 0x61676D31)
+
+_LOG_SECONDS = 3.0
+"""Seconds between two lines of the log about the progress of a copy."""
+
+HEADER_BYTES = 100
+"""The bytes of a database's header."""
+
 OWNER_ONLY = 0o600
 """The mode of all files, because memories are private to their owner."""
 
@@ -48,6 +61,43 @@ _PAGES = 2_000
 
 Progress = Callable[[float], None]
 """Called with the share that is copied, from 0 to 1. After 1, the copy is still being checked."""
+
+BUSY_SECONDS = 5.0
+
+IN_USE_SECONDS = 5.0
+"""How long another process may take to open or check a database before it counts as in use."""
+
+KEPT_BYTES = 8 * 1024 * 1024
+"""A larger log is truncated. Without long reads or large writes, it stays at about half of this."""
+
+MIGRATION_SECONDS = 3_600.0
+
+CUT_LOG = "PRAGMA wal_checkpoint(TRUNCATE)"
+"""Writes the log into the database and truncates it, unless a read takes too long."""
+
+_STEPS = 10_000
+"""Steps of SQLite's virtual machine between two checks whether a migration should stop."""
+
+_PRAGMAS = (
+    "synchronous = FULL",  # a committed change survives a power cut
+    "trusted_schema = OFF",  # a schema that was tampered with runs no functions
+    "cell_size_check = ON",  # damaged pages are noticed when they are read
+    "cache_size = -16384",  # in KiB
+    "temp_store = MEMORY",
+)
+_WRITER_PRAGMAS = (
+    *_PRAGMAS,
+    "wal_autocheckpoint = 1000",
+    f"journal_size_limit = {KEPT_BYTES}",
+    "journal_mode = WAL",  # a backup that was put here by hand has another mode
+    "query_only = OFF",
+    "secure_delete = ON",  # a purge leaves nothing in free pages
+)
+_READER_PRAGMAS = (
+    *_PRAGMAS,
+    "wal_autocheckpoint = 0",  # only the writer writes the log back
+    "query_only = ON",
+)
 
 
 def copy_database(source: sqlite3.Connection, copy: Path, progress: Progress) -> None:
@@ -137,19 +187,6 @@ def _remove_unfinished(folder: Path) -> None:
                 os.close(descriptor)
 
 
-APPLICATION_ID = 0x61676D32
-"""'agm2' in ASCII; in the file's header, it distinguishes a store from other SQLite databases."""
-
-_UNPUBLISHED_IDS = (0x61676D65, 0x61676D31)
-
-_LOG_SECONDS = 3.0
-
-_log = logging.getLogger("abilities.store")
-
-
-HEADER_BYTES = 100
-
-
 def is_store_header(header: bytes) -> bool:
     """Return whether a file with this header is a database of this package, sound or not.
 
@@ -183,9 +220,9 @@ def check_version(connection: sqlite3.Connection) -> int:
     (version,) = connection.execute("PRAGMA user_version").fetchone()
     if version < 1:
         raise Refused("corrupted")
-
     if version > migration.VERSION:
         raise Refused("schema_too_new")
+
     return int(version)
 
 
@@ -269,44 +306,6 @@ def _check_copy(path: Path) -> None:
         raise Refused("corrupted")
 
 
-BUSY_SECONDS = 5.0
-
-IN_USE_SECONDS = 5.0
-"""How long another process may take to open or check a database before it counts as in use."""
-
-KEPT_BYTES = 8 * 1024 * 1024
-"""A larger log is truncated. Without long reads or large writes, it stays at about half of this."""
-
-MIGRATION_SECONDS = 3_600.0
-
-CUT_LOG = "PRAGMA wal_checkpoint(TRUNCATE)"
-"""Writes the log into the database and truncates it, unless a read takes too long."""
-
-_STEPS = 10_000
-"""Steps of SQLite's virtual machine between two checks whether a migration should stop."""
-
-_PRAGMAS = (
-    "synchronous = FULL",  # a committed change survives a power cut
-    "trusted_schema = OFF",  # a schema that was tampered with runs no functions
-    "cell_size_check = ON",  # damaged pages are noticed when they are read
-    "cache_size = -16384",  # in KiB
-    "temp_store = MEMORY",
-)
-_WRITER_PRAGMAS = (
-    *_PRAGMAS,
-    "wal_autocheckpoint = 1000",
-    f"journal_size_limit = {KEPT_BYTES}",
-    "journal_mode = WAL",  # a backup that was put here by hand has another mode
-    "query_only = OFF",
-    "secure_delete = ON",  # a purge leaves nothing in free pages
-)
-_READER_PRAGMAS = (
-    *_PRAGMAS,
-    "wal_autocheckpoint = 0",  # only the writer writes the log back
-    "query_only = ON",
-)
-
-
 def find_log_files(path: Path) -> LogFiles:
     """Return the files that now have the names of a database's log and index."""
     return _identify(f"{path}-wal"), _identify(f"{path}-shm")
@@ -378,10 +377,10 @@ def measure_log(path: Path) -> int:
         return 0
 
 
-def _identify(path: str) -> FileIdentity | None:
+def _identify(path: str | Path) -> FileIdentity | None:
     try:
         status = os.stat(path)
-    except FileNotFoundError:
+    except OSError:
         return None
 
     return status.st_dev, status.st_ino
@@ -541,12 +540,7 @@ class StoreFile:
                 _set_busy_timeout(connection)
 
     def _check_database_in_place(self) -> None:
-        try:
-            status = os.stat(self.path)
-        except OSError:
-            raise Refused("storage_moved") from None
-
-        if (status.st_dev, status.st_ino) != self._identity:
+        if _identify(self.path) != self._identity:
             raise Refused("storage_moved")
 
     def check_side_files(self) -> list[IntegrityFinding]:
