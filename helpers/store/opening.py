@@ -3,10 +3,11 @@
 import asyncio
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from abilities.helpers.search.terms import Language
 from abilities.helpers.store.history import HistoryLimits
+from abilities.helpers.store.past import DEFAULT_RULES, StoreRules
 from abilities.helpers.store.protocol import ServableStore
 from abilities.helpers.store.repairing import RepairReport
 from abilities.helpers.store.sqlite.file import is_store_header as is_store_header
@@ -17,8 +18,6 @@ if TYPE_CHECKING:
 
 _SQLITE = "sqlite:///"
 _POSTGRES = ("postgresql://", "postgres://")
-
-DEFAULT_HISTORY = HistoryLimits()
 
 STORE_SUFFIXES = ("-", ".before-")
 """Continuations of a store's name in the files beside it: its log, lock and earlier states."""
@@ -49,7 +48,7 @@ def open_store(
     *,
     max_memories: int | None = None,
     language: str = "english",
-    history: HistoryLimits = DEFAULT_HISTORY,
+    history: HistoryLimits = DEFAULT_RULES.history,
 ) -> ServableStore:
     """Return the memory store at a URL; it connects when first used.
 
@@ -61,11 +60,11 @@ def open_store(
     check_store_url(url)
     path = store_path(url)
 
+    named, rules = Language(language), StoreRules(max_memories, history)
     if path is not None:
-        return SqliteStore(path, max_memories=max_memories, language=language, history=history)
+        return SqliteStore(path, named, rules)
 
-    named = Language(language)
-    return _open_postgres(url, max_memories=max_memories, language=named, history=history)
+    return _open_postgres(url, named, rules)
 
 
 async def repair_store(
@@ -88,7 +87,9 @@ async def repair_store(
         await store.close()
 
 
-def _open_postgres(url: str, **options: Any) -> "PostgresStore":
+def _open_postgres(
+    url: str, language: Language | None = None, rules: StoreRules = DEFAULT_RULES
+) -> "PostgresStore":
     try:  # not at the top, because the driver is an optional dependency
         from abilities.helpers.store.postgres.store import PostgresStore
     except ImportError:
@@ -96,4 +97,4 @@ def _open_postgres(url: str, **options: Any) -> "PostgresStore":
             "PostgreSQL is not installed; run: pip install 'agent-abilities[postgres]'"
         ) from None
 
-    return PostgresStore(url, **options)
+    return PostgresStore(url, language, rules)

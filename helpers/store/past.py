@@ -135,6 +135,9 @@ class StoreRules(NamedTuple):
     history: HistoryLimits = HistoryLimits()
 
 
+DEFAULT_RULES = StoreRules()
+
+
 class Occasion(NamedTuple):
     """The action, time and caller of a change, for its entry."""
 

@@ -292,7 +292,7 @@ _STATEMENT = re.compile(rf"\b(FROM|JOIN|INTO|UPDATE|TABLE)\s+({'|'.join(SHARED_T
 def test_no_algorithm_lives_in_an_engine(engine: str) -> None:
     """Engines give transactions; what a store does with them is written once, outside of them."""
     modules = sorted((ENGINES / engine).glob("*.py"))
-    assert len(modules) > 5
+    assert len(modules) > 3
 
     for module in modules:
         statements = [match[0] for match in _STATEMENT.finditer(module.read_text())]

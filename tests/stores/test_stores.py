@@ -24,7 +24,7 @@ from abilities.declarations.refusals import Fault, Refused
 from abilities.helpers.store import reads
 from abilities.helpers.store.changes import Kind, create_row, merge_change
 from abilities.helpers.store.model import IncomingMemory, Query, StoredMemory
-from abilities.helpers.store.postgres import schema
+from abilities.helpers.store.postgres import pool
 from abilities.helpers.store.protocol import MemoryStore, ServableStore, WriteResult
 from abilities.helpers.store.reads import AccessBuffer
 from abilities.helpers.store.sqlite import file, search
@@ -74,7 +74,7 @@ async def test_a_search_finds_the_same_whether_an_index_or_a_scan_answers_it(
     """A small file is scanned otherwise; a server may lack what its index needs."""
     monkeypatch.setattr(search, "_SCAN_LIMIT", 0)
     no_index = b"CREATE INDEX words_search ON nowhere (folded)"
-    monkeypatch.setattr(schema, "_CREATE_SEARCH_INDEX", no_index)
+    monkeypatch.setattr(pool, "_CREATE_SEARCH_INDEX", no_index)
 
     async with place.open() as store:
         await behaviour(store)

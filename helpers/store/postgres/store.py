@@ -17,8 +17,7 @@ from abilities.declarations.refusals import Refused
 from abilities.helpers.search.terms import Language
 from abilities.helpers.store.checking import check_rows
 from abilities.helpers.store.engine import OPERATOR, Engine, Transaction, Work
-from abilities.helpers.store.history import HistoryLimits
-from abilities.helpers.store.past import StoreRules
+from abilities.helpers.store.past import DEFAULT_RULES, StoreRules
 from abilities.helpers.store.postgres.pool import build_conninfo
 from abilities.helpers.store.postgres.server import Server, WriteCall, WriteQueue
 from abilities.helpers.store.postgres.transaction import PostgresTransaction
@@ -217,21 +216,15 @@ class PostgresEngine(Engine):
 class PostgresStore(SqlStore):
     """A store in PostgreSQL. Connections are made when they are first needed.
 
-    ``max_memories`` limits the memories in each namespace; None sets no limit. ``language`` is for
-    the recall index of a new store. ``history`` limits how long earlier versions are kept. Raises
-    ValueError if libpq cannot read the URL.
+    ``language`` is for the recall index of a new store. Raises ValueError if libpq cannot read the
+    URL.
     """
 
     def __init__(
-        self,
-        url: str,
-        *,
-        max_memories: int | None = None,
-        language: Language | None = None,
-        history: HistoryLimits = HistoryLimits(),  # noqa: B008 - it is immutable
+        self, url: str, language: Language | None = None, rules: StoreRules = DEFAULT_RULES
     ) -> None:
         self.engine = PostgresEngine(url, language or Language())
-        super().__init__(self.engine, StoreRules(max_memories, history))
+        super().__init__(self.engine, rules)
 
     async def repair(
         self, originals: Path | None, progress: Callable[[int], None], *, dry_run: bool

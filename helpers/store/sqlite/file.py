@@ -26,6 +26,7 @@ from pathlib import Path
 
 from abilities.declarations.refusals import Refused
 from abilities.helpers.durable import sync_folder
+from abilities.helpers.search.terms import Language
 from abilities.helpers.store import migration
 from abilities.helpers.store.protocol import IntegrityFinding
 from abilities.helpers.store.sqlite.connection import (
@@ -231,7 +232,7 @@ def is_older(connection: sqlite3.Connection) -> bool:
     return read_version(connection) < migration.VERSION
 
 
-def create_store(path: Path, language: str) -> None:
+def create_store(path: Path, language: Language) -> None:
     """Create a store in an empty file; ``language`` is that of its recall index."""
     script = files("abilities.helpers.store.sqlite").joinpath("schema.sql")
     statements = script.read_text(encoding="utf-8")
@@ -243,7 +244,7 @@ def create_store(path: Path, language: str) -> None:
         connection.executescript(
             f"BEGIN IMMEDIATE; {statements} PRAGMA user_version = {migration.VERSION};"
         )
-        connection.execute("INSERT INTO recall_language VALUES (?)", (language,))
+        connection.execute("INSERT INTO recall_language VALUES (?)", (language.name,))
         connection.execute("COMMIT")
 
 
@@ -432,9 +433,9 @@ class StoreFile:
     ``language`` is for the recall index of a store that has to be created.
     """
 
-    def __init__(self, path: Path, language: str = "english") -> None:
+    def __init__(self, path: Path, language: Language | None = None) -> None:
         self.path = path
-        self._language = language
+        self._language = language or Language()
         # A lock on the database itself would move with it.
         self._lock_path = _name_lock(path)
         self._lock_descriptor: int | None = None

@@ -333,9 +333,9 @@ def _write_anew(
         with closing(_connect(file.path)) as damaged:
             damaged.execute("BEGIN")
             try:
-                language = run(damaged, read_language).name
+                language = run(damaged, read_language)
             except sqlite3.Error:
-                language = Language().name
+                language = Language()
 
             create_store(new_path, language)
             with closing(_connect(new_path)) as new:

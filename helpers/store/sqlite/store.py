@@ -19,9 +19,9 @@ from typing import Any, TypeVar
 from typing_extensions import override
 
 from abilities.declarations.refusals import Reason, Refused
+from abilities.helpers.search.terms import Language
 from abilities.helpers.store.engine import OPERATOR, Engine, MemoriesDue, Work, read_mark
-from abilities.helpers.store.history import HistoryLimits
-from abilities.helpers.store.past import StoreRules
+from abilities.helpers.store.past import DEFAULT_RULES, StoreRules
 from abilities.helpers.store.protocol import IntegrityFinding, Mark
 from abilities.helpers.store.reads import AccessBuffer, count_accesses, has_due
 from abilities.helpers.store.sqlite.backup import check_search_index, check_store
@@ -57,8 +57,6 @@ Result = TypeVar("Result")
 StoreCall = Call[Callable[[StoreConnection], Any], Any]
 
 ConnectionWork = Callable[[StoreConnection], Result]
-
-DEFAULT_LIMITS = HistoryLimits()
 
 WAIT_SECONDS = 9.0
 """The longest wait until work begins; a call has ten seconds in all."""
@@ -434,7 +432,7 @@ class SqliteEngine(Engine):
     index of a new store.
     """
 
-    def __init__(self, path: Path, language: str) -> None:
+    def __init__(self, path: Path, language: Language) -> None:
         self.file = StoreFile(path, language)
         self.writer = StoreWriter(self.file)
         self._reader = ReadingThread("abilities-store-reader", self.file, makes_way=True)
@@ -620,17 +618,11 @@ class SqliteEngine(Engine):
 class SqliteStore(SqlStore):
     """A store in one file, which is opened or created when it is first needed.
 
-    ``max_memories`` limits the memories in each namespace; None sets no limit. ``language`` is for
-    the recall index of a new store. ``history`` limits how long earlier versions are kept.
+    ``language`` is for the recall index of a new store.
     """
 
     def __init__(
-        self,
-        path: Path,
-        *,
-        max_memories: int | None = None,
-        language: str = "english",
-        history: HistoryLimits = DEFAULT_LIMITS,
+        self, path: Path, language: Language | None = None, rules: StoreRules = DEFAULT_RULES
     ) -> None:
-        self.engine = SqliteEngine(path, language)
-        super().__init__(self.engine, StoreRules(max_memories, history))
+        self.engine = SqliteEngine(path, language or Language())
+        super().__init__(self.engine, rules)
