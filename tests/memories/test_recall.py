@@ -116,6 +116,21 @@ async def test_a_link_that_led_to_a_memory_is_named_unless_it_is_the_usual_one(
     assert (grammar["via"], grammar["link"]) == ("parser", "depends_on")
 
 
+async def test_a_full_record_names_what_raised_a_memory_that_has_words(app: Abilities) -> None:
+    await store(app, "said", "Ada: a compiler compiles compilers.")
+    await store(app, "long", "Ada was there. " + "Nothing more to say of that. " * 20)
+    await link(app, "said", "long", "about")
+
+    records = {one["key"]: one for one in await ask(app, "Ada's compilers", detail="full")}
+
+    assert records["said"]["named"] is True
+    assert (records["long"]["via"], records["long"]["link"]) == ("said", "about")
+    assert 0 < records["long"]["own_score"] < records["long"]["score"]
+    assert not any(
+        "via" in one for one in await ask(app, "Ada's compilers") if one["key"] == "long"
+    )
+
+
 async def test_one_string_is_one_question_under_either_name(app: Abilities) -> None:
     expected = await app.call("recall", {"queries": ["compilers"]})
 
@@ -464,3 +479,15 @@ async def test_the_command_line_prints_a_table_per_question(
         assert "tea (via ada)" in lines[3]
         assert lines[5] == "3 of 3 matches shown"
         assert lines[6:8] == ["zebras", "0 of 0 matches shown; in no memory: zebras"]
+
+
+def test_a_terminal_names_the_words_that_are_archived_and_the_time(capsys: Any) -> None:
+    absent = {"unknown_words": ["zebra"], "archived_words": ["PEG"]}
+    time = {"did_you_mean": {"within_days": 7}}
+    record = {"input": "?", "memories": [], "matched": 0, "confidence": "none", **absent, **time}
+
+    print_answer(AnsweredCall("recall", {}, {"results": [record]}), Console(width=200))
+
+    printed = capsys.readouterr().out
+    assert "in no memory: zebra; only in archived memories: PEG" in printed
+    assert "within_days 7" in printed

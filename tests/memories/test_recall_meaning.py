@@ -126,6 +126,17 @@ async def test_what_meaning_alone_answers_is_weak(app: Abilities) -> None:
         assert payload["results"][0]["confidence"] == confidence
 
 
+async def test_filters_hold_for_what_is_found_by_meaning(app: Abilities) -> None:
+    assert await ask(app, "vehicle", tags=["old"]) == ["engine"]
+    assert await ask(app, "vehicle", type="task") == []
+    assert await ask(app, "vehicle", within_days=1) == ["engine", "garage"]
+
+    memory = await app.call("memory_get", {"key": "garage"})
+    await app.call("delete_memory", {"id": memory["data"]["id"]})
+    assert await ask(app, "vehicle") == ["engine"]
+    assert await ask(app, "vehicle", archived=True) == ["garage", "engine"]
+
+
 async def test_notes_are_found_by_meaning_unless_they_are_left_out(app: Abilities) -> None:
     (app.settings.agent_dir / "MEMORY.md").write_text("# Plans\nSell the residence.\n")
 
@@ -146,6 +157,31 @@ async def test_a_namespace_is_compared_as_far_as_its_bound(
     await app.call("delete_memory", {"id": memory["data"]["id"], "permanent": True})
     await store(app, "vessel", "A beverage of many leaves.")
     assert await ask(app, "tea") == ["vessel"]
+
+
+async def test_what_no_word_found_is_found_among_many(app: Abilities) -> None:
+    for number in range(0, 1_200, 50):
+        operations = [
+            {"op": "store", "type": "core", "key": f"k{n:04}", "content": f"Number {n} of a list."}
+            for n in range(number, number + 50)
+        ]
+        await app.call("remember", {"operations": operations})
+
+    assert (await ask(app, "surgeon"))[0] == "clinic"
+    assert await ask(app, "vehicle", tags=["old"]) == ["engine"]
+
+
+async def test_only_what_is_new_is_embedded(app: Abilities) -> None:
+    await ask(app, "vehicle")
+    SYNONYMS.calls.clear()
+
+    await ask(app, "physician")
+    await store(app, "garage", "The automobile is blue.", tags=["new"])
+    memory = await app.call("memory_get", {"key": "clinic"})
+    await app.call("update_memory", {"id": memory["data"]["id"], "key": "doctors", "tags": ["x"]})
+
+    assert await ask(app, "surgeon") == ["doctors"]
+    assert SYNONYMS.calls == [["physician"], ["The automobile is blue."], ["surgeon"]]
 
 
 @pytest.mark.parametrize(
@@ -174,28 +210,30 @@ async def test_a_class_is_an_embedder_too(roots: Settings) -> None:
         assert await ask(abilities, "surgeon") == ["clinic"]
 
 
-HOW = [*WRONG, "exit", "interrupt", "stop", "unspeakable"]
+@pytest.mark.parametrize("name", ["missing", "wrong"])
+async def test_an_embedder_that_cannot_be_loaded_fails_no_recall(
+    name: str, roots: Settings, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with Abilities.open(choose(roots, name)) as abilities:
+        await fill(abilities)
+        assert await ask(abilities, "red car") == ["garage", "engine"]
+
+    assert "recall ranks by words alone" in caplog.text
 
 
-@pytest.mark.parametrize(
-    ("name", "how"), [*(("bad", how) for how in HOW), ("missing", ""), ("wrong", "")]
-)
+@pytest.mark.parametrize("how", [*WRONG, "exit", "interrupt", "stop", "unspeakable"])
 async def test_a_bad_embedder_fails_no_recall_and_is_logged_once(
-    name: str,
-    how: str,
-    roots: Settings,
-    caplog: pytest.LogCaptureFixture,
-    monkeypatch: pytest.MonkeyPatch,
+    how: str, roots: Settings, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(BAD, "how", how)
 
-    async with Abilities.open(choose(roots, name)) as abilities:
+    async with Abilities.open(choose(roots, "bad")) as abilities:
         await store(abilities, "engine", "The car of the museum.")
         for _ in range(3):
             assert await ask(abilities, "car") == ["engine"]
 
-    (warning,) = [record for record in caplog.records if record.levelno == logging.WARNING]
-    assert "recall ranks by words alone" in warning.getMessage()
+    warnings = [record for record in caplog.records if record.levelno == logging.WARNING]
+    assert len(warnings) == 1
 
 
 async def test_an_embedder_that_hangs_is_not_waited_for_and_may_recover(

@@ -1,13 +1,18 @@
 """`remember`: many writes in one call, each with its own outcome, long contents included."""
 
+import asyncio
 from typing import Any
 
 import orjson
 import pytest
+from hypothesis import given
+from hypothesis import settings as hypothesis_settings
+from hypothesis import strategies as st
 
 from abilities import Abilities, Settings, render
 from tests.memories.calls import Payload, calls_of, find_fault, find_reason, get, open_calls
 from tests.support.memory_cases import UNKNOWN
+from tests.support.sample_files import make_roots
 from tests.support.surfaces import SURFACES, Call, CannotCarry
 
 LONG = " ".join(f"word{number}" for number in range(4_000))
@@ -36,6 +41,20 @@ async def remember(call: Call, *operations: Any, **more: Any) -> list[Payload]:
     return records
 
 
+async def read_whole(call: Call, key: str) -> str:
+    """Return a long content, read until there is no next request."""
+    request: Payload = {"key": key}
+    pieces: list[str] = []
+
+    while request:
+        payload = await call("memory_get", **request)
+        assert len(orjson.dumps(payload)) <= 64_000
+        pieces.append(payload["data"]["content"])
+        request = payload.get("next_request", {})
+
+    return "".join(pieces)
+
+
 async def list_stored(call: Call) -> list[str]:
     return [memory["key"] for memory in (await call("memory_list", archived=True))["memories"]]
 
@@ -60,8 +79,15 @@ HOSTILE: list[tuple[Any, str, str | None]] = [
     ({"op": "purge", "key": "tea"}, "not_one_of", "op"),
     ({"op": "store", "content": "c"}, "missing_argument", "type"),
     ({"op": "store", "type": "core"}, "missing_argument", "content"),
+    (store("k", ""), "too_short", "content"),
+    (store("k", "a\0b"), "invalid_format", "content"),
     (store(" k"), "invalid_key", "key"),
+    (store("k" * 201), "invalid_key", "key"),
+    (store("k", importance="critical"), "not_one_of", "importance"),
+    (store("k", tags=["t" * 31]), "too_long", "tags[0]"),
+    (store("k", tags=[str(n) for n in range(11)]), "too_many", "tags"),
     (store("k", links=[{"key": "l", "link_weight": 2}]), "out_of_range", "links[0].link_weight"),
+    (store("k", memory_score=80), "out_of_range", "memory_score"),
     (store("k", expires_at="2001-01-01T00:00:00Z"), "invalid_format", "expires_at"),
     (store("k", expires_at="tomorrow"), "invalid_format", "expires_at"),
     (store("k", expires_at="2999-02-30T00:00:00Z"), "invalid_format", "expires_at"),
@@ -189,29 +215,74 @@ async def test_what_was_made_is_told_even_if_the_answer_is_at_its_bound(roots: S
         assert len(orjson.dumps(payload)) <= BOUND
 
 
-@pytest.mark.parametrize("atomic", [False, True])
-async def test_operations_name_one_memory_by_its_id_or_by_its_key(atomic: bool, call: Call) -> None:
-    (made,) = await remember(call, store("doc"))
-    by_id = {"id": made["id"]}
-
-    records = await remember(
-        call,
-        {"op": "update", **by_id, "importance": "high"},
-        append("doc", LONG),
-        {"op": "rename", **by_id, "to": "book"},
-        append("book", " The end."),
-        {"op": "update", **by_id, "summary": "A book."},
-        atomic=atomic,
-    )
-
-    assert [record.get("reason") for record in records] == [None] * 5
-    (book,) = (await call("memory_list"))["memories"]
-    assert (book["key"], book["size"]) == ("book", len(f"Tea.{LONG} The end."))
-    assert (book["summary"], (await get(call, "book"))["importance"]) == ("A book.", "high")
-
-
 async def test_a_reading_caller_may_not_remember(app: Abilities) -> None:
     reading = calls_of(app.for_namespace("default", read_only=True))
 
     assert await find_reason(reading, "remember", operations=[store("tea")]) == "scope"
     assert await find_reason(reading, "memory_restore", key="tea", version=1) == "scope"
+
+
+@pytest.mark.parametrize("atomic", [False, True])
+async def test_operations_by_id_and_by_key_on_one_long_content(atomic: bool, call: Call) -> None:
+    (made,) = await remember(call, store("doc", "a" * 4_000))
+    by_id = made["id"]
+
+    records = await remember(
+        call,
+        {"op": "update", "id": by_id, "importance": "high"},
+        append("doc", "b" * 8_000),
+        {"op": "rename", "id": by_id, "to": "book"},
+        append("book", "c" * 4_000),
+        {"op": "update", "id": by_id, "summary": "A book."},
+        store("other", "d" * 4_000),
+        append("other", "e" * 9_000),
+        atomic=atomic,
+    )
+
+    assert [record.get("reason") for record in records] == [None] * 7
+    assert await read_whole(call, "book") == "a" * 4_000 + "b" * 8_000 + "c" * 4_000
+    assert await read_whole(call, "other") == "d" * 4_000 + "e" * 9_000
+    book = await get(call, "book")
+    assert (book["id"], book["importance"], book["summary"]) == (by_id, "high", "A book.")
+
+    await remember(call, {"op": "delete", "key": "book", "permanent": True})
+    assert await list_stored(call) == ["other"]
+
+
+@hypothesis_settings(max_examples=12)
+@given(
+    steps=st.lists(
+        st.tuples(
+            st.sampled_from(["store", "append"]),
+            st.text(st.sampled_from("ab \n🍵é"), min_size=1, max_size=30),
+            st.integers(1, 900),
+        ),
+        min_size=1,
+        max_size=5,
+    ),
+    atomic=st.booleans(),
+    together=st.booleans(),
+)
+def test_what_was_written_is_read_back(
+    steps: list[tuple[str, str, int]],
+    atomic: bool,
+    together: bool,
+    tmp_path_factory: pytest.TempPathFactory,
+) -> None:
+    expected = "First."
+    operations = [store("doc", "First.")]
+    for op, text, times in steps:
+        content = text * times
+        expected = content if op == "store" else expected + content
+        operations.append(store("doc", content) if op == "store" else append("doc", content))
+
+    async def write_and_read() -> None:
+        async with open_calls(make_roots(tmp_path_factory.mktemp("long"))) as call:
+            groups = [operations] if together else [[operation] for operation in operations]
+            for group in groups:
+                await remember(call, *group, atomic=atomic)
+
+            assert await read_whole(call, "doc") == expected
+            assert await list_stored(call) == ["doc"]
+
+    asyncio.run(write_and_read())

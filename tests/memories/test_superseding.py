@@ -214,6 +214,17 @@ async def test_whoever_reads_the_old_memory_is_led_to_the_new_one(call: Call) ->
         assert data["replaced_by"] == "ada/city/2"
 
 
+async def test_what_was_replaced_is_not_replaced_again(call: Call) -> None:
+    await replace_city(call)
+
+    record = await supersede(call, key="ada/city", content="Ada lives in Faro.")
+
+    itself = await supersede(call, key="ada/city/2", new_key="ada/city/2", content="In Faro.")
+    assert itself["reason"] == "key_taken"
+    assert record["reason"] == "memory_archived" and record["did_you_mean"] == "ada/city/2"
+    assert (await call("get_memory_stats"))["total_memories"] == 1
+
+
 @pytest.mark.parametrize("day", ["2026-3-1", "2026-02-30", "yesterday", "2026-03-01T00:00:00Z"])
 async def test_a_day_that_is_none_is_refused(day: str, call: Call) -> None:
     assert await find_reason(call, "recall", queries="tea", as_of=day) == "invalid_format"

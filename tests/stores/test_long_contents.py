@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from abilities import Abilities, Settings
+from abilities import Abilities, AbilityError, Settings
 from tests.support.places import FilePlace, StorePlace
 from tests.support.waiting import GIVE_UP_SECONDS, POLL_SECONDS
 
@@ -115,6 +115,46 @@ async def test_every_way_of_reading_comes_to_the_end(app: Abilities, kind: str, 
     sizes = [(line["key"], line["size"]) for line in listed]
     assert sizes == [("doc", len(content.encode())), ("hub", 4)]
     assert (await app.call("get_memory_stats", {}))["total_memories"] == 2
+
+
+@pytest.mark.parametrize("kind", ["words", "emoji"])
+async def test_it_is_changed_restored_and_purged_as_one(app: Abilities, kind: str) -> None:
+    content = write(kind, 20_000)
+    first = await store(app, "doc", content)
+    appended = await remember(app, op="append", key="doc", content="The end.")
+    time = (await app.call("memory_get", {"key": "doc"}))["data"]["updated_at"]
+    await asyncio.sleep(0.002)  # times are of milliseconds
+
+    late: Payload = {"op": "store", "type": "core", "key": "doc", "content": "lost?"}
+    late["if_version"] = first["version"]
+    answer = await app.call("remember", {"operations": [late]})
+    assert answer["results"][0]["reason"] == "version_conflict"
+
+    short = await app.call("store_memory", {"type": "core", "key": "doc", "content": "Short."})
+    assert await get(app, "doc") == "Short."
+    assert await get(app, "doc", as_of=time) == f"{content}The end."
+    assert short["memory"]["version"] == appended["version"] + 1
+
+    for written, expected in ((appended, f"{content}The end."), (first, content)):
+        await app.call("memory_restore", {"key": "doc", "version": written["version"]})
+        assert await get(app, "doc") == expected
+
+    await remember(app, op="rename", key="doc", to="book")
+    await remember(app, op="archive", key="book")
+    await remember(app, op="update", key="book", archived=False)
+    assert await list_keys(app) == ["book"] and await get(app, "book") == content
+
+    deleted = await remember(app, op="delete", key="book", permanent=True)
+    assert await list_keys(app) == []
+    await remember(app, op="restore", id=deleted["id"], version=first["version"])
+    assert await get(app, "doc") == content
+
+    await app.call("delete_memory", {"key": "doc", "purge": True})
+    with pytest.raises(AbilityError) as refused:
+        await app.call("memory_history", {"key": "doc"})
+    assert refused.value.fault.reason == "not_found"
+    found = await app.call("query_memories", {"search": "end.", "archived": True})
+    assert found["total"] == 0
 
 
 @each_content

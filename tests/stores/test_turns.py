@@ -1,6 +1,7 @@
 """Turns: nobody waits behind all the work of another namespace or caller."""
 
 import asyncio
+import threading
 from contextvars import copy_context
 from itertools import pairwise
 from queue import Empty
@@ -72,6 +73,38 @@ def test_a_late_item_comes_before_those_that_a_full_line_has_left() -> None:
         ("A", "x", 2),
     ]
     assert len(queue) == 97
+
+
+def test_threads_that_wait_now_and_then_take_everything_once() -> None:
+    queue: Queue = TurnQueue()
+    taken: list[Entry] = []
+
+    def take_all(timeout: float | None) -> None:
+        while True:
+            try:
+                entry = queue.get(timeout)
+            except Empty:
+                continue
+            if entry is None:
+                return
+            taken.append(entry)
+
+    timeouts = (None, None, 0.0, 0.000_1)
+    takers = [threading.Thread(target=take_all, args=(timeout,)) for timeout in timeouts]
+    for taker in takers:
+        taker.start()
+
+    entries = [("A", "x", n) for n in range(2_000)]
+    for entry in entries:
+        put(queue, *entry)
+    for _ in takers:
+        queue.put_end()
+    for taker in takers:
+        taker.join(timeout=20)
+
+    assert not any(taker.is_alive() for taker in takers)
+    assert sorted(taken) == entries
+    assert len(queue) == 0
 
 
 async def settle() -> None:

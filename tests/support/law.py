@@ -9,7 +9,7 @@ from abilities.declarations.memory import Direction
 from abilities.declarations.values import JsonObject
 from abilities.helpers.walk import WalkLimits
 from tests.support import law_checks
-from tests.support.law_answers import Expected, predict
+from tests.support.law_answers import Expected, check_answer, predict
 from tests.support.law_checks import CHECKS, check_query
 from tests.support.law_model import MemoryModel, NamespaceModel
 from tests.support.law_payloads import normalize
@@ -93,8 +93,14 @@ class Trial:
         if "error" in payload:
             check_refusal(payload)
         else:
-            self._predict(call).check(payload, self._room)
+            check_answer(payload, self._predict(call), self._room)
         self._end_wave()
+
+    def refuse(self, namespace: str, name: str, arguments: JsonObject, key: str) -> None:
+        """Send what must be refused, and check that it changed nothing."""
+        call = Call(namespace, name, arguments, self._moment)
+        self._touch(namespace, key)
+        self._wait(Expected(call, self.models[namespace], None))
 
     def query(self, namespace: str, query: JsonObject) -> None:
         self._search(check_query, namespace, query)
@@ -199,6 +205,7 @@ class Trial:
                     law_checks.check_content(here, model, key)
                     for direction in get_args(Direction):
                         law_checks.check_walk(here, model, key, WalkLimits(3, 5, 20), direction)
+            law_checks.check_copies(reading, self.models)
 
     def close(self) -> None:
         for place in self.places:
@@ -232,7 +239,7 @@ class Trial:
             calls.append(last)
         payloads = self._call(calls)
         for expected, payload in zip(waiting, payloads, strict=False):
-            expected.check(payload, self._room)
+            check_answer(payload, expected, self._room)
         return payloads[-1]
 
     def _call(self, calls: Sequence[Call]) -> list[JsonObject]:

@@ -1,7 +1,5 @@
 """What a change must do to a namespace, and what it must answer."""
 
-from collections.abc import Callable
-from functools import partial
 from itertools import islice
 from typing import NamedTuple
 
@@ -12,31 +10,46 @@ from tests.support.law_payloads import expect_written
 from tests.support.law_places import Call, check_refusal, make_ids
 
 
-class Expected(NamedTuple):
-    """A call, the namespace as it leaves it, and the key of the last memory that it has changed.
+class Remembered(NamedTuple):
+    """A namespace as a call leaves it, its records, and the last key that it has changed."""
 
-    ``check`` compares a payload of so many bytes at most with what it must be.
+    model: NamespaceModel
+    records: list[JsonObject]
+    key: str | None = None
+
+
+class Expected(NamedTuple):
+    """A call, the namespace as it leaves it, and what it must answer.
+
+    Without a prediction it must be refused: for the reason, if there is one. A call of `remember`
+    has records in its place.
     """
 
     call: Call
     model: NamespaceModel
-    key: str | None
-    check: Callable[[JsonObject, int], None]
+    predicted: Predicted | None
+    reason: str | None = None
+    remembered: Remembered | None = None
+
+    @property
+    def key(self) -> str | None:
+        if self.remembered is not None:
+            return self.remembered.key
+        if self.predicted is not None and self.predicted.memory is not None:
+            return self.predicted.memory.key
+        return None
 
 
 def predict(before: NamespaceModel, call: Call) -> Expected:
     """Return what a change of a namespace does and answers; the model given stays as it is."""
     if call.name == "remember":
-        return _predict_remembered(before, call)
-
+        remembered = predict_remembered(before, call.arguments, call.moment)
+        return Expected(call, remembered.model, None, remembered=remembered)
     after = before.copy()
     try:
-        predicted = _change(after, call)
+        return Expected(call, after, _change(after, call))
     except Refusal as refusal:
-        return Expected(call, before, None, partial(_check_refused, str(refusal)))
-
-    key = None if predicted.memory is None else predicted.memory.key
-    return Expected(call, after, key, partial(_check_written, after, predicted))
+        return Expected(call, before, None, str(refusal))
 
 
 def _change(model: NamespaceModel, call: Call) -> Predicted:
@@ -49,18 +62,21 @@ def _change(model: NamespaceModel, call: Call) -> Predicted:
     return model.archive(call.arguments["id"], call.moment)
 
 
-def _check_refused(reason: str, payload: JsonObject, _: int) -> None:
-    assert check_refusal(payload) == reason, payload
+def check_answer(payload: JsonObject, expected: Expected, room: int) -> None:
+    """Compare an answer of so many bytes at most with what it must be.
 
+    Of a content that was cut off the beginning is compared.
+    """
+    if expected.remembered is not None:
+        same(payload.get("results"), expected.remembered.records)
+        return
 
-def _check_records(records: list[JsonObject], payload: JsonObject, _: int) -> None:
-    same(payload.get("results"), records)
+    predicted = expected.predicted
+    if predicted is None:
+        reason = check_refusal(payload)
+        assert expected.reason in (None, reason), payload
+        return
 
-
-def _check_written(
-    model: NamespaceModel, predicted: Predicted, payload: JsonObject, room: int
-) -> None:
-    """Compare the answer to a change; of a content that was cut off the beginning is compared."""
     assert "error" not in payload, payload
     if "memory" not in payload:
         assert payload["success"] is True
@@ -69,7 +85,7 @@ def _check_written(
     assert predicted.memory is not None
     answered = payload["memory"]
     shown = len(answered.get("links", ()))
-    wanted = expect_written(model, predicted.memory, shown)
+    wanted = expect_written(expected.model, predicted.memory, shown)
     if "truncation" in payload:
         assert wanted["content"].startswith(answered["content"])
         wanted["content"] = answered["content"]
@@ -86,8 +102,9 @@ def _check_written(
         assert sorted(payload["updated_fields"]) == sorted(predicted.updated)
 
 
-def _predict_remembered(before: NamespaceModel, call: Call) -> Expected:
-    operations, moment = call.arguments["operations"], call.moment
+def predict_remembered(before: NamespaceModel, arguments: JsonObject, moment: Moment) -> Remembered:
+    """Return what a call of `remember` does and answers; the model given stays as it is."""
+    operations = arguments["operations"]
     model = before.copy()
     records: list[JsonObject] = []
     key: str | None = None
@@ -118,12 +135,12 @@ def _predict_remembered(before: NamespaceModel, call: Call) -> Expected:
         model = after
 
     failed = [record for record in records if "reason" in record]
-    if call.arguments["atomic"] and failed:
+    if arguments["atomic"] and failed:
         undone = [{"input": number, "reason": "rolled_back"} for number in range(len(records))]
         undone[failed[0]["input"]] = failed[0]
-        return Expected(call, before, None, partial(_check_records, undone))
+        return Remembered(before, undone)
 
-    return Expected(call, model, key, partial(_check_records, records))
+    return Remembered(model, records, key)
 
 
 def _make(model: NamespaceModel, operation: JsonObject, moment: Moment) -> Predicted:

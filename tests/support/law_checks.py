@@ -15,6 +15,9 @@ from tests.support.law_model import NamespaceModel
 from tests.support.law_places import Place, Reading, check_refusal, complete
 from tests.support.law_recall import check_found
 
+COPY = "copy"
+"""The namespace into which everything is copied, to be changed and deleted there."""
+
 MOST_PAGES = 4
 """The first pages of a query that are read."""
 
@@ -133,8 +136,61 @@ def check_stats(reading: Reading, namespace: NamespaceModel) -> None:
     same(reading.call("get_memory_stats"), law_payloads.expect_stats(namespace))
 
 
+def check_listing(
+    reading: Reading, namespace: NamespaceModel, key: str | None, number: int
+) -> None:
+    if number % 3 == 0:
+        check_list(reading, namespace)
+    elif number % 3 == 1:
+        check_changes(reading, namespace, max(namespace.version - number % 11, 0))
+    elif key in namespace.memories:
+        check_known(reading, namespace, key)
+
+
+def check_list(reading: Reading, namespace: NamespaceModel) -> None:
+    listed: list[JsonObject] = []
+    request: JsonObject | None = {"archived": True, "limit": 40}
+    while request is not None:
+        page = reading.call("memory_list", **request)
+        listed += page["memories"]
+        request = page.get("next_request")
+
+    expected: list[tuple[object, ...]] = []
+    for key in sorted(namespace.memories):
+        memory = namespace.memories[key]
+        size = len(memory.content.encode())
+        expected.append((key, memory.type, size, memory.version, memory.archived))
+
+    found = [
+        (item["key"], item["type"], item["size"], item["version"], item.get("archived", False))
+        for item in listed
+    ]
+    assert found == expected
+
+
+def check_changes(reading: Reading, namespace: NamespaceModel, since: int) -> None:
+    page = reading.call("memory_changes", since=since, limit=500)
+    changes = {change["id"]: change for change in page["changes"]}
+    for memory in namespace.memories.values():
+        change = changes.pop(memory.id, None)
+        if memory.version > since:
+            assert change is not None, memory.key
+        if change is not None and change["action"] != "relinked":  # which gives no new version
+            assert (change["key"], change["version"]) == (memory.key, memory.version)
+    assert {change["action"] for change in changes.values()} <= {"deleted"}, changes
+
+
+def check_known(reading: Reading, namespace: NamespaceModel, key: str) -> None:
+    version = namespace.memories[key].version
+    items = [{"memory": key, "known": version}, {"memory": key, "known": version + 1}]
+    known, other = reading.call("read", items=items)["results"]
+    assert known["unchanged"] is True
+    assert not other.get("unchanged", False)
+
+
 WALKS: dict[str, Direction] = {"walk out": "out", "walk in": "in", "walk both": "both"}
-CHECKS = ["record", "content", "walk out", "walk in", "walk both", "query", "recall", "stats"]
+CHECKS = ["record", "content", "walk out", "walk in", "listing"]
+CHECKS += ["walk both", "query", "recall", "stats"]
 """What is tried after an operation."""
 
 
@@ -146,6 +202,8 @@ def check(kind: str, reading: Reading, models: Models, key: str | None, number: 
             check_record(reading, model, key)
         case "content" if key in model.memories:
             check_content(reading, model, key)
+        case "listing":
+            check_listing(reading, model, key, number)
         case "query" if key in model.memories:
             check_query(reading, model, law_payloads.find_by_piece(model.memories[key], number))
         case "recall" if key is not None:
@@ -194,6 +252,38 @@ def check_backup(place: Place, models: Models) -> None:
     check_export(place, models, f"sqlite:///{target}")
     for leftover in place.folder.glob(f"{target.name}*"):
         leftover.unlink()
+
+
+def check_copies(reading: Reading, models: Models) -> None:
+    copying = reading._replace(namespace=COPY)
+
+    for name, model in models.items():
+        if not model.memories:
+            continue
+
+        target = reading.place.folder / "copied.jsonl"
+        result = reading.place.run("export", "--namespace", name, target)
+        assert result.exit_code == 0, result.output
+
+        result = reading.place.run("import", "--namespace", COPY, target)
+        assert result.exit_code == 0, result.output
+        target.unlink()
+        assert count_outcomes(result.stderr) == {"added": len(model.memories)}
+
+        for memory in model.memories.values():
+            _change_and_delete(copying, memory.id)
+
+        same(copying.call("get_memory_stats"), law_payloads.expect_stats(NamespaceModel()))
+
+
+def _change_and_delete(copying: Reading, memory_id: str) -> None:
+    content = f"changed {memory_id}"
+    changed = copying.call("update_memory", id=memory_id, content=content)
+    assert "error" not in changed, changed
+    found = copying.call("query_memories", search=content, archived=True)
+    assert [memory["id"] for memory in found["memories"]] == [memory_id]
+    deleted = copying.call("delete_memory", id=memory_id, permanent=True)
+    assert deleted == {"success": True, "action": "deleted", "id": memory_id}
 
 
 def count_outcomes(output: str) -> dict[str, int]:

@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from abilities.declarations.values import JsonObject
 from tests.support import law_values
+from tests.support.file_cases import Row
 from tests.support.law import HEADING, NAMESPACES, Trial
 from tests.support.law_places import Place
 
@@ -52,6 +53,7 @@ VALUES: dict[str, Values] = {
     "try_anything": _about_memories(
         changes=law_values.wild_changes, named=st.none() | _positions, key=_keys
     ),
+    "call_wrongly": _about_memories(row=law_values.wrong_calls, named=_positions),
     "query": _about_memories(query=_queries),
     "recall": _about_memories(
         arguments=law_values.recalls, goes_on=st.sampled_from([False, False, True])
@@ -131,6 +133,12 @@ class Operations:
         else:
             arguments = {"id": self.trial.choose(namespace, named).id, **changes}
             self.trial.change(namespace, "update_memory", arguments, may_refuse=True)
+
+    def call_wrongly(self, namespace: str, row: Row, named: int) -> None:
+        self.trial.begin_step(0)
+        memory = self.trial.choose(namespace, named)
+        arguments = law_values.aim(row, memory.id, memory.key)
+        self.trial.refuse(namespace, row.name, arguments, memory.key)
 
     def query(self, namespace: str, query: JsonObject) -> None:
         self.trial.begin_step(0)

@@ -10,9 +10,10 @@ from dataclasses import replace
 from datetime import date, timedelta
 from typing import cast
 
-from abilities.declarations.limits import MAX_RECALL_TOKENS
-from abilities.declarations.values import JsonObject
+from abilities.declarations.limits import MAX_RECALL_TOKENS, MIN_FURTHER_TOKENS, MIN_RECALL_TOKENS
+from abilities.declarations.values import JsonObject, json_size
 from abilities.helpers.memory.recall_answers import (
+    ELLIPSIS,
     INPUT_CHARS,
     MAX_ALSO,
     MAX_UNKNOWN_CHARS,
@@ -20,6 +21,7 @@ from abilities.helpers.memory.recall_answers import (
     format_score,
 )
 from abilities.helpers.memory.recalling import hash_ranking
+from abilities.helpers.reply.envelope import MAX_ITEMS_BYTES
 from abilities.helpers.search.ranking import Confidence, Gift, RankedEntry, Ranking
 from abilities.helpers.search.recall import Filters, RecallRequest
 from abilities.helpers.search.terms import Language, split_question
@@ -27,6 +29,9 @@ from tests.support.exhaustive_recall import Expected, rank_exhaustively
 from tests.support.law_model import MemoryModel, NamespaceModel
 from tests.support.law_payloads import list_plain
 from tests.support.law_places import Reading, check_refusal, complete
+
+MOST_RANKED = 256
+"""Memories that words of a question can find."""
 
 MOST_PAGES = 4
 """The first pages of a recall that are read."""
@@ -48,18 +53,49 @@ def ask_for(memory: MemoryModel, *, by_key: bool) -> str:
 
 
 def check_found(reading: Reading, namespace: NamespaceModel, key: str, number: int) -> None:
-    """Ask for a memory with words of its own, or for one that is not there by its key.
+    """Ask for a memory with words of its own.
 
-    The number chooses the words, and whether archived memories are included.
+    It must be found, unless it is archived and archived ones are left out; one that is not there
+    must never be found. The number chooses the words, and whether archived memories are included.
     """
     memory = namespace.memories.get(key)
     question = key if memory is None else ask_for(memory, by_key=number % 3 == 0)
     if not split_question(question, Language()):
         return
 
-    arguments: JsonObject = {"queries": [question], "hops": 0, "notes": False, "at_least": 0}
-    arguments["archived"] = memory is None or number % 2 == 0
-    check_recall(reading, namespace, {**arguments, "max_tokens": MAX_RECALL_TOKENS})
+    includes_archived = memory is None or number % 2 == 0
+    arguments: JsonObject = {
+        "queries": [question],
+        "max_tokens": MAX_RECALL_TOKENS,
+        "hops": 0,
+        "notes": False,
+        "archived": includes_archived,
+        "at_least": 0,
+    }
+    found, matched = _look_for(reading, namespace, arguments, key)
+
+    if memory is None or (memory.archived and not includes_archived):
+        assert not found, f"{key!r} must not be found: {arguments}"
+    else:
+        assert found or matched == MOST_RANKED, f"{key!r} must be found: {arguments}"
+
+
+def _look_for(
+    reading: Reading, namespace: NamespaceModel, arguments: JsonObject, key: str
+) -> tuple[bool, int]:
+    """Return whether a memory is found, page by page, and how many are in all."""
+    following: JsonObject | None = arguments
+    matched = 0
+
+    while following is not None:
+        page = check_page(reading, namespace, following)
+        (result,) = page["results"]
+        matched = result["matched"]
+        if any(record["key"] == key for record in result["memories"]):
+            return True, matched
+        following = page.get("next_request")
+
+    return False, matched
 
 
 def check_recall(
@@ -78,13 +114,13 @@ def check_recall(
 
 
 def check_page(reading: Reading, namespace: NamespaceModel, arguments: JsonObject) -> JsonObject:
-    """Ask questions, and compare the answer with a plain computation."""
+    """Ask questions, and compare the answer, or its refusal, with a plain computation."""
     rankings = expect_rankings(namespace, arguments, reading.moment.now)
     payload = reading.call("recall", **arguments)
-    cursors = arguments.get("after", [""] * len(rankings))
-    versions = [cursor.partition(".")[2] for cursor in cursors]
-    if any(v not in ("", hash_ranking(r)) for v, r in zip(versions, rankings, strict=True)):
-        assert check_refusal(payload) == "changed", payload
+    reason = _expect_refusal(arguments, rankings)
+
+    if reason is not None:
+        assert check_refusal(payload) == reason, payload
         return payload
 
     if "error" in payload:
@@ -142,6 +178,28 @@ def expect_rankings(namespace: NamespaceModel, arguments: JsonObject, now: str) 
     return rankings
 
 
+def _expect_refusal(arguments: JsonObject, rankings: list[Ranking]) -> str | None:
+    """Return why a call must be refused, whatever room its answer needs."""
+    queries = arguments["queries"]
+    if sum(map(json_size, queries)) > MAX_ITEMS_BYTES:
+        return "too_long"
+
+    count = len(queries)
+    least = MIN_RECALL_TOKENS + MIN_FURTHER_TOKENS * (count - 1)
+    if arguments.get("max_tokens", least) < least:
+        return "out_of_range"
+
+    cursors = arguments.get("after") or [""] * count
+    if len(cursors) != count:
+        return "too_few" if len(cursors) < count else "too_many"
+
+    for cursor, ranking in zip(cursors, rankings, strict=True):
+        if cursor and cursor.partition(".")[2] != hash_ranking(ranking):
+            return "changed"
+
+    return None
+
+
 def _check_answer(
     reading: Reading,
     namespace: NamespaceModel,
@@ -150,7 +208,7 @@ def _check_answer(
     payload: JsonObject,
 ) -> None:
     """Compare an answer with the rankings, from where its cursors say."""
-    cursors = arguments.get("after", [""] * len(rankings))
+    cursors = arguments.get("after") or [""] * len(rankings)
     is_full = arguments.get("detail") == "full"
     following: list[str] = []
     has_more = False
@@ -213,7 +271,9 @@ def _check_record(
         target = target if is_full else json.loads(target)
         shown = record["content"]
         if "starts_at" in record:
-            shown = ""  # of sentences from anywhere, all is read anew
+            # Of sentences from anywhere, each is in its place, and all is read anew.
+            _check_places(memory.content, shown, record["starts_at"])
+            shown = ""
 
         cut = {"data": {"content": shown}, "truncation": {"next": target}}
         record = {**record, "content": complete(reading, cut)["data"]["content"]}
@@ -221,6 +281,21 @@ def _check_record(
         del record["next"]
 
     assert record == expected
+
+
+def _check_places(content: str, shown: str, places: int | list[int]) -> None:
+    """Check that the parts of a content are in the places that a record names."""
+    starts = places if isinstance(places, list) else [places]
+    text, end = shown, 0
+    for start, following in zip(starts, [*starts[1:], None], strict=True):
+        assert start >= end
+        length = len(text)
+        if following is not None:
+            length = text.index(ELLIPSIS + content[following], 0, following - start + len(ELLIPSIS))
+        assert content[start : start + length] == text[:length]
+        text, end = text[length + len(ELLIPSIS) :], start + length
+
+    assert not text
 
 
 def _describe_way(gift: Gift) -> JsonObject:

@@ -5,7 +5,8 @@ from typing import Any
 from hypothesis import strategies as st
 
 from abilities.declarations.values import JsonObject
-from tests.support.memory_cases import nest
+from tests.support.file_cases import Row
+from tests.support.memory_cases import MEMORY_STORE_ROWS, nest
 
 KEYS = [
     *"aAbcd",
@@ -143,8 +144,9 @@ operations = st.sampled_from(sorted(_values)).flatmap(
 """Operations of `remember`; its version is added to that of the memory, if it names one."""
 
 questions = st.one_of(
-    texts(400, least=1), keys, st.sampled_from(["ss and the ß", "project goals", "x" * 64, "?"])
+    texts(1_000, least=1), keys, st.sampled_from(["ss and the ß", "project goals", "x" * 64, "?"])
 )
+cursors = st.lists(st.sampled_from(["", "", "", "0.AAAAAAAA", "9999._-_-_-_-"]), max_size=3)
 filters: dict[str, st.SearchStrategy[object]] = {
     "type": types,
     "tags": st.lists(st.sampled_from(["t", "T", "ß", "ss", "a b"]), max_size=2),
@@ -156,16 +158,17 @@ recalls = st.fixed_dictionaries(
     {"queries": st.lists(questions, min_size=1, max_size=3)},
     optional={
         **filters,
-        "max_tokens": st.sampled_from([1_000, 16_000]),
+        "max_tokens": st.sampled_from([400, 700, 1_000, 16_000]),
         "hops": st.integers(0, 2),
         "at_least": st.sampled_from((0, 0.5, 0.9, 1)),
         "within_days": st.sampled_from([1, 200, 36_500]),
         "as_of": days,
         "notes": st.booleans(),
+        "after": cursors,
         "detail": st.sampled_from(["concise", "full"]),
     },
 )
-"""Arguments of `recall`; a page may be refused because what it goes on from has changed."""
+"""Arguments of `recall`; its calls may be refused for their size and their cursors."""
 
 wild_texts = st.one_of(
     short_texts,
@@ -200,6 +203,7 @@ wild_changes = st.fixed_dictionaries(
 )
 """Changes that may be accepted or refused: what is acknowledged must be kept."""
 
+wrong_calls: st.SearchStrategy[Row] = st.sampled_from(MEMORY_STORE_ROWS)
 
 times = st.sampled_from(
     ["2025-06-01T00:00:00.000Z", "2026-01-01T00:00:00.000Z", "9999-12-31T23:59:59.999Z"]
@@ -224,3 +228,13 @@ exported_memories = st.fixed_dictionaries(
     },
 )
 """Lines of an export, without namespace and id."""
+
+
+def aim(row: Row, memory_id: str, key: str) -> JsonObject:
+    arguments = dict(row.arguments)
+    is_about_a_name = row.call is not None and row.call[0] in ("id_not_found", "invalid_id")
+    if row.name == "update_memory" and not is_about_a_name:
+        arguments["id"] = memory_id
+    if row.name == "store_memory" and not is_about_a_name:
+        arguments.setdefault("key", key)
+    return arguments
