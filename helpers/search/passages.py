@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from abilities.helpers.text import back_off
 
-LONGEST_PASSAGE = 2_000
+LONGEST_PASSAGE = 3_000
 """The most characters of a content that is compared with questions as a whole, not in parts."""
 
 MAX_PART_CHARS = 1_000

@@ -47,7 +47,7 @@ async def add_about(transaction: Transaction) -> None:
 
 
 async def index_passages(transaction: Transaction) -> None:
-    """Index contents over 2,000 characters by their passages, as version 2 did over 5,000."""
+    """Index contents over 3,000 characters by their passages, as version 2 did over 5,000."""
     for (name,) in await transaction.fetch(_NAMESPACES):
         await rebuild_index(transaction, to_name(name))
 

@@ -541,7 +541,7 @@ async def test_a_store_of_version_1_learns_which_files_its_memories_name(place: 
 async def test_the_recall_index_of_version_2_learns_of_shorter_passages(
     place: StorePlace, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    content = "\n".join(f"Line {number} says nothing of note." for number in range(100))
+    content = "\n".join(f"Line {number} says nothing of note." for number in range(200))
     monkeypatch.setattr(terms, "LONGEST_PASSAGE", len(content))
     async with place.open() as store:
         await put(store, "long", content=content)

@@ -128,7 +128,7 @@ def weigh(memory: PlainMemory, language: Language) -> Mapping[str, int]:
 def _weigh_texts(texts: MemoryTexts, language: Language) -> Mapping[str, int]:
     content = texts.content
     passages = [content]
-    if len(content) > 2_000:
+    if len(content) > 3_000:
         passages = [content[section.start : section.end] for section in split_sections(content)]
 
     weights: dict[str, int] = {}
