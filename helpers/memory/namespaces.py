@@ -334,16 +334,15 @@ class NamespaceReader:
 
     async def _find_first(self, read: Callable[[str], Awaitable[T]]) -> T:
         """Return the result of the first namespace that has the memory. Raises Refused."""
-        missing = Refused("memory_not_found")
-        for namespace in self._namespaces:
+        *earlier, last = self._namespaces
+        for namespace in earlier:
             try:
                 return await read(namespace)
             except Refused as error:
                 if not _is_missing(error):
                     raise
-                missing = error
 
-        raise missing
+        return await read(last)
 
     async def _query_each(
         self, query: Query, starts: Sequence[int], limit: int
