@@ -499,10 +499,10 @@ async def test_what_changes_something_runs_once_however_long_its_answer_is(
     assert (long.format, long.text) == ("json", render(short.payload))
 
 
-async def test_a_call_that_cannot_be_one_is_a_fault(settings: Settings) -> None:
+async def test_a_call_that_cannot_be_one_is_a_fault(roots: Settings) -> None:
     memory = {"type": "core", "content": "x", "memory_score": 10**400}  # too large for a float
 
-    async with Abilities.open(settings) as abilities:
+    async with Abilities.open(roots) as abilities:
         for name, arguments, reason, field in (
             ("none", {}, "unknown_ability", None),
             ("file_read_bulk", [], "wrong_type", None),

@@ -18,6 +18,7 @@ from typing import Any
 
 import pytest
 
+from abilities.helpers.search.terms import Language
 from abilities.helpers.store import sqlite
 from abilities.helpers.store.changes import Change
 from abilities.helpers.store.sqlite.connection import StoreConnection
@@ -144,7 +145,7 @@ def analyze(path: Path, namespaces: int) -> Statistics:
 
 def create(path: Path, statistics: Statistics) -> None:
     """Create an empty store that has statistics of another one."""
-    create_store(path, "english")
+    create_store(path, Language())
     with closing(sqlite3.connect(path, isolation_level=None)) as connection:
         connection.execute("ANALYZE")
         connection.executemany("INSERT INTO sqlite_stat1 VALUES (?, ?, ?)", statistics)
@@ -217,6 +218,6 @@ def test_what_a_statement_names_is_found_by_an_index(
     ],
 )
 def test_a_plan_that_reads_too_much_is_noticed(statement: str, tmp_path: Path) -> None:
-    create_store(tmp_path / "m.db", "english")
+    create_store(tmp_path / "m.db", Language())
     with closing(sqlite3.connect(tmp_path / "m.db")) as connection:
         assert find_offenses(connection, statement)

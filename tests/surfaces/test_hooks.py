@@ -379,7 +379,7 @@ def test_a_hook_answers_if_the_tools_name_an_ability_of_a_plugin(
     filled: Place, tmp_path: Path
 ) -> None:
     write_distribution(tmp_path, {"tamer": TAME}, {"tame": "tamer:tame"})
-    tools = {"ABILITIES_TOOLS": "recall,tame"}
+    tools: dict[str, Any] = {"ABILITIES_TOOLS": "recall,tame"}
 
     assert filled.show(*EVENTS[2], **tools) == ""  # no settings that can be used
     assert "Friday" in filled.show(*EVENTS[2], PYTHONPATH=str(tmp_path), **tools)

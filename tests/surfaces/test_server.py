@@ -149,7 +149,7 @@ async def test_a_memory_is_changed_and_deleted_by_its_key(client: httpx.AsyncCli
 
 
 WHOLE = {"type": "integer", "minimum": 1, "maximum": 100}
-WRONG_ADDRESSES = {
+WRONG_ADDRESSES: dict[str, dict[str, Any]] = {
     "/nothing": {"reason": "unknown_address"},
     "/api/stats/more": {"reason": "unknown_address"},
     "/api/memories/with/slash": {"reason": "unknown_address"},

@@ -83,8 +83,15 @@ async def connect(settings: Settings) -> AsyncIterator[Client]:
 
 
 @pytest.mark.requirement(
-    *("R1.1.1", "R1.1.2", "R3.0.1", "R3.8.1", "R5.4.3"),
-    *("R1.7.3", "R2.4.2", "R4.4.6", "R4.6.3"),
+    "R1.1.1",
+    "R1.1.2",
+    "R3.0.1",
+    "R3.8.1",
+    "R5.4.3",
+    "R1.7.3",
+    "R2.4.2",
+    "R4.4.6",
+    "R4.6.3",
 )
 @pytest.mark.parametrize("structured", [False, True])
 async def test_the_tools_are_listed_with_their_marks_and_structured_only_when_asked_for(
