@@ -17,6 +17,7 @@ from hypothesis import settings as hypothesis_settings
 
 from abilities import Settings
 from abilities.adapters import mcp
+from abilities.helpers.store import store
 from abilities.server import app
 from tests.support import postgres
 from tests.support.remembered import RememberedRoutes, check_schema, find_version
@@ -83,6 +84,8 @@ def _remembered() -> Iterator[None]:
             patch.setattr(module, "version", find_version)
         for name in ("add_ability_routes", "add_memories", "add_explorer"):
             patch.setattr(app, name, RememberedRoutes(getattr(app, name)))
+        # Files wait for what is remembered about them, however slow the machine is.
+        patch.setattr(store, "ABOUT_SECONDS", 60.0)
         patch.setattr("jsonschema.Draft202012Validator.check_schema", check_schema)
         yield
 

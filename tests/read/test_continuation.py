@@ -1,6 +1,5 @@
 """Properties of `read`: bound, order, exactly once, one content cut at most, formats."""
 
-from collections.abc import Iterator
 from functools import partial
 from typing import Any, get_args
 
@@ -18,15 +17,6 @@ from tests.support.read_collecting import Collected, collect, count_cut, is_atom
 from tests.support.read_samples import batches
 from tests.support.reading import drop_nulls, follow, read, write_files
 from tests.support.tier import size
-
-
-@pytest.fixture(autouse=True, scope="module")
-def patient() -> Iterator[None]:
-    """Let files wait for what is remembered about them, however slow the machine is."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("abilities.helpers.store.store.ABOUT_SECONDS", 60.0)
-        yield
-
 
 Payload = dict[str, Any]
 
