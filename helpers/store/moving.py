@@ -115,10 +115,12 @@ async def import_memory(
     is_damaged = found.damage is not None
     if is_damaged and not replace:
         raise Refused("checksum_mismatch")
-    if is_damaged and not dry_run:
-        found = await saving.mend_memory(transaction, found, now, IMPORTER, rules)
-    elif found.row is not None and is_damaged:
-        found = found._replace(row=mend_row(found.row, now), damage=None)
+    damaged = found.row
+    if is_damaged and damaged is not None:
+        if dry_run:
+            found = found._replace(row=mend_row(damaged, now), damage=None)
+        else:
+            found = await saving.mend_memory(transaction, damaged, now, IMPORTER, rules.history)
 
     links: model.Links = {}
     if found.row is None:

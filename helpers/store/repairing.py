@@ -7,7 +7,7 @@ import base64
 import math
 import os
 import secrets
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -20,19 +20,18 @@ from abilities.declarations.values import JsonObject, has_surrogate, utc_now
 from abilities.helpers.durable import sync_folder
 from abilities.helpers.store import checking, mending, saving
 from abilities.helpers.store.checking import ExaminedMemory
-from abilities.helpers.store.engine import Columns, Transaction
+from abilities.helpers.store.engine import Transaction
 from abilities.helpers.store.history import ENTRY_BYTES, Entry, HistoryLimits
 from abilities.helpers.store.linking import SCORES, UNMARK
 from abilities.helpers.store.mending import mend_namespace
 from abilities.helpers.store.model import IMPORTANCES, LinkRecord, Row
-from abilities.helpers.store.past import ENTRY_COLUMNS, ROW_BY_KEY, Occasion, take_version
+from abilities.helpers.store.past import ENTRY_COLUMNS, ROW_BY_KEY
 from abilities.helpers.store.protocol import IntegrityFinding
 from abilities.helpers.store.recall_index import (
     find_wrong_namespaces,
     mend_language,
     rebuild_index,
 )
-from abilities.helpers.store.saving import Shelved
 
 _TABLES = (
     "memories",
@@ -70,14 +69,11 @@ SELECT key FROM link_counts AS c WHERE namespace = ? AND NOT EXISTS (
 """
 _KNOWN = ("namespace", "id", "key", "type", "category", "archived", "created_at", "updated_at")
 _FIND_KNOWN = f"""
-SELECT {", ".join(f"s.{name}" for name in _KNOWN)}, s.importance,
-    s.accessed_at, s.access_count, s.doc
+SELECT {", ".join(f"s.{name}" for name in _KNOWN)}, s.importance
 FROM memories AS m CROSS JOIN shelf AS s
 WHERE m.namespace = ? AND m.key = ? AND {{is_known}} ORDER BY s.id <> m.id
 """
 _HAS_NAMES = "s.namespace = m.namespace AND (s.id = m.id OR s.key = m.key)"
-_IS_TAKEN = "SELECT 1 FROM shelf WHERE namespace = ? AND doc = ? AND id <> ?"
-_FREE_DOC = "SELECT coalesce(max(doc) + 1, 0) FROM shelf WHERE namespace = ?"
 _CLEAN = """
 DELETE FROM {table} WHERE namespace = ? AND NOT EXISTS (
     SELECT 1 FROM memories AS m WHERE m.namespace = {table}.namespace AND m.id = {table}.id
@@ -273,8 +269,7 @@ class _Repair:
             await self._mend_memory(memory)
         for (key,) in await transaction.fetch(_REPEATED, namespace):
             ((*columns, _),) = await transaction.fetch(ROW_BY_KEY, namespace, key)
-            row = Row._make(columns)
-            await self._save(row, row)
+            await self._save(Row._make(columns))
 
         # Not before, because stray rows may have the values of damaged memories.
         for table in ("shelf", "tags", "about", *transaction.search_tables):
@@ -307,28 +302,31 @@ class _Repair:
         return wrong
 
     async def _mend_memory(self, memory: ExaminedMemory) -> None:
-        """Mend a memory with findings, and its rows in the indexes."""
+        """Mend a memory with findings, and write all data derived from it anew."""
         row = memory.row
-        if memory.wrong != ["search"]:
-            is_known = checking.match_own_columns(self.transaction) or _HAS_NAMES
-            text = _FIND_KNOWN.format(is_known=is_known)
-            known = await self.transaction.fetch(text, self.namespace, row.key)
-            if not memory.is_sound:
-                row = await self._restore(memory, known)
-            await self._index(row, known)
+        if not memory.is_sound:
+            self.originals.add("memories", {**row._asdict(), "hash": memory.hash})
+            restored = await self._restore(memory)
+            if restored is None:
+                self.report.mended_memories += 1
+                row = await self._save(row)
+            else:
+                self.report.restored_memories += 1
+                await saving.update_row(self.transaction, row, restored)
+                row = restored
+            if row.namespace != self.namespace:
+                self.moved.add(row.namespace)
 
-        # Without such tables, the engine rebuilds the search index as a whole.
-        if self.transaction.search_tables:
-            await self.transaction.renew_words(row)
+        await saving.write_derived(self.transaction, row)
 
-    async def _restore(self, memory: ExaminedMemory, known: Sequence[Columns]) -> Row:
-        """Save the original of a damaged memory, then restore or mend it; return the new row."""
+    async def _restore(self, memory: ExaminedMemory) -> Row | None:
+        """Return a damaged memory exactly as it was written, None if that cannot be told."""
         row = memory.row
-        self.originals.add("memories", {**row._asdict(), "hash": memory.hash})
+        is_known = checking.match_own_columns(self.transaction) or _HAS_NAMES
+        text = _FIND_KNOWN.format(is_known=is_known)
 
         candidates: list[JsonObject] = []
-        for columns in known:
-            *values, importance, _, _, _ = columns
+        for *values, importance in await self.transaction.fetch(text, self.namespace, row.key):
             candidate: JsonObject = dict(zip(_KNOWN, values, strict=True))
             if importance in range(len(IMPORTANCES)):
                 candidate["importance"] = IMPORTANCES[importance]
@@ -343,46 +341,12 @@ class _Repair:
         for candidate in candidates:
             restored = mending.restore_row(row, memory.hash, candidate)
             if restored is not None and await saving.is_free(self.transaction, restored, row):
-                self.report.restored_memories += 1
-                await saving.update_row(self.transaction, row, restored)
-                break
-        else:
-            self.report.mended_memories += 1
-            mended = await saving.name_mended(
-                self.transaction, row, mending.mend_row(row, self.now)
-            )
-            restored = await self._save(row, mended)
+                return restored
 
-        if restored.namespace != self.namespace:
-            self.moved.add(restored.namespace)
-        return restored
+        return None
 
-    async def _save(self, before: Row, row: Row) -> Row:
-        """Write a memory with a new version and an entry in the history; return it."""
-        version = await take_version(self.transaction, self.namespace)
-        saved = row._replace(version=version)
-        occasion = Occasion("mended", self.now, "repair")
-        await saving.save_mended_entry(self.transaction, before, saved, occasion, self.limits)
-        await saving.update_row(self.transaction, before, saved)
-        return saved
-
-    async def _index(self, row: Row, known: Sequence[Columns]) -> None:
-        """Write a memory's rows in the memory index and the tag index; keep its access counters."""
-        transaction, namespace = self.transaction, row.namespace
-        accessed_at, access_count, doc = row.created_at, 0, None
-        if known:
-            *_, accessed_at, access_count, doc = known[0]
-            accessed_at = mending.mend_time(accessed_at, row.created_at)
-
-        # The row in the memory index may have a damaged id, and then remains until it is cleaned.
-        if doc is None or await transaction.fetch(_IS_TAKEN, namespace, doc, row.id):
-            ((doc,),) = await transaction.fetch(_FREE_DOC, namespace)
-
-        shelved = Shelved(accessed_at, max(access_count, 0), doc)
-        for table in ("tags", "about"):
-            text = f"DELETE FROM {table} WHERE namespace = ? AND id = ?"
-            await transaction.run(text, namespace, row.id)
-        await saving.write_rows(transaction, None, row, shelved)
+    async def _save(self, row: Row) -> Row:
+        return await saving.save_mended(self.transaction, row, self.now, "repair", self.limits)
 
     async def _mend_links(self) -> None:
         """Mend damaged links and wrong ranks; delete damaged marks of stale ranks."""

@@ -4,7 +4,6 @@ Every change ends in `write_memory`, which writes the derived data as the differ
 memory before and after the change.
 """
 
-import logging
 from collections import Counter
 from functools import lru_cache
 from typing import NamedTuple
@@ -27,8 +26,6 @@ from abilities.helpers.store.model import (
     verify_saved,
 )
 from abilities.helpers.store.recall_index import INDEX_STATE, IndexState, change_terms, remove_doc
-
-_log = logging.getLogger("abilities")
 
 
 class IndexRow(NamedTuple):
@@ -314,31 +311,31 @@ async def _update_indexes(
 ) -> None:
     """Update all indexes and counters after a memory's row was written, or before its deletion."""
     before, shelved, state = found.row, found.shelved, found.recall_state
-    # A damaged row does not show which words are indexed.
-    if found.damage is None:
+    # Of a damaged memory, it is not known what is indexed.
+    is_known = before is None or (shelved is not None and found.damage is None)
+    if is_known or after is None:
         await transaction.save_words(before, after)
-    elif after is not None:
+    else:
         await transaction.renew_words(after)
 
-    # After damage, the indexed values of the memory are not known, so all of them are removed.
-    if before is not None and (shelved is None or found.damage is not None):
-        shelved = await unindex_memory(transaction, before.namespace, before.id, before.key)
-        if shelved is not None:
-            await remove_doc(transaction, before.namespace, shelved.doc)
+    # An import can replace a memory by one with another id.
+    former = before
+    if before is not None and not (is_known and after is not None and after.id == before.id):
+        shelved = await _unindex_memory(transaction, before)
+        former = None
+
+    if shelved is None:
+        before = None
+    elif found.damage is not None and before is not None:
+        await remove_doc(transaction, before.namespace, shelved.doc)
         before = state = None
 
     created_at = "" if after is None else after.created_at
     shelved = shelved or Shelved(created_at, 0, found.free_doc)
     if counters is not None:
         shelved = Shelved(*counters, shelved.doc)
-
-    # An import can replace a memory by one with another id.
-    former = before
-    if before is not None and (after is None or after.id != before.id):
-        await unindex_memory(transaction, before.namespace, before.id)
-        former = None
     if after is not None:
-        await write_rows(transaction, former, after, shelved)
+        await _write_rows(transaction, former, after, shelved)
         amounts = _count_all(after)
         if former is not None:
             amounts.subtract(_count_all(former))
@@ -348,7 +345,7 @@ async def _update_indexes(
         await change_terms(transaction, before, after, shelved.doc, state)
 
 
-async def write_rows(
+async def _write_rows(
     transaction: Transaction, before: Row | None, after: Row, shelved: Shelved
 ) -> None:
     """Write a memory's row in the memory index, and its rows in other indexes if they changed.
@@ -378,21 +375,20 @@ def _derive(row: Row | None, accessed_at: str) -> tuple[list[Columns], list[Colu
     return tags, list_about(row)
 
 
-async def unindex_memory(
-    transaction: Transaction, namespace: str, memory_id: str, key: str | None = None
-) -> Shelved | None:
+async def _unindex_memory(transaction: Transaction, row: Row) -> Shelved | None:
     """Remove a memory from the memory index, the indexes of tags and paths, and the counters.
 
-    ``key`` finds a row of the index if damage has changed its id. The removal goes by the stored
-    rows, and not by the memory. Returns the columns that are not derived, None without a row.
+    The removal goes by the stored rows, and not by the memory. Returns the columns that are not
+    derived, None without a row.
     """
-    found = await transaction.fetch(_DELETE_SHELVED, namespace, memory_id)
-    if not found and key is not None:
-        found = await transaction.fetch(_DELETE_STRAY, namespace, key)
+    namespace = row.namespace
+    found = await transaction.fetch(_DELETE_SHELVED, namespace, row.id)
+    if not found:  # damage may have changed its id
+        found = await transaction.fetch(_DELETE_STRAY, namespace, row.key)
 
     amounts: Counter[Counted] = Counter()
     shelved: Shelved | None = None
-    ids = {memory_id}
+    ids = {row.id}
     for columns in found:
         index_row = IndexRow._make(columns[: len(INDEX_COLUMNS)])
         ids.add(index_row.id)
@@ -429,35 +425,42 @@ async def _count(transaction: Transaction, amounts: Counter[Counted]) -> None:
 
 
 async def mend_memory(
-    transaction: Transaction, found: Found, now: str, caller: str, rules: past.StoreRules
+    transaction: Transaction, damaged: Row, now: str, caller: str, limits: HistoryLimits
 ) -> Found:
-    """Mend a damaged memory, keeping its readable values, and find it again."""
-    damaged = found.row
-    assert damaged is not None, "a damaged memory has a row"
-    _log.warning("a damaged memory was mended before it was changed")
-
-    mended = await name_mended(transaction, damaged, mend_row(damaged, now))
-    mended = mended._replace(version=found.next_version)
-    occasion = past.Occasion("mended", now, caller)
-    await save_mended_entry(transaction, damaged, mended, occasion, rules.history)
-    await write_memory(transaction, found, mended)
+    """Mend a damaged memory and what is indexed of it; find it as it is now."""
+    mended = await save_mended(transaction, damaged, now, caller, limits)
+    await write_derived(transaction, mended, "checksum_mismatch")
     return await find_by_key(transaction, mended.namespace, mended.key)
 
 
-async def save_mended_entry(
-    transaction: Transaction,
-    damaged: Row,
-    mended: Row,
-    occasion: past.Occasion,
-    limits: HistoryLimits,
-) -> None:
-    """Record in the history that a memory was mended, with the version of ``mended``."""
-    last = await past.find_last_version(transaction, mended.namespace, mended.id)
+async def save_mended(
+    transaction: Transaction, damaged: Row, now: str, caller: str, limits: HistoryLimits
+) -> Row:
+    """Save a damaged memory's readable values, with a new version and an entry of the history.
+
+    Returns the mended row. The data derived from it is not written.
+    """
+    mended = await _name_mended(transaction, damaged, mend_row(damaged, now))
+    version = await past.take_version(transaction, mended.namespace)
+    mended = mended._replace(version=version)
 
     # Damaged values must not be restored, so the entry contains none.
+    last = await past.find_last_version(transaction, mended.namespace, mended.id)
     former = mended._replace(version=last or max(int(damaged.version), 0))
-    version = mended.version
+    occasion = past.Occasion("mended", now, caller)
     await past.save_entry(transaction, occasion, former, mended, version, NO_LINKS, limits)
+
+    await update_row(transaction, damaged, mended)
+    return mended
+
+
+async def write_derived(transaction: Transaction, row: Row, damage: Reason | None = None) -> None:
+    """Write all data derived from a stored memory anew, in place of what is stored of it.
+
+    The recall index is left alone, unless ``damage`` says that it may have other terms.
+    """
+    found = await find_by_key(transaction, row.namespace, row.key)
+    await write_memory(transaction, found._replace(shelved=None, damage=damage), row)
 
 
 async def update_row(transaction: Transaction, before: Row, row: Row) -> None:
@@ -465,7 +468,7 @@ async def update_row(transaction: Transaction, before: Row, row: Row) -> None:
     await transaction.run(_UPDATE, *row, hash_row(row), before.namespace, before.key)
 
 
-async def name_mended(transaction: Transaction, damaged: Row, mended: Row) -> Row:
+async def _name_mended(transaction: Transaction, damaged: Row, mended: Row) -> Row:
     """Return a mended row with a key and an id that no other memory has."""
     for proposed in propose_names(mended):
         if await is_free(transaction, proposed, damaged):

@@ -201,6 +201,15 @@ class RawTransaction(SqliteTransaction):
     def _execute(self, text: str, values: Sequence[object]) -> sqlite3.Cursor:
         return super()._execute(*bind_raw(text, values))
 
+    @override
+    async def run_many(self, text: str, rows: Iterable[Columns]) -> None:
+        for row in rows:
+            self._execute(text, row)
+
+    @override
+    async def renew_words(self, row: Row) -> None:
+        """Do nothing, because a repair then rebuilds the search index as a whole."""
+
 
 def bind_raw(text: str, values: Sequence[object]) -> tuple[str, Sequence[object]]:
     r"""Return a statement and its values, with texts that have lone surrogates as bytes.
