@@ -11,7 +11,7 @@ PAGE = Path(__file__).parent.parent / "docs" / "python.md"
 INTRODUCTION = """\
 # Python
 
-What `from abilities import …` gives to applications and plugins. [Use it in an app](apps.md) and
+The names that applications and plugins import from `abilities`. [Use it in an app](apps.md) and
 [abilities of your own](plugins.md) show how the names belong together; the arguments and answers
 of the built-in abilities are in [their reference](reference.md).
 """

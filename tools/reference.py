@@ -40,20 +40,23 @@ GRAPH = """\
 NOTES = "first line\nsecond line\n"
 EXAMPLES: dict[str, list[str]] = {
     "file_read_bulk": ['{"paths": ["notes.md#L2", "missing.md"]}'],
-    "memory_read_bulk": ['{"targets": [{"type": "stored", "key": "tea"}, {"type": "long_term"}]}'],
+    "memory_read_bulk": [
+        '{"targets": [{"type": "stored", "key": "tea"}, {"type": "long_term"}], '
+        '"detail": "concise"}'
+    ],
     "bulk_read_memory": ['{"key": "Ada", "depth": 1, "detail": "concise"}'],
     "memory_get": ['{"key": "Ada"}'],
     "store_memory": [
         '{"type": "task", "key": "plan", "content": "Test, then ship.", "detail": "concise"}'
     ],
     "query_memories": ['{"search": "TEA", "limit": 1, "detail": "concise"}'],
-    "update_memory": ['{"id": "00000000-0000-4000-8000-000000000000", "importance": "high"}'],
-    "delete_memory": ['{"id": "not an id"}'],
+    "update_memory": ['{"key": "tea", "importance": "high", "detail": "concise"}'],
+    "delete_memory": ['{"key": "tea", "detail": "concise"}'],
     "get_memory_stats": ["{}"],
     "file_list": ['{"pattern": "*.md"}'],
     "read": [
-        '{"items": ["notes.md#L2", {"memory": "tea"}, {"search": "first", "in": "*.md"}, '
-        '{"note": "monday"}], "detail": "concise"}',
+        '{"items": ["notes.md#L2", {"memory": "tea"}, {"search": "first", "in": "*.md"}], '
+        '"detail": "concise"}',
     ],
     "recall": ['{"queries": ["What does Ada drink?"]}'],
     "remember": [
@@ -92,14 +95,16 @@ answer from Python, LangChain, MCP, HTTP and the command line, and
 and the limits.
 
 Arguments in **bold** are required. A field without a type is a string. What several abilities have
-in *common* is described once, in the next two tables. A [concise](guide.md#concise-answers) record
-is flat and has fewer fields; the tables show those that only it has.
+in *common* is described once: in the next two tables, or as a part of [memory](#memory) or
+[error](#error). A [concise](guide.md#concise-answers) record is flat: it has fewer
+fields, and `next`, `reason` and `message` in place of objects. The tables show the other fields
+that only it has.
 """
 _REASONS_HEAD = """\
 ## Reasons
 
 The reasons of failures by their codes. If the rule for a wrong argument is known, the message says
-it instead, such as "depth must be 1 to 6."
+it instead, as in "depth must be 1 to 6."
 """
 _COMMON = 3
 """What as many abilities have in common is described once."""
@@ -139,10 +144,12 @@ def page() -> str:
         list_shared_rows(),
         {},
     )
+    described = {*known.shared["memory"], *known.shared["error"]}
+    fields = {name: row for name, row in known.fields.items() if row not in described}
     parts = [
         _HEAD,
         describe_common("argument", known.arguments),
-        describe_common("field", known.fields),
+        describe_common("field", fields),
         *(describe_ability(ability, known) for ability in BUILT_IN),
         describe_shared_parts(),
     ]
@@ -282,7 +289,7 @@ def describe_answer(schema: JsonObject, owner: str, known: Known) -> str:
         if group.is_concise:
             mark = f"**concise `{group.path}`**"
             fields = {name: row for name, row in fields.items() if name not in above}
-            if not fields:
+            if all(is_common(row, known.fields.get(name)) for name, row in fields.items()):
                 continue
 
         above.update(fields)

@@ -76,8 +76,8 @@ def explain(words: str) -> str:
     return ", and ".join(dict.fromkeys(needs)) or words
 
 
-def try_neighbor(neighbor: str) -> tuple[str, list[str]]:
-    """Return the table's row of a neighbor, and a line per conflict."""
+def try_neighbor(neighbor: str) -> tuple[list[str], list[str]]:
+    """Return the cells of a neighbor's row, and a line per conflict."""
     name = neighbor.partition("<")[0]
     alone = resolve([neighbor], name)
     if alone.version is None:
@@ -103,24 +103,34 @@ def try_neighbor(neighbor: str) -> tuple[str, list[str]]:
         f"- {neighbor} with {', '.join(f'`{name_package(extra)}`' for extra in extras)}: {reason}"
         for reason, extras in conflicts.items()
     ]
-    return f"| {' | '.join(cells)} |", lines
+    return cells, lines
 
 
 def format_page() -> str:
-    """Resolve everything, and return the text between the marks of the page."""
+    """Resolve everything, and return the text between the marks of the page.
+
+    Neighbors that install beside every extra are one sentence, and the others a table.
+    """
     heads = ["neighbor", "its version", *(f"`[{e}]`" if e else "no extra" for e in EXTRAS)]
     rows = [f"| {' | '.join(heads)} |", "|" + "---|" * len(heads)]
+    compatible: list[str] = []
 
     for neighbor in NEIGHBORS:
-        row, lines = try_neighbor(neighbor)
-        print(row, *lines, sep="\n", flush=True)
-        rows.append(row)
+        cells, lines = try_neighbor(neighbor)
+        print(*cells)
+        print(*lines, sep="\n", flush=True)
+
+        if lines:
+            rows.append(f"| {' | '.join(cells)} |")
+        else:
+            compatible.append(" ".join(cells[:2]))
 
     today = datetime.now(UTC).date().isoformat()
     python = ".".join(platform.python_version_tuple()[:2])
     system = f"Python {python} on {platform.system()}"
     intro = f"Resolved on {today} for {system}, each neighbor at the newest version that resolves."
-    return f"{intro}\n\n" + "\n".join(rows) + "\n"
+    rest = f"With every extra: {', '.join(compatible)}."
+    return f"{intro}\n\n" + "\n".join(rows) + f"\n\n{rest}\n"
 
 
 def main() -> None:

@@ -99,6 +99,19 @@ def test_a_memory_that_was_deleted_meanwhile_can_be_stored_again(visitor: Visito
     assert visitor.read_texts("pre.content") == [stays]
 
 
+def test_a_form_stays_while_its_memory_is_deleted(visitor: Visitor) -> None:
+    visitor.expected = ["404 (Not Found)"]
+    visitor.edit(ADA)
+    visitor.content.fill(MINE)
+    visitor.agent.call("delete_memory", key=ADA, permanent=True)
+
+    expect(visitor.page.get_by_role("alert")).to_contain_text("No memory with this key.")
+    expect(visitor.content).to_have_value(MINE)
+    visitor.button("Cancel").click()
+    expect(visitor.page.get_by_text("It was deleted by")).to_be_visible()
+    expect(visitor.button("Go on editing")).to_be_visible()
+
+
 def test_a_new_memory_does_not_overwrite_one_with_its_key(visitor: Visitor) -> None:
     visitor.expected = ["412 (Precondition Failed)"]
     visitor.go("memories")

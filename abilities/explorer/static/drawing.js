@@ -2,7 +2,7 @@
 // to it, and those that were left out. Wide screens show it from left to right, narrow ones as an
 // outline.
 
-import { shorten, showName } from "./format.js";
+import { formatScore, shorten, showName } from "./format.js";
 import { hierarchy, tree } from "./vendor/d3-hierarchy.js";
 import { html, useEffect, useLayoutEffect, useRef, useState } from "./vendor/htm-preact.js";
 
@@ -228,7 +228,7 @@ function Edge({ source, target }) {
   const start = source.y + source.data.width;
   const end = target.y;
   const middle = (start + end) / 2;
-  const score = Number((cut ?? entry).combinedScore.toFixed(3));
+  const score = formatScore((cut ?? entry).combinedScore);
   const path =
     `M${start},${source.x}` + `C${middle},${source.x} ${middle},${target.x} ${end},${target.x}`;
 

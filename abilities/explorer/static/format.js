@@ -11,6 +11,11 @@ export function formatCount(value, singular, plural) {
   return `${formatNumber(value)} ${value === 1 ? singular : plural}`;
 }
 
+/** Formats a weight or a score with three decimals at most: 0.1 + 0.2 is "0.3". */
+export function formatScore(value) {
+  return String(Number(value.toFixed(3)));
+}
+
 export function formatBytes(value) {
   if (value < 1000) return `${formatNumber(value)} bytes`;
   if (value < 1_000_000) return `${(value / 1000).toFixed(1)} kB`;

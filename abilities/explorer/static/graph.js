@@ -4,7 +4,7 @@
 import { linkTo, open, replaceParams } from "./address.js";
 import { callAbility, tryAbility } from "./api.js";
 import { Drawing } from "./drawing.js";
-import { formatCount, formatNumber } from "./format.js";
+import { formatCount, formatNumber, formatScore } from "./format.js";
 import { useDebounced, useRequest } from "./hooks.js";
 import { Fault, Field, Name, RequestStatus, Select, TextField } from "./parts.js";
 import { Reply } from "./reply.js";
@@ -64,6 +64,7 @@ function Start() {
       />
     </form>
     <${RequestStatus} request=${request} />
+    ${request.data && memories.length === 0 && html`<p class="faint">No memory matches.</p>`}
     <ul class="picks">${memories.map((memory) => html`<${Candidate} memory=${memory} />`)}</ul>
   `;
 }
@@ -247,7 +248,7 @@ function Origin({ entry }) {
   return html`
     depth ${depth}, ${link.direction === "in" ? "linking to" : "linked from"}${" "}
     <${Name} of=${parent} />
-    with weight ${link.link_weight}, combined score ${combinedScore}
+    with weight ${formatScore(link.link_weight)}, combined score ${combinedScore}
   `;
 }
 

@@ -5,7 +5,7 @@ import { readView } from "./api.js";
 import { LINKS_PER_PAGE, loadMemory } from "./changes.js";
 import { DraftNotice } from "./drafts.js";
 import { Editor } from "./editor.js";
-import { formatCount, formatNumber, showName } from "./format.js";
+import { formatCount, formatNumber, formatScore, showName } from "./format.js";
 import { Given } from "./given.js";
 import { History } from "./history.js";
 import { useAction, useRequest } from "./hooks.js";
@@ -13,7 +13,7 @@ import { Chips, Confirm, Fault, Name, Pager, RequestStatus, Sizes, Time } from "
 import { useSession } from "./session.js";
 import { KeyField } from "./suggested.js";
 import { archiveMemory, deleteMemory, renameMemory, reviveMemory } from "./undoing.js";
-import { html, useState } from "./vendor/htm-preact.js";
+import { html, useRef, useState } from "./vendor/htm-preact.js";
 
 export function Memory({ address }) {
   const { round } = useSession();
@@ -26,7 +26,13 @@ export function Memory({ address }) {
     [out, back, round],
   );
 
-  const { memory, backlinks, backlinks_total: backlinksTotal } = request.data ?? {};
+  // A form stays where it is if somebody deletes its memory meanwhile.
+  const [start, setStart] = useState(null);
+  const loaded = useRef({});
+  if (request.data) loaded.current = request.data;
+
+  const shown = request.data ?? (start ? loaded.current : {});
+  const { memory, backlinks, backlinks_total: backlinksTotal } = shown;
   const movePage = (changes) => replaceParams("memory", key, { ...params, ...changes });
 
   // The heading is the same element before and after loading, so that it keeps the focus.
@@ -48,7 +54,7 @@ export function Memory({ address }) {
 
   return html`
     ${headline}
-    <${Body} memory=${memory} onChange=${request.reload} />
+    <${Body} memory=${memory} start=${start} onStart=${setStart} onChange=${request.reload} />
     <${Facts} memory=${memory} />
     <div class="columns">
       <${Links}
@@ -75,19 +81,22 @@ export function Memory({ address }) {
   `;
 }
 
-/** The content with what may be done, or the editor in its place. */
-function Body({ memory, onChange }) {
+/**
+ * The content with what may be done, or the editor in its place.
+ *
+ * `start` is what the editor begins with, or null if the memory is not edited.
+ */
+function Body({ memory, start, onStart, onChange }) {
   const { canWrite } = useSession();
-  const [start, setStart] = useState(null);
   const [question, setQuestion] = useState(null);
   const [message, setMessage] = useState("");
-  const [edit, error] = useAction(async () => setStart(await loadMemory({ id: memory.id })));
+  const [edit, error] = useAction(async () => onStart(await loadMemory({ id: memory.id })));
 
   const ask = (asked) => {
     setQuestion({ ...asked, run: () => runOrReload(asked.run, onChange) });
   };
   const finishEditing = (outcome) => {
-    setStart(null);
+    onStart(null);
     if (!outcome) return;
     setMessage(outcome.message);
     onChange();
@@ -289,7 +298,8 @@ function LinkItem({ link }) {
     <li>
       <a href=${linkTo("memory", key)}><${Name} of=${key} /></a>
       <span class="faint">${type === "association" ? "" : type} ${reason}</span>
-      <meter min="0" max="1" value=${weight} aria-label=${label}></meter> ${weight}
+      <meter min="0" max="1" value=${weight} aria-label=${label}></meter>${" "}
+      ${formatScore(weight)}
     </li>
   `;
 }

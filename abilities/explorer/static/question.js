@@ -32,7 +32,7 @@ export function Question({ question = "", onAsk }) {
     <form class="question" onSubmit=${ask}>
       <${TextField}
         label="Question"
-        placeholder="what an agent would ask, in plain words"
+        placeholder="a question, in plain words"
         maxlength=${maxLength}
         value=${text}
         onChange=${setText}

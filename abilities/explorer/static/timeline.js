@@ -39,7 +39,7 @@ export function Timeline({ address }) {
       <${TextField}
         label="By"
         type="search"
-        placeholder="a token's label, or mcp, http, …"
+        placeholder="mcp, http, a label"
         value=${params.by ?? ""}
         onChange=${(value) => filter({ by: value })}
       />
