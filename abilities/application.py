@@ -16,7 +16,7 @@ from abilities.declarations.values import JsonObject
 from abilities.definition import Ability, Context
 from abilities.helpers.files.confinement import Policy
 from abilities.helpers.files.files import Files
-from abilities.helpers.files.roots import Root, RootPlace
+from abilities.helpers.files.reader import Root, RootPlace
 from abilities.helpers.memory.helper import MemoryHelper
 from abilities.helpers.store import opening
 from abilities.helpers.store.protocol import (

@@ -25,8 +25,8 @@ from abilities.declarations.values import (
     has_surrogate,
     json_size,
 )
+from abilities.helpers.files.file_walk import ListingRequest
 from abilities.helpers.files.globs import Glob
-from abilities.helpers.files.listing import ListingRequest
 from abilities.helpers.memory.overview import format_findings, gather_findings
 from abilities.helpers.store.model import MemoryLine
 from abilities.registry import Reply, build_failed_reply

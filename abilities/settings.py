@@ -32,7 +32,7 @@ from abilities.declarations.suggestions import suggest_value
 from abilities.declarations.values import as_object
 from abilities.helpers.files.confinement import SKIPPED_FOLDERS, Policy
 from abilities.helpers.files.deny import OwnFiles, OwnPlace, build_deny_list
-from abilities.helpers.files.roots import (
+from abilities.helpers.files.reader import (
     PLACEHOLDER,
     RootPlace,
     enter_namespace,

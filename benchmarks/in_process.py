@@ -13,8 +13,7 @@ from abilities.declarations.files import FileReadBulkInput
 from abilities.definition import Context
 from abilities.helpers.files.confinement import parse_path
 from abilities.helpers.files.files import Files
-from abilities.helpers.files.reader import ReadingSession
-from abilities.helpers.files.roots import Root
+from abilities.helpers.files.reader import ReadingSession, Root
 from abilities.helpers.threads.circuit_breaker import CircuitBreaker
 from abilities.helpers.threads.workers import Batch, Worker, WorkerPool
 from benchmarks.measure import Measured, Work, run_shuffled

@@ -11,9 +11,8 @@ from abilities.declarations.values import JsonObject, json_bytes, json_size
 from abilities.definition import Context, built_in
 from abilities.helpers.batch.items import BatchSources, ask_for_file, gather_files
 from abilities.helpers.batch.sharing import fill_reply
-from abilities.helpers.files.file_walk import FoundFile
+from abilities.helpers.files.file_walk import FoundFile, ListingRequest
 from abilities.helpers.files.globs import parse_glob
-from abilities.helpers.files.listing import ListingRequest
 from abilities.helpers.files.reader import format_modified_at
 from abilities.helpers.reply.budget import count_fitting
 from abilities.helpers.reply.envelope import (

@@ -20,7 +20,7 @@ from abilities.declarations.refusals import Refused
 from abilities.declarations.suggestions import suggest_value
 from abilities.declarations.values import JsonObject, as_object, json_size, text_size, unwrap_json
 from abilities.definition import Context, built_in
-from abilities.helpers.batch import found_files, items, memories
+from abilities.helpers.batch import items, memories
 from abilities.helpers.batch.items import (
     AskedItem,
     BatchSources,
@@ -60,8 +60,8 @@ Gather = Callable[[Sequence[AskedItem], BatchSources], Awaitable[list[ItemOffer]
 
 _GATHERERS: Mapping[Way, Gather] = {
     "file": items.gather_files,
-    "glob": partial(gather_each, found_files.gather_glob),
-    "search": partial(gather_each, found_files.gather_search),
+    "glob": partial(gather_each, items.gather_glob),
+    "search": partial(gather_each, items.gather_search),
     "note": memories.gather_memories,
     "memory": memories.gather_memories,
     "recall": partial(gather_each, memories.gather_recall),
@@ -100,7 +100,7 @@ async def read(context: Context, arguments: ReadInput) -> JsonObject:
         context.memory,
         max_bytes=bound.max_bytes,
         max_chars=bound.max_bytes,
-        name_glob=None if file_list.name in context.disabled else found_files.name_glob,
+        name_glob=None if file_list.name in context.disabled else items.name_glob,
         may_recall=recall.name not in context.disabled,
         remembers=context.remembers and arguments.memories,
     )

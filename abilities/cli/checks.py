@@ -23,7 +23,7 @@ from abilities.cli.terminal import divert_stdout, format_count
 from abilities.declarations.refusals import Fault, Refused
 from abilities.errors import EXTRAS, USES, Extra, format_install, is_installed
 from abilities.helpers.files.deny import DenyList
-from abilities.helpers.files.roots import PLACEHOLDER, RootPlace, find_ban
+from abilities.helpers.files.reader import PLACEHOLDER, RootPlace, find_ban
 from abilities.helpers.files.secret_names import list_denied
 from abilities.helpers.store.protocol import ServableStore
 from abilities.helpers.store.sqlite.file import connect_to_file, is_older

@@ -22,7 +22,7 @@ from abilities.cli.terminal import echo, echo_line, escape_text, format_count
 from abilities.cli.token import check_tokens
 from abilities.declarations.refusals import Refused
 from abilities.declarations.values import has_control_character, has_surrogate
-from abilities.helpers.files.roots import Root
+from abilities.helpers.files.reader import Root
 from abilities.helpers.files.secret_search import (
     DEFAULT_LIMITS,
     MAX_CHARS,

@@ -21,8 +21,7 @@ from abilities.declarations.refusals import Fault, Refused
 from abilities.declarations.suggestions import ADDRESSES
 from abilities.declarations.values import JsonObject, json_bytes
 from abilities.errors import format_install, is_installed
-from abilities.explorer.pages import PAGES, add_explorer
-from abilities.explorer.retrievals import Retrievals
+from abilities.explorer.pages import PAGES, Retrievals, add_explorer
 from abilities.helpers.grants import SCOPES, GrantFile
 from abilities.helpers.reply.formats import render
 from abilities.helpers.tokens import TokenFile

@@ -13,19 +13,19 @@ from abilities.declarations.limits import MAX_READ_CHARS
 from abilities.declarations.refusals import Reason, Refused
 from abilities.helpers.documents.documents import AT_ONCE, Converting, Text
 from abilities.helpers.files.confinement import Policy, parse_path
-from abilities.helpers.files.file_walk import FileWalk, FolderMemory
-from abilities.helpers.files.globs import Glob
-from abilities.helpers.files.listing import (
+from abilities.helpers.files.file_walk import (
     MAX_BYTES,
     MAX_LISTED,
     MENDABLE,
+    FileWalk,
+    FolderMemory,
     Listing,
     ListingRequest,
     PathNames,
     list_files,
 )
-from abilities.helpers.files.reader import FileText, LinesOfFiles, ReadingSession
-from abilities.helpers.files.roots import Root
+from abilities.helpers.files.globs import Glob
+from abilities.helpers.files.reader import FileText, LinesOfFiles, ReadingSession, Root
 from abilities.helpers.files.searcher import SearchRequest, SearchResult, SearchSession
 from abilities.helpers.threads.workers import CALL_SECONDS, Call, ItemT, ResultT, Worker, WorkerPool
 

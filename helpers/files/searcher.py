@@ -19,8 +19,7 @@ from abilities.helpers.files import file_walk, redaction
 from abilities.helpers.files.confinement import Policy, parse_path
 from abilities.helpers.files.file_walk import FileWalk, FolderMemory, FoundFile
 from abilities.helpers.files.globs import Glob
-from abilities.helpers.files.reader import ReadingSession
-from abilities.helpers.files.roots import Root
+from abilities.helpers.files.reader import ReadingSession, Root
 from abilities.helpers.text import Encoding, back_off, decode, detect_encoding, replace_markers
 from abilities.helpers.threads.workers import Worker
 

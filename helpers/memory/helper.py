@@ -22,8 +22,7 @@ from abilities.declarations.refusals import Reason, Refused
 from abilities.declarations.values import JsonObject, utc_now
 from abilities.helpers.files.confinement import Policy
 from abilities.helpers.files.files import Files
-from abilities.helpers.files.reader import ReadingSession
-from abilities.helpers.files.roots import Root
+from abilities.helpers.files.reader import ReadingSession, Root
 from abilities.helpers.memory.namespaces import NOT_THERE, NamespaceReader, find_namespace
 from abilities.helpers.memory.recalling import (
     RecallResult,

@@ -31,8 +31,7 @@ from abilities.helpers.files.confinement import (
     parse_path,
 )
 from abilities.helpers.files.files import Files
-from abilities.helpers.files.reader import ReadingSession
-from abilities.helpers.files.roots import Root, find_ban
+from abilities.helpers.files.reader import ReadingSession, Root, find_ban
 from abilities.helpers.threads.circuit_breaker import CircuitBreaker
 from abilities.helpers.threads.workers import Batch, Worker, WorkerPool
 from tests.support import racer

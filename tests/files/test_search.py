@@ -23,12 +23,11 @@ from hypothesis import strategies as st
 from abilities import Settings
 from abilities.declarations.refusals import Refused
 from abilities.helpers.files import file_walk, searcher
+from abilities.helpers.files.file_walk import ListingRequest
 from abilities.helpers.files.files import Files
 from abilities.helpers.files.globs import Glob
-from abilities.helpers.files.listing import ListingRequest
-from abilities.helpers.files.reader import FileText
+from abilities.helpers.files.reader import FileText, Root
 from abilities.helpers.files.redaction import SHAPES, find_secrets, format_mark
-from abilities.helpers.files.roots import Root
 from abilities.helpers.files.searcher import MAX_BLOCK, Hit, SearchRequest
 from abilities.helpers.text import decode, detect_encoding, replace_markers
 from abilities.helpers.threads.workers import WorkerPool

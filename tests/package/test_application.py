@@ -34,7 +34,7 @@ from abilities.declarations.fields import Arguments
 from abilities.declarations.memories import StoreMemoryInput
 from abilities.declarations.values import JsonObject, Model
 from abilities.definition import LazyAbility
-from abilities.helpers.files.roots import RootPlace
+from abilities.helpers.files.reader import RootPlace
 from abilities.helpers.store.protocol import MemoryStore
 from abilities.registry import Reply
 from abilities.schemas import build_schema, validate_arguments

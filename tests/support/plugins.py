@@ -13,7 +13,7 @@ from abilities import Abilities, Settings
 TAME = """
 from abilities import Arguments, Context, FileText, Model, ability
 from abilities.helpers.files.globs import Glob
-from abilities.helpers.files.listing import ListingRequest
+from abilities.helpers.files.file_walk import ListingRequest
 
 class Input(Arguments):
     key: str

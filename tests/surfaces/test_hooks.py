@@ -17,10 +17,9 @@ from typing import Any, NamedTuple
 import pytest
 
 from abilities import Abilities, Settings
-from abilities.hooks import seen
-from abilities.hooks.answering import MAX_CONTEXT_BYTES, answer_event
+from abilities.hooks import answering
+from abilities.hooks.answering import MAX_CONTEXT_BYTES, SeenMemories, answer_event
 from abilities.hooks.asking import MAX_BYTES
-from abilities.hooks.seen import SeenMemories
 from tests.support.plugins import TAME, write_distribution
 from tests.support.waiting import GIVE_UP_SECONDS, POLL_SECONDS
 
@@ -445,8 +444,8 @@ def test_what_was_seen_is_bounded_and_old_sessions_go(
     place: Place, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("HOME", str(place.home))
-    monkeypatch.setattr(seen, "MAX_SEEN", 3)
-    monkeypatch.setattr(seen, "MAX_SESSIONS", 4)
+    monkeypatch.setattr(answering, "MAX_SEEN", 3)
+    monkeypatch.setattr(answering, "MAX_SESSIONS", 4)
     memories, folder = SeenMemories(), place.home / ".abilities/hooks/seen"
 
     for number in range(5):

@@ -11,7 +11,7 @@ from hypothesis import given, strategies
 
 from abilities import Abilities, Settings
 from abilities.adapters.langgraph_store import AbilitiesStore
-from abilities.helpers.files.roots import name_folder
+from abilities.helpers.files.reader import name_folder
 from abilities.helpers.tokens import TokenFile
 from tests.memories.calls import calls_of, find_fault, find_reason, follow, store
 from tests.support.serving import serving_app
