@@ -16,8 +16,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from abilities.application import Abilities
     from abilities.declarations.fields import Arguments
-    from abilities.declarations.records import Record
-    from abilities.declarations.refusals import Fault, Refused
+    from abilities.declarations.refusals import Fault, Record, Refused
     from abilities.declarations.values import Model
     from abilities.decorator import ability
     from abilities.definition import Ability, Context
@@ -55,7 +54,7 @@ _MODULES = {
     "Fault": "abilities.declarations.refusals",
     "FileText": "abilities.helpers.files.reader",
     "Model": "abilities.declarations.values",
-    "Record": "abilities.declarations.records",
+    "Record": "abilities.declarations.refusals",
     "Refused": "abilities.declarations.refusals",
     "Settings": "abilities.settings",
     "ability": "abilities.decorator",

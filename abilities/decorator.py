@@ -16,8 +16,7 @@ from pydantic import BaseModel, PydanticUserError, RootModel, TypeAdapter, creat
 
 from abilities.declarations.fields import Arguments, Array, Boolean, Integer, Number, Object
 from abilities.declarations.values import Model
-from abilities.definition import Ability, Context, Run, is_model
-from abilities.schemas import validate_answer
+from abilities.definition import Ability, Context, Run, is_model, validate_answer
 
 Function = Callable[..., Awaitable[Any]]
 

@@ -10,12 +10,11 @@ from traceback import format_exception
 from typing import Any, cast
 
 from abilities.declarations.values import has_control_character
-from abilities.definition import Ability
+from abilities.definition import Ability, check_schemas
 from abilities.errors import is_installed
 from abilities.helpers.documents.converter import load_reader
 from abilities.helpers.documents.documents import Documents, InstalledReader
 from abilities.registry import AbilityRegistry
-from abilities.schemas import check_schemas
 
 GROUP = "abilities"
 """The entry point group; each entry point is an Ability or a list of them."""

@@ -25,12 +25,12 @@ from abilities.declarations.values import (
     has_surrogate,
     json_size,
 )
+from abilities.definition import validate_arguments
 from abilities.helpers.files.file_walk import ListingRequest
 from abilities.helpers.files.globs import Glob
 from abilities.helpers.memory.overview import format_findings, gather_findings
 from abilities.helpers.store.model import MemoryLine
 from abilities.registry import Reply, build_failed_reply
-from abilities.schemas import validate_arguments
 
 MAX_INSTRUCTIONS_BYTES = 1_500
 """Limit of the instructions, because clients put them before every conversation."""

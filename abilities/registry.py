@@ -17,11 +17,10 @@ from abilities.declarations.fields import OutputFormat
 from abilities.declarations.refusals import FAULTS, Fault, Reason, Refused
 from abilities.declarations.suggestions import suggest_ability
 from abilities.declarations.values import JsonObject, as_object, json_bytes, json_size, text_size
-from abilities.definition import Ability, Context, LazyAbility
+from abilities.definition import Ability, Context, LazyAbility, validate_answer, validate_arguments
 from abilities.errors import AbilityError
 from abilities.helpers.reply.formats import Format, render
 from abilities.helpers.threads.loops import IsolatedLoops
-from abilities.schemas import validate_answer, validate_arguments
 
 MAX_FAULT_BYTES = 16_000
 """A larger fault, for example one with long lists of choices, is answered without its details."""

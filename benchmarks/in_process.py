@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 from abilities import Abilities, Settings
 from abilities.builtin.files import file_read_bulk as read_files
-from abilities.declarations.files import FileReadBulkInput
+from abilities.declarations.read import FileReadBulkInput
 from abilities.definition import Context
 from abilities.helpers.files.confinement import parse_path
 from abilities.helpers.files.files import Files

@@ -5,8 +5,7 @@ from typing import Annotated, Literal
 from pydantic import BeforeValidator, Field
 
 from abilities.declarations.memory_reads import BulkReadMemoryInput, MemoryGetInput
-from abilities.declarations.records import Truncation
-from abilities.declarations.refusals import Fault
+from abilities.declarations.refusals import Fault, Truncation
 from abilities.declarations.values import Model, optional
 
 _BOOLEANS = {"true": True, "false": False, "": True}

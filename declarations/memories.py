@@ -30,7 +30,7 @@ from abilities.declarations.memory import (
     Text,
     Type,
 )
-from abilities.declarations.records import Truncation
+from abilities.declarations.refusals import Truncation
 from abilities.declarations.values import JsonObject, Model, optional
 
 FurtherValues = Annotated[

@@ -13,8 +13,7 @@ from abilities.declarations.limits import (
     MAX_ITEMS,
 )
 from abilities.declarations.memory import TARGET_SCHEMA, IsArchived, Origin, ReplacedBy
-from abilities.declarations.records import Record, ReplyOf, Truncation
-from abilities.declarations.refusals import Fault
+from abilities.declarations.refusals import Fault, Record, ReplyOf, Truncation
 from abilities.declarations.values import UNSAID, JsonObject, Model, optional
 
 Targets = Annotated[

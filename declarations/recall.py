@@ -5,8 +5,7 @@ from typing import Annotated, Any, ClassVar, Literal
 from pydantic import Field
 
 from abilities.declarations import fields, limits, memory
-from abilities.declarations.records import Record, Summary
-from abilities.declarations.refusals import Fault
+from abilities.declarations.refusals import Fault, Record, Summary
 from abilities.declarations.values import JsonObject, Model, optional
 
 CURSOR_PATTERN = r"^([0-9]{1,4}\.[A-Za-z0-9_-]{8})?$"

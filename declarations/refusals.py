@@ -1,4 +1,4 @@
-"""Refusals: why a request cannot be served, and the fault that its caller receives.
+"""Refusals: why a request cannot be served, the fault that its caller receives, and its record.
 
 Every refusal has a reason from a closed set. The reason decides the error code, the sentence, and
 whether a retry may succeed. A refusal of an argument also names the field, the rule that it breaks
@@ -9,7 +9,7 @@ import logging
 import re
 import secrets
 from collections.abc import Sequence
-from typing import Any, Literal, NamedTuple, Self, cast
+from typing import Any, Generic, Literal, NamedTuple, Self, TypeVar, cast
 
 from pydantic import Field
 
@@ -594,3 +594,50 @@ class Fault(Model):
     def to_payload(self) -> dict[str, Any]:
         """Return the fault as JSON values, without the fields that have their default."""
         return self.model_dump(exclude_defaults=True)
+
+
+T = TypeVar("T")
+AnyRecord = TypeVar("AnyRecord")
+
+
+class Truncation(Model):
+    """The part of a record's content that is missing, and how to fetch it."""
+
+    reason: Literal["max_chars", "budget"] = Field(
+        description="max_chars: the item's own limit; budget: the room in the reply."
+    )
+    returned_chars: int = Field(description="Characters of content in this record.")
+    total_chars: int | None = optional(
+        "Characters of the whole requested part, if known without reading further."
+    )
+    next: str | dict[str, Any] = Field(description="The path or target to send for the rest.")
+
+
+class Record(Model, Generic[T]):
+    """The outcome of one requested item."""
+
+    input: str = Field(description="The item as requested.")
+    success: bool = Field(description="Whether data is present; if not, error says why.")
+    data: T | None = optional("What was found, on success.")
+    error: Fault | None = optional("Why it failed, on failure.")
+    truncation: Truncation | None = optional("Present if a part of the content is missing.")
+
+
+class Summary(Model):
+    """Counts over all records of a reply."""
+
+    requested: int = Field(description="Requested items, duplicates counted.")
+    succeeded: int = Field(description="Records with data.")
+    failed: int = Field(description="Records with an error.")
+    truncated: int = Field(description="Successful records whose content was cut.")
+    returned_chars: int = Field(description="Characters of content in the whole reply.")
+
+
+class ReplyOf(Model, Generic[AnyRecord]):
+    """One record per requested item, in the order requested; duplicates are kept."""
+
+    results: list[AnyRecord] = Field(description="One record per item, in the order requested.")
+    summary: Summary = Field(description="Counts over all records.")
+    next_request: dict[str, Any] | None = optional(
+        "Arguments that fetch the rest, ready to send to the same tool; absent if nothing is left."
+    )

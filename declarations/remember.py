@@ -7,8 +7,8 @@ from pydantic import Field
 
 from abilities.declarations import fields, memory
 from abilities.declarations.limits import MAX_OPERATIONS
-from abilities.declarations.records import Summary as Counts
 from abilities.declarations.refusals import Fault
+from abilities.declarations.refusals import Summary as Counts
 from abilities.declarations.values import UNSAID, JsonObject, Model, optional
 
 OperationName = Literal[

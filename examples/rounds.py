@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from abilities import Abilities, Settings, render
-from abilities.schemas import build_declaration
+from abilities.definition import build_declaration
 
 TOKEN_BYTES = 4
 

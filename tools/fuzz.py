@@ -22,12 +22,12 @@ with atheris.instrument_imports(include=["abilities"]):
     from abilities.cli.drawing import Drawing, as_mermaid, draw_walk
     from abilities.declarations.refusals import FAULTS, Refused
     from abilities.declarations.values import json_size
+    from abilities.definition import validate_arguments
     from abilities.helpers.files.confinement import parse_path
     from abilities.helpers.files.window import read_piece
     from abilities.helpers.reply.formats import parse_text, render
     from abilities.helpers.text import WHOLE, Range, parse_range
     from abilities.helpers.walk import State, Walk, WalkLimits, WalkLink, compute_rank
-    from abilities.schemas import validate_arguments
     from tests.support.catalog import BUILT_IN
 
 FILE = os.memfd_create("fuzz")

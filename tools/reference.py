@@ -14,10 +14,9 @@ from itertools import chain
 from pathlib import Path
 from typing import NamedTuple
 
-from abilities import schemas
+from abilities import definition
 from abilities.declarations.memory import LinkData, Memory
-from abilities.declarations.records import Summary, Truncation
-from abilities.declarations.refusals import FAULTS, Fault
+from abilities.declarations.refusals import FAULTS, Fault, Summary, Truncation
 from abilities.declarations.values import JsonObject, Model
 from abilities.definition import Ability
 from tests.support.catalog import BUILT_IN
@@ -136,8 +135,8 @@ class Known(NamedTuple):
 
 def page() -> str:
     """Return the whole page."""
-    inputs = [schemas.build_schema(ability.input) for ability in BUILT_IN]
-    answers = [schemas.build_schema(ability.answer) for ability in BUILT_IN]
+    inputs = [definition.build_schema(ability.input) for ability in BUILT_IN]
+    answers = [definition.build_schema(ability.answer) for ability in BUILT_IN]
     known = Known(
         find_common([[Group("", False, schema.get("properties", {}))] for schema in inputs]),
         find_common([list_groups(schema) for schema in answers]),
@@ -206,7 +205,7 @@ def list_shared_rows() -> dict[str, list[str]]:
     """Return the rows of each shared object by its name."""
     rows: dict[str, list[str]] = {}
     for ability in BUILT_IN:
-        for name, schema in find_shared(schemas.build_schema(ability.answer)).items():
+        for name, schema in find_shared(definition.build_schema(ability.answer)).items():
             (group, *_) = list_groups(schema)
             rows[name] = [describe_argument(f"`{key}`", each) for key, each in group.fields.items()]
 
@@ -226,8 +225,8 @@ def describe_ability(ability: Ability, known: Known) -> str:
     return "\n".join(
         [
             f"## {ability.name}\n\n*{ability.title}; {effects}.*\n\n{ability.description}\n",
-            describe_arguments(schemas.build_schema(ability.input), known),
-            describe_answer(schemas.build_schema(ability.answer), ability.name, known),
+            describe_arguments(definition.build_schema(ability.input), known),
+            describe_answer(definition.build_schema(ability.answer), ability.name, known),
             *examples,
         ]
     )
@@ -423,7 +422,7 @@ def describe_shared_parts() -> str:
     """Return the objects that many answers contain, and every reason that a fault may have."""
     schemas_by_name: dict[str, JsonObject] = {}
     for ability in BUILT_IN:
-        schemas_by_name |= find_shared(schemas.build_schema(ability.answer))
+        schemas_by_name |= find_shared(definition.build_schema(ability.answer))
 
     apart = Known({}, {}, {}, {})
     parts = [

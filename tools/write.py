@@ -7,7 +7,7 @@ from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
-from abilities.schemas import format_declaration
+from abilities.definition import format_declaration
 from benchmarks import documents
 from tests.support.catalog import BUILT_IN
 from tools import bundles, python_page, reference, specification

@@ -19,14 +19,12 @@ from typing import Any, Generic, TypeVar, cast
 
 from pydantic import BaseModel
 
-from abilities.adapters.documents import parse_document
 from abilities.application import Abilities, Opening
 from abilities.declarations.memory import parse_namespace
-from abilities.declarations.values import JsonObject, as_object
-from abilities.definition import Ability
+from abilities.declarations.values import JsonObject, as_object, parse_document
+from abilities.definition import Ability, build_schema
 from abilities.helpers.threads.loops import LoopThread
 from abilities.registry import AbilityRegistry, Reply
-from abilities.schemas import build_schema
 from abilities.settings import Settings
 
 T = TypeVar("T")

@@ -11,11 +11,10 @@ from fastapi import FastAPI
 from starlette.requests import Request
 from starlette.responses import Response
 
-from abilities import schemas
-from abilities.adapters.documents import is_json, parse_document
+from abilities import definition
 from abilities.application import Abilities
 from abilities.declarations.refusals import Fault, Refused
-from abilities.declarations.values import JsonObject, as_object, json_bytes
+from abilities.declarations.values import JsonObject, as_object, is_json, json_bytes, parse_document
 from abilities.definition import Ability
 from abilities.registry import AbilityRegistry, Reply, build_failed_reply
 
@@ -48,7 +47,7 @@ _ERROR: JsonObject = {
             "schema": {
                 "type": "object",
                 "required": ["error"],
-                "properties": {"error": schemas.build_schema(Fault)},
+                "properties": {"error": definition.build_schema(Fault)},
             }
         }
     },
@@ -87,7 +86,7 @@ def add_ability_routes(app: FastAPI, registry: AbilityRegistry) -> None:
     @lru_cache(maxsize=100)
     def describe(names: tuple[str, ...]) -> bytes:
         chosen = [ability for ability in registry if ability.name in names]
-        return json_bytes([schemas.describe_fully(ability) for ability in chosen])
+        return json_bytes([definition.describe_fully(ability) for ability in chosen])
 
     # The endpoints have no docstrings: FastAPI would publish them.
     async def list_abilities(request: Request) -> Response:
@@ -117,7 +116,7 @@ def _add_ability_route(app: FastAPI, ability: Ability) -> None:
 
         return await call_with_body(ability.name, request, {})
 
-    body = schemas.build_exact_schema(ability, nullable=True)
+    body = definition.build_exact_schema(ability, nullable=True)
     app.add_api_route(
         f"/api/abilities/{ability.name}",
         call,
@@ -139,7 +138,7 @@ def refuse_unknown(name: str, registry: AbilityRegistry) -> Response:
 
 def describe_responses(ability: Ability) -> JsonObject:
     """Return the OpenAPI description of the responses of a route that calls an ability."""
-    content: JsonObject = {_JSON: {"schema": schemas.build_schema(ability.answer)}}
+    content: JsonObject = {_JSON: {"schema": definition.build_schema(ability.answer)}}
     if "output_format" in ability.input.model_fields:
         for media_type in _MEDIA_TYPES.values():
             content[media_type] = {"schema": {"type": "string"}}

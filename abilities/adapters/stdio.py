@@ -35,10 +35,10 @@ import orjson
 from mcp.server.lowlevel import Server
 from mcp.shared.message import ServerMessageMetadata, SessionMessage
 
-from abilities.adapters.mcp import create_server
-from abilities.adapters.messages import (
+from abilities.adapters.mcp import (
     InvalidMessage,
     RequestId,
+    create_server,
     format_answer,
     format_error,
     is_id,

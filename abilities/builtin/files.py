@@ -1,6 +1,6 @@
 """`file_read_bulk` and `file_list`: find files, and read many in one call."""
 
-from abilities.declarations.files import (
+from abilities.declarations.read import (
     FileListAnswer,
     FileListInput,
     FileReadBulkAnswer,

@@ -175,9 +175,9 @@ def list_built_in(
 
 @cache
 def _load_for_chatgpt(name: str, url: str) -> Ability:
-    from abilities.builtin import chatgpt
+    from abilities.builtin.read import create_for_chatgpt
 
-    return chatgpt.create(name, url)
+    return create_for_chatgpt(name, url)
 
 
 @cache

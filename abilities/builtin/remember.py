@@ -10,13 +10,12 @@ from abilities.declarations.remember import (
 )
 from abilities.declarations.suggestions import suggest_value
 from abilities.declarations.values import JsonObject, as_object, unwrap_json
-from abilities.definition import Context, built_in
+from abilities.definition import Context, built_in, validate_arguments
 from abilities.helpers.memory.answers import build_remember_answer
 from abilities.helpers.memory.helper import Write
 from abilities.helpers.memory.targets import require_name
 from abilities.helpers.reply.envelope import format_item
 from abilities.helpers.store.changes import Kind
-from abilities.schemas import validate_arguments
 
 DESCRIPTION = """\
 Store or change many memories in one call, in order, each by itself.

@@ -12,7 +12,7 @@ from typing import cast
 
 import click
 
-from abilities import schemas
+from abilities import definition
 from abilities.builtin.index import NAMES
 from abilities.cli.completion import complete_ability
 from abilities.cli.errors import UsageErrorInLines
@@ -85,7 +85,7 @@ def list_(session: Session, as_json: bool) -> None:
 
     if as_json:
         entries = [
-            {"name": ability.name, "title": ability.title, **schemas.build_annotations(ability)}
+            {"name": ability.name, "title": ability.title, **definition.build_annotations(ability)}
             for ability in session.registry
         ]
         echo_line(json.dumps(entries), stdout)
@@ -125,14 +125,14 @@ def describe(session: Session, name: str, as_json: bool) -> None:
     ability = _find_ability(session, session.registry, name)
 
     if as_json:
-        echo_payload(schemas.format_declaration(ability), stdout, nl=False)
+        echo_payload(definition.format_declaration(ability), stdout, nl=False)
         return
 
     heading = f"{ability.name}: {ability.title}"
     for line in (heading, "", *ability.description.split("\n"), "", "Arguments:"):
         echo(line, stdout)
 
-    schema = schemas.build_schema(ability.input)
+    schema = definition.build_schema(ability.input)
     required = schema.get("required", ())
 
     for argument, field in schema.get("properties", {}).items():
@@ -203,7 +203,7 @@ def declarations(session: Session) -> None:
     Anthropic.
     """
     stdout = session.stdout
-    built = [schemas.build_declaration(ability) for ability in session.registry]
+    built = [definition.build_declaration(ability) for ability in session.registry]
     echo_line(json.dumps(built, ensure_ascii=False), stdout)
 
 

@@ -16,9 +16,8 @@ import click
 
 from abilities.cli import checks
 from abilities.cli.checks import Diagnosis, State, check_folder
-from abilities.cli.progress import show_progress
 from abilities.cli.session import Session, pass_session
-from abilities.cli.terminal import echo, echo_line, escape_text, format_count
+from abilities.cli.terminal import echo, echo_line, escape_text, format_count, show_progress
 from abilities.cli.token import check_tokens
 from abilities.declarations.refusals import Refused
 from abilities.declarations.values import has_control_character, has_surrogate

@@ -21,7 +21,7 @@ from abilities.declarations.refusals import Refused
 from abilities.declarations.values import JsonObject, utc_now
 from abilities.helpers.files.confinement import parse_path
 from abilities.helpers.memory.helper import Writer
-from abilities.helpers.transfer.patience import call_patiently
+from abilities.helpers.store.changes import call_patiently
 from abilities.helpers.walk import WalkLimits, WalkOutcome
 from abilities.hooks.asking import answer_stdin
 from abilities.prompts import write_catch_up
@@ -345,7 +345,7 @@ def why(
 def _read_arguments(question: str, options: JsonObject) -> "RecallInput":
     """Return the arguments of recall. Raises click.UsageError for wrong ones."""
     from abilities.declarations.recall import RecallInput
-    from abilities.schemas import validate_arguments
+    from abilities.definition import validate_arguments
 
     given = {name: value for name, value in options.items() if value is not None}
     try:

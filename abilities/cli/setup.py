@@ -26,9 +26,9 @@ from abilities.clients.entry import (
 from abilities.clients.table import CLIENTS, Client, Machine
 from abilities.declarations.limits import TOKEN_BYTES
 from abilities.declarations.values import json_size, text_size
+from abilities.definition import describe_tool
 from abilities.errors import format_install, is_installed
 from abilities.prompts import build_instructions
-from abilities.schemas import describe_tool
 from abilities.settings import Settings, split_names
 
 if TYPE_CHECKING:

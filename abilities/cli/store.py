@@ -16,10 +16,10 @@ import click
 
 from abilities.cli.errors import explain_errors, explain_stop
 from abilities.cli.options import take_namespace, whole_store
-from abilities.cli.progress import show_progress
 from abilities.cli.session import Session, pass_session
-from abilities.cli.terminal import echo, echo_line, format_count
+from abilities.cli.terminal import echo, echo_line, format_count, show_progress
 from abilities.declarations.refusals import Refused
+from abilities.helpers.store.changes import call_patiently
 from abilities.helpers.store.history import DamagedEntry
 from abilities.helpers.store.opening import repair_store
 from abilities.helpers.store.protocol import IntegrityFinding
@@ -33,7 +33,6 @@ from abilities.helpers.transfer.importing import (
     import_memories,
     open_source,
 )
-from abilities.helpers.transfer.patience import call_patiently
 from abilities.mirror.folder import Folder, Unusable
 from abilities.mirror.syncing import Mirror, Report
 from abilities.settings import Settings

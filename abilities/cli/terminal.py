@@ -13,11 +13,14 @@ import sys
 from collections.abc import Generator
 from contextlib import contextmanager, redirect_stderr, redirect_stdout, suppress
 from pathlib import Path
-from typing import TextIO
+from typing import TYPE_CHECKING, TextIO
 
 import click
 
 from abilities.declarations.values import escape_unseen
+
+if TYPE_CHECKING:
+    from rich.progress import Progress
 
 _USUAL_COLUMNS = 80
 """The assumed width of a terminal that reports a width of 0."""
@@ -196,3 +199,47 @@ def _replace_descriptor(number: int, other: int) -> Generator[None]:
     finally:
         os.dup2(saved, number)
         os.close(saved)
+
+
+class ProgressBar:
+    """One bar; pass its methods as progress callbacks."""
+
+    def __init__(self, progress: "Progress", title: str, total: float | None) -> None:
+        self._progress = progress
+        self._task = progress.add_task(title, total=total)
+        self.done = 0.0
+        """The amount done so far, counted even if no bar is shown."""
+
+    def advance(self, amount: float) -> None:
+        """Add to the amount done."""
+        self.reach(self.done + amount)
+
+    def reach(self, done: float) -> None:
+        """Set the amount done."""
+        self.done = done
+        self._progress.update(self._task, completed=done)
+
+
+@contextmanager
+def show_progress(title: str, total: float | None = None) -> Generator[ProgressBar]:
+    """Show a bar on stderr during a block, if stderr is a terminal.
+
+    With a ``total`` it shows a percentage and the remaining time, without one a running count.
+    """
+    # Most commands show no bar, and rich takes long to import.
+    from rich import progress as bars
+    from rich.console import Console
+
+    console = Console(stderr=True)
+    columns = [bars.TextColumn("{task.description}"), bars.BarColumn()]
+
+    if total:
+        columns += [bars.TextColumn("{task.percentage:>3.0f} %"), bars.TimeRemainingColumn()]
+    else:
+        columns += [bars.MofNCompleteColumn()]
+
+    # The frames of a bar would be noise in a log file.
+    with bars.Progress(
+        *columns, console=console, transient=True, disable=not console.is_terminal
+    ) as progress:
+        yield ProgressBar(progress, title, total)

@@ -22,9 +22,9 @@ from abilities.builtin.memories import (
 from abilities.builtin.memory_reads import bulk_read_memory, memory_get, memory_read_bulk
 from abilities.builtin.recall import recall
 from abilities.declarations.fields import Integer, Offset, Version
-from abilities.declarations.files import FileListInput
 from abilities.declarations.memories import KeyPart
 from abilities.declarations.memory import Action, Id, Key, LinkData, Memory
+from abilities.declarations.read import FileListInput
 from abilities.declarations.recall import Question, RecallInput
 from abilities.declarations.refusals import Fault, Refused
 from abilities.declarations.values import JsonObject, Model

@@ -16,8 +16,8 @@ import orjson
 from abilities.declarations.memory import LinkInput
 from abilities.declarations.refusals import Refused
 from abilities.declarations.values import JsonObject, as_object
+from abilities.definition import validate_arguments
 from abilities.helpers.store.model import IMPORTANCES, TYPES, LinkRow, StoredMemory, index_links
-from abilities.schemas import validate_arguments
 
 MENTIONS = "mentions"
 """The type of the links that a body's ``[[name]]`` are."""

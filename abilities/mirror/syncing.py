@@ -11,13 +11,14 @@ from abilities.declarations.memory import SCORES, LinkSelector, is_key
 from abilities.declarations.refusals import Refused
 from abilities.declarations.remember import StoreOperation
 from abilities.declarations.values import JsonObject
+from abilities.definition import validate_arguments
 from abilities.helpers.files.redaction import find_secrets
 from abilities.helpers.memory.helper import Outcome, Write, Writer
+from abilities.helpers.store.changes import call_patiently
 from abilities.helpers.store.history import MemoryName
 from abilities.helpers.store.mending import make_key
 from abilities.helpers.store.model import StoredMemory
 from abilities.helpers.store.protocol import ServableStore
-from abilities.helpers.transfer.patience import call_patiently
 from abilities.mirror import notes
 from abilities.mirror.folder import (
     CHANGED,
@@ -34,7 +35,6 @@ from abilities.mirror.folder import (
     make_key_of_path,
     name_file,
 )
-from abilities.schemas import validate_arguments
 
 _AT_ONCE = 50
 """The least number of keys after which changes are stored, and the state is saved."""

@@ -11,7 +11,7 @@ from itertools import chain
 from pydantic import BaseModel
 from starlette.responses import Response
 
-from abilities import schemas
+from abilities import definition
 from abilities.adapters.http import get_status, to_response
 from abilities.application import Abilities
 from abilities.builtin.memory_reads import bulk_read_memory, memory_get
@@ -201,5 +201,5 @@ def _to_response(body: JsonObject, status: int) -> Response:
 
 
 def _describe(description: str, model: type[BaseModel]) -> JsonObject:
-    schema = schemas.build_schema(model)
+    schema = definition.build_schema(model)
     return {"description": description, "content": {"application/json": {"schema": schema}}}

@@ -13,11 +13,10 @@ from starlette.responses import Response
 from starlette.routing import Route
 from starlette.types import ASGIApp, Message
 
-from abilities.adapters.documents import is_json
 from abilities.adapters.http import refuse
-from abilities.adapters.messages import InvalidMessage, RequestId, format_error, parse_message
+from abilities.adapters.mcp import InvalidMessage, RequestId, format_error, parse_message
 from abilities.declarations.refusals import Fault
-from abilities.declarations.values import as_object
+from abilities.declarations.values import as_object, is_json
 from abilities.server.guard import replay_body
 
 _PATH = "/mcp"

@@ -13,7 +13,7 @@ from starlette.routing import Match
 from starlette.types import Scope
 from typing_extensions import override
 
-from abilities import schemas
+from abilities import definition
 from abilities.adapters import http
 from abilities.application import Abilities
 from abilities.builtin import memories
@@ -194,7 +194,7 @@ def _read_given(request: Request, operation: _Operation) -> JsonObject:
 def _describe(operation: _Operation, ability: Ability, dialect: Dialect) -> JsonObject:
     """Return the OpenAPI description of an operation, with each argument in its place."""
     has_body = operation.has_body
-    schema = schemas.build_exact_schema(ability, nullable=has_body)
+    schema = definition.build_exact_schema(ability, nullable=has_body)
     fields: JsonObject = schema["properties"]
     required: list[str] = schema.get("required", [])
 
@@ -203,7 +203,7 @@ def _describe(operation: _Operation, ability: Ability, dialect: Dialect) -> Json
     in_query = [] if has_body else others
 
     # No part of an address can be left out or null.
-    plain: JsonObject = schemas.build_exact_schema(ability, nullable=False)["properties"]
+    plain: JsonObject = definition.build_exact_schema(ability, nullable=False)["properties"]
     parameters = [_describe_parameter("path", name, plain[name], True) for name in in_path]
     for name in in_query:
         parameters.append(_describe_parameter("query", name, fields[name], name in required))

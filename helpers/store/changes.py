@@ -4,7 +4,10 @@
 have such values, but callers of the store's Python interface may.
 """
 
-from collections.abc import Iterable, Sequence
+import asyncio
+import logging
+import time
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Literal, NamedTuple, TypeVar, cast
 
@@ -357,3 +360,40 @@ def check_incoming(incoming: model.IncomingMemory) -> None:
         check_values(*row, incoming.stored.links)
     except Refused:
         raise Refused("invalid_stored_value") from None
+
+
+Result = TypeVar("Result")
+
+PATIENCE_SECONDS = 120.0
+"""How long work waits for a store without any progress.
+
+A closed lid, a stopped process or the choice of a new leader takes less than a minute.
+"""
+
+PAUSE_SECONDS = 0.2
+
+_log = logging.getLogger("abilities.store")
+
+
+async def call_patiently(work: Callable[[], Awaitable[Result]]) -> Result:
+    """Do work again while a store refuses it, until it succeeds or failed for `PATIENCE_SECONDS`.
+
+    The work must change nothing if it is done twice, because a store may lose the connection after
+    it has committed a change. Raises its error, unless that passes in time.
+    """
+    gives_up_at: float | None = None
+    while True:
+        try:
+            return await work()
+        except Refused as refused:
+            if not is_passing(refused):
+                raise
+
+            now = time.monotonic()
+            if gives_up_at is None:
+                gives_up_at = now + PATIENCE_SECONDS
+                _log.warning("Waiting for the store, up to %.0f seconds.", PATIENCE_SECONDS)
+            if now >= gives_up_at:
+                raise
+
+        await asyncio.sleep(PAUSE_SECONDS)

@@ -19,11 +19,11 @@ import aiofiles
 from abilities.declarations.refusals import Refused
 from abilities.declarations.values import escape_unseen, parse_json
 from abilities.helpers.durable import AtomicFile
+from abilities.helpers.store.changes import call_patiently
 from abilities.helpers.store.history import DamagedEntry, Entry, MemoryName
 from abilities.helpers.store.model import DamagedMemory, StoredMemory
 from abilities.helpers.store.protocol import ServableStore
 from abilities.helpers.transfer import export_lines
-from abilities.helpers.transfer.patience import call_patiently
 from abilities.helpers.transfer.sources import get_text, read_lines
 
 PAGE = 500

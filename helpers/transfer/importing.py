@@ -23,7 +23,7 @@ import aiofiles
 from abilities.declarations.memory import parse_namespace
 from abilities.declarations.refusals import Refused
 from abilities.declarations.values import JsonObject, as_object, utc_now
-from abilities.helpers.store.changes import Outcome, is_passing
+from abilities.helpers.store.changes import Outcome, call_patiently, is_passing
 from abilities.helpers.store.history import Entry
 from abilities.helpers.store.model import IncomingMemory
 from abilities.helpers.store.protocol import ServableStore
@@ -36,9 +36,7 @@ from abilities.helpers.transfer.export_lines import (
     parse_heading,
     parse_line_json,
 )
-from abilities.helpers.transfer.kv_memory import KvMemoryFile
-from abilities.helpers.transfer.mcp_memory import read_knowledge_graph
-from abilities.helpers.transfer.patience import call_patiently
+from abilities.helpers.transfer.memory_servers import KvMemoryFile, read_knowledge_graph
 from abilities.helpers.transfer.sessions import (
     EXPORT_NAME,
     FolderReader,

@@ -24,6 +24,7 @@ from abilities.declarations.values import JsonObject, as_object
 from abilities.helpers.files.confinement import Policy, open_file
 from abilities.helpers.files.deny import DenyList
 from abilities.helpers.files.redaction import REACH, find_secrets, redact
+from abilities.helpers.store.changes import call_patiently
 from abilities.helpers.store.mending import hash_text, to_storable
 from abilities.helpers.store.model import StoredMemory
 from abilities.helpers.store.protocol import MemoryStore
@@ -31,7 +32,6 @@ from abilities.helpers.text import UTF_8
 from abilities.helpers.transfer import sources
 from abilities.helpers.transfer.dialogs import Format, Message, Parser, recognize
 from abilities.helpers.transfer.export_lines import UnusableLine
-from abilities.helpers.transfer.patience import call_patiently
 
 MAX_TEXT_CHARS = 20_000
 """Characters of what the user wrote, and of the answer; the rest is mostly pasted logs and code."""

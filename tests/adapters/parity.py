@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from abilities import Abilities, Settings, parse_text, schemas
+from abilities import Abilities, Settings, definition, parse_text
 from abilities.registry import Reply
 from tests.support.catalog import BUILT_IN
 
@@ -134,7 +134,7 @@ async def check_parity(through: Through, folder: Path) -> None:
 
 def check_offered(offered: dict[str, tuple[str, Any]]) -> None:
     assert offered == {
-        ability.name: (ability.description, schemas.build_schema(ability.input, "brief"))
+        ability.name: (ability.description, definition.build_schema(ability.input, "brief"))
         for ability in BUILT_IN
     }
 

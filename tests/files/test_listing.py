@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given, settings, strategies
 
 from abilities import Abilities, AbilityError, Settings, render
-from abilities.declarations.files import FileListAnswer
+from abilities.declarations.read import FileListAnswer
 from abilities.declarations.refusals import Reason, Refused
 from abilities.helpers.files import file_walk
 from abilities.helpers.files.file_walk import FolderMemory, Kind

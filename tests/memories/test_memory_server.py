@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from abilities import Abilities, schemas
+from abilities import Abilities, definition
 from tests.memories.calls import Payload, find_reason, get, store
 from tests.support.memory_cases import UNKNOWN
 from tests.support.surfaces import Call
@@ -58,7 +58,7 @@ async def test_every_field_is_declared_with_its_bounds_and_default(
 ) -> None:
     ability = app.registry.get(name)
     assert ability is not None
-    schema = schemas.build_schema(ability.input)
+    schema = definition.build_schema(ability.input)
 
     required = ["type", "content"] if name == "store_memory" else []  # else the id, or the key
     assert schema.get("required", []) == required

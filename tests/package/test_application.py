@@ -33,11 +33,10 @@ from abilities.builtin.index import NEED_HISTORY, list_built_in
 from abilities.declarations.fields import Arguments
 from abilities.declarations.memories import StoreMemoryInput
 from abilities.declarations.values import JsonObject, Model
-from abilities.definition import LazyAbility
+from abilities.definition import LazyAbility, build_schema, validate_arguments
 from abilities.helpers.files.reader import RootPlace
 from abilities.helpers.store.protocol import MemoryStore
 from abilities.registry import Reply
-from abilities.schemas import build_schema, validate_arguments
 from abilities.server.app import create_app
 from examples.own_ability import word_count
 from examples.store.volatile_store import VolatileStore

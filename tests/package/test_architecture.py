@@ -39,36 +39,35 @@ helpers.batch: declarations helpers.files helpers.memory helpers.reply helpers.s
 helpers.transfer: declarations helpers.durable helpers.files helpers.store helpers.text
 errors: declarations
 definition: declarations helpers.files helpers.memory helpers.reply
-registry: declarations definition errors helpers.reply helpers.threads schemas
-schemas: declarations definition
-decorator: declarations definition schemas
-plugins: declarations definition errors helpers.documents registry schemas
+registry: declarations definition errors helpers.reply helpers.threads
+decorator: declarations definition
+plugins: declarations definition errors helpers.documents registry
 embedders: errors helpers.embedder helpers.memory plugins
 settings: declarations helpers.files helpers.memory helpers.search helpers.store
     helpers.store.opening helpers.tokens
 builtin: declarations definition helpers.batch helpers.files helpers.memory helpers.reply
-    helpers.store helpers.text helpers.walk schemas
+    helpers.store helpers.text helpers.walk
 application: builtin declarations definition embedders helpers.embedder helpers.files helpers.memory
     helpers.store helpers.store.opening helpers.threads plugins registry settings
 abilities: application declarations decorator definition errors helpers.files helpers.reply registry
     settings
-prompts: application declarations helpers.files helpers.memory helpers.store registry schemas
-adapters: application declarations definition errors helpers.threads prompts registry schemas
+prompts: application declarations definition helpers.files helpers.memory helpers.store registry
+adapters: application declarations definition errors helpers.threads prompts registry
     settings
 adapters.langgraph_store: adapters declarations definition errors helpers.memory helpers.search
     helpers.store
 explorer: adapters builtin declarations decorator definition helpers.files helpers.memory
     helpers.reply registry
 server: adapters application builtin declarations definition errors explorer helpers.grants
-    helpers.reply helpers.threads helpers.tokens prompts registry schemas settings
+    helpers.reply helpers.threads helpers.tokens prompts registry settings
 clients: declarations helpers.durable settings
 hooks: application builtin declarations helpers.durable helpers.files helpers.memory prompts
     settings
-mirror: declarations helpers.files helpers.memory helpers.store helpers.transfer schemas
+mirror: declarations definition helpers.files helpers.memory helpers.store
 cli: adapters application builtin clients declarations definition embedders errors helpers.embedder
     helpers.files helpers.grants helpers.importing helpers.memory helpers.reply helpers.store
     helpers.store.opening helpers.store.sqlite helpers.tokens helpers.transfer helpers.walk hooks
-    mirror prompts registry schemas server settings
+    mirror prompts registry server settings
 __main__: cli hooks
 """
 ALLOWED_IMPORTS = {
@@ -139,10 +138,10 @@ def test_no_two_rows_import_each_other() -> None:
 
 
 def test_a_forbidden_import_is_noticed_wherever_it_stands() -> None:
-    later = ast.parse("def later():\n    from abilities import schemas, Settings, cli")
+    later = ast.parse("def later():\n    from abilities import definition, Settings, cli")
 
     assert list_arrows("abilities.registry", later) == {
-        ("registry", "schemas"),
+        ("registry", "definition"),
         ("registry", "abilities"),
         ("registry", "cli"),
     }
@@ -173,6 +172,7 @@ def test_memory_is_reached_through_its_helper_alone() -> None:
         "application",  # hands the store on
         "settings",  # asks what lies beside it, and checks its URL
         "cli.errors",  # says what is wrong with a copy
+        "cli.memory",  # waits for a store that does not answer
         "cli.session",  # opens it for the commands that look after it
         "cli.completion",  # looks whether it may be read for keys
         "cli.store",  # looks after the store, and copies it

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from abilities import Ability, Settings, schemas
+from abilities import Ability, Settings, definition
 from abilities.adapters.langchain import load_tools
 from abilities.builtin.read import read
 from abilities.declarations.read import ITEM_SCHEMA, ITEMS
@@ -81,8 +81,8 @@ ASSUMED = {
 @pytest.mark.requirement("R5.4.3")
 def test_reading_abilities_are_marked_read_only_and_hints_leave_out_what_is_assumed() -> None:
     for ability in BUILT_IN:
-        meant = schemas.build_annotations(ability)
-        tool = schemas.describe_tool(ability, max_response_bytes=64_000, structured=False)
+        meant = definition.build_annotations(ability)
+        tool = definition.describe_tool(ability, max_response_bytes=64_000, structured=False)
         sent = {**ASSUMED, **tool["annotations"]}
 
         assert ability.read_only == (ability.name not in WRITING)
@@ -102,10 +102,12 @@ def test_published_schemas_are_plain_and_bounded() -> None:
     leftovers = ('"null"', '"ge"', '"$ref"', '"$defs"', '"default": null', '"x-')
 
     for ability in BUILT_IN:
-        text = schemas.format_declaration(ability) + json.dumps(schemas.describe_fully(ability))
+        text = definition.format_declaration(ability) + json.dumps(
+            definition.describe_fully(ability)
+        )
         assert [leftover for leftover in leftovers if leftover in text] == []
 
-        schema = schemas.build_schema(ability.input)
+        schema = definition.build_schema(ability.input)
         assert schema["additionalProperties"] is False
         for name, field in schema["properties"].items():
             assert {"anyOf", "oneOf", "$ref", "title"}.isdisjoint(field), name
@@ -144,7 +146,7 @@ async def test_a_list_keeps_its_bound(
 @pytest.mark.parametrize(("size", "hint"), [(40_000, None), (64_000, None), (64_001, 64_001)])
 def test_only_a_bound_that_clients_do_not_expect_is_told(size: int, hint: int | None) -> None:
     for ability in BUILT_IN:
-        tool = schemas.describe_tool(ability, max_response_bytes=size, structured=False)
+        tool = definition.describe_tool(ability, max_response_bytes=size, structured=False)
         meta = tool.get("_meta", {})
         assert meta.get("anthropic/maxResultSizeChars") == hint
 
@@ -172,11 +174,13 @@ def list_limits(fields: dict[str, Any]) -> Iterator[tuple[str, str, int]]:
 
 @pytest.mark.requirement("R3.8.3")
 def test_every_argument_is_offered_or_for_programs_of_one_type_and_with_its_limits_told() -> None:
-    texts = {a.name: f"{a.description} {schemas.build_schema(a.input, 'brief')}" for a in BUILT_IN}
+    texts = {
+        a.name: f"{a.description} {definition.build_schema(a.input, 'brief')}" for a in BUILT_IN
+    }
 
     for ability in BUILT_IN:
-        brief = schemas.build_schema(ability.input, "brief")
-        full = schemas.build_schema(ability.input)
+        brief = definition.build_schema(ability.input, "brief")
+        full = definition.build_schema(ability.input)
         offered, arguments = brief["properties"], full["properties"]
         assert arguments.keys() - offered.keys() <= UNOFFERED, ability.name
         assert brief.get("required") == full.get("required")
@@ -196,7 +200,7 @@ def test_every_argument_is_offered_or_for_programs_of_one_type_and_with_its_limi
 
 def test_every_field_of_an_item_to_read_is_in_the_description() -> None:
     for item in ITEMS.values():
-        for name in schemas.build_schema(item)["properties"]:
+        for name in definition.build_schema(item)["properties"]:
             published = name.removesuffix("_")  # a keyword of Python, such as "in"
             assert published in ITEM_SCHEMA["anyOf"][1]["properties"]
             if published != "after":  # copied from an answer
@@ -206,10 +210,10 @@ def test_every_field_of_an_item_to_read_is_in_the_description() -> None:
 @pytest.mark.parametrize("ability", BUILT_IN, ids=lambda ability: ability.name)
 def test_a_description_says_how_to_go_on_and_what_is_data(ability: Ability) -> None:
     told = ability.description
-    for field in schemas.build_schema(ability.input, "brief")["properties"].values():
+    for field in definition.build_schema(ability.input, "brief")["properties"].values():
         told += field.get("description", "")
 
-    answer = schemas.build_schema(ability.answer)["properties"]
+    answer = definition.build_schema(ability.answer)["properties"]
     for name in ("next_request", "next_requests"):
         # Models are not offered the walk of memory_get, and so not its next_requests.
         is_told = name in told or (ability.name, name) == ("memory_get", "next_requests")
@@ -222,7 +226,7 @@ def test_a_description_says_how_to_go_on_and_what_is_data(ability: Ability) -> N
 def test_a_description_names_only_what_exists() -> None:
     known = set(SKIPPED_FOLDERS)
     for ability in BUILT_IN:
-        declared = [ability.name, schemas.describe_fully(ability)]
+        declared = [ability.name, definition.describe_fully(ability)]
         known |= set(re.findall(r"'([A-Za-z_]+)'", str(declared)))
 
     for ability in BUILT_IN:

@@ -180,7 +180,7 @@ OPTIONAL = {
 
 MODELS = {
     f"abilities.declarations.{name}"
-    for name in ("files", "kv_memory", "memories", "memory_reads", "read", "recall", "remember")
+    for name in ("kv_memory", "memories", "memory_reads", "read", "recall", "remember")
 }
 """Models of abilities: making them all takes longer than a call."""
 
@@ -192,8 +192,7 @@ COMMANDS = {
     "call": (
         ["call", "file_read_bulk", '{"paths": ["none.txt"]}'],
         OPTIONAL
-        # The items of a batch are those of `read`.
-        | (MODELS - {"abilities.declarations.files", "abilities.declarations.read"})
+        | (MODELS - {"abilities.declarations.read"})
         | {"abilities.helpers.store.postgres", "abilities.helpers.transfer", "rich"},
     ),
     "call of a stored memory": (

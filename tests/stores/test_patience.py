@@ -15,11 +15,11 @@ from typing_extensions import override
 from abilities.cli import store as commands
 from abilities.cli.main import main
 from abilities.declarations.refusals import Reason, Refused
+from abilities.helpers.store import changes
 from abilities.helpers.store.changes import Outcome
 from abilities.helpers.store.model import IncomingMemory
 from abilities.helpers.store.sqlite import file
 from abilities.helpers.store.sqlite.store import SqliteStore
-from abilities.helpers.transfer import patience
 from abilities.helpers.transfer.exporting import ExportOptions, export
 from tests.stores.test_imports import entity, write_lines
 from tests.support.importing import import_file
@@ -30,7 +30,7 @@ MEMORIES = 600
 
 @pytest.fixture(autouse=True)
 def without_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(patience, "PAUSE_SECONDS", 0.001)
+    monkeypatch.setattr(changes, "PAUSE_SECONDS", 0.001)
 
 
 @pytest.fixture
@@ -87,7 +87,7 @@ async def test_an_import_outlasts_a_store_that_does_not_answer_if_that_passes(
     source: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(patience, "PATIENCE_SECONDS", seconds)
+    monkeypatch.setattr(changes, "PATIENCE_SECONDS", seconds)
     store = StallingStore(source.with_name("m.db"))
     store.reason, store.times = reason, times
 
@@ -109,7 +109,7 @@ async def test_an_import_waits_for_the_lock_of_another_process(
     async with file_place.open() as store:
         await store.prepare()
         await import_file(store, source)
-        monkeypatch.setattr(patience._log, "warning", lambda *_: waited.set())
+        monkeypatch.setattr(changes._log, "warning", lambda *_: waited.set())
         lock = os.open(f"{file_place.path}-lock", os.O_RDWR)
         fcntl.flock(lock, fcntl.LOCK_EX)
 

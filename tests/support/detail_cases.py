@@ -4,7 +4,7 @@ from typing import Any, NamedTuple
 
 import jsonschema_rs
 
-from abilities import Abilities, Settings, schemas
+from abilities import Abilities, Settings, definition
 from tests.support.catalog import BUILT_IN
 
 Payload = dict[str, Any]
@@ -57,7 +57,7 @@ def without_changing_values(payload: Any) -> Any:
 
 
 VALIDATORS = {
-    ability.name: jsonschema_rs.validator_for(schemas.build_schema(ability.answer))
+    ability.name: jsonschema_rs.validator_for(definition.build_schema(ability.answer))
     for ability in BUILT_IN
 }
 

@@ -5,7 +5,7 @@ from typing import Any, NamedTuple
 
 from hypothesis import strategies as st
 
-from abilities.adapters.messages import MAX_ID
+from abilities.adapters.mcp import MAX_ID
 from abilities.declarations.limits import MAX_METADATA_DEPTH
 
 PARSE_ERROR, INVALID_REQUEST = -32700, -32600

@@ -21,12 +21,12 @@ from typing_extensions import override
 
 from abilities.cli.main import main
 from abilities.declarations.refusals import Refused
+from abilities.helpers.store.changes import call_patiently
 from abilities.helpers.store.opening import open_store, repair_store
 from abilities.helpers.store.postgres.store import PostgresStore
 from abilities.helpers.store.protocol import MemoryStore, ServableStore
 from abilities.helpers.store.repairing import RepairReport
 from abilities.helpers.store.sqlite.store import SqliteStore
-from abilities.helpers.transfer.patience import call_patiently
 from tests.stores.behaviours import put
 from tests.support.waiting import gather_in_groups
 

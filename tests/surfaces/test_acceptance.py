@@ -8,10 +8,9 @@ import pytest
 
 from abilities import Settings
 from abilities.cli.main import main
-from abilities.declarations.files import FileReadBulkAnswer
 from abilities.declarations.memory_reads import MemoryReadBulkAnswer
-from abilities.declarations.records import ReplyOf
-from abilities.declarations.refusals import FAULTS, Fault, Reason
+from abilities.declarations.read import FileReadBulkAnswer
+from abilities.declarations.refusals import FAULTS, Fault, Reason, ReplyOf
 from tests.support.file_cases import ROWS, Ok, Row, Wrong, check_refusal, check_wrong_item
 from tests.support.measurements import reached
 from tests.support.sample_files import SampleFiles

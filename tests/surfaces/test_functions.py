@@ -14,7 +14,7 @@ from typing import Any
 import jsonschema_rs
 import pytest
 
-from abilities import Abilities, Settings, schemas
+from abilities import Abilities, Settings, definition
 from abilities.adapters.functions import (
     NULL,
     Function,
@@ -57,13 +57,13 @@ def test_functions_describe_the_abilities_as_models_read_them(roots: Settings) -
     for function, ability in zip(functions, BUILT_IN, strict=True):
         assert function.name == ability.name
         assert function.description == ability.description
-        assert function.schema == schemas.build_schema(ability.input, "brief")
+        assert function.schema == definition.build_schema(ability.input, "brief")
         assert function.model is ability.input
         assert function.read_only is ability.read_only
         assert "host" not in repr(function)
 
     functions[0].schema.clear()  # as frameworks do that adapt it
-    assert load_functions(roots)[0].schema == schemas.build_schema(BUILT_IN[0].input, "brief")
+    assert load_functions(roots)[0].schema == definition.build_schema(BUILT_IN[0].input, "brief")
 
 
 def test_functions_are_chosen_by_name_and_by_what_they_do(roots: Settings) -> None:

@@ -10,7 +10,7 @@ from hypothesis import HealthCheck, given
 from hypothesis import settings as trying
 
 from abilities import Settings
-from abilities.adapters.messages import MAX_ID
+from abilities.adapters.mcp import MAX_ID
 from tests.support.jsonrpc import MESSAGES, Owed, check_answer, check_words, judge
 from tests.support.piped import (
     ENVELOPE,

@@ -12,7 +12,7 @@ from abilities import Abilities, AbilityRegistry, Arguments, Context, Model, Set
 from abilities.adapters.langchain import load_tools
 from abilities.declarations import suggestions
 from abilities.declarations.refusals import MAX_MISTAKES
-from abilities.schemas import build_schema
+from abilities.definition import build_schema
 from tests.support.catalog import BUILT_IN
 from tests.support.serving import serving_app
 from tests.support.sources import ROOT
