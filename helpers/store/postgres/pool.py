@@ -54,6 +54,7 @@ SET lock_timeout = '{LOCK_SECONDS}s';
 SET idle_in_transaction_session_timeout = '{4 * STATEMENT_SECONDS}s';
 SET default_transaction_isolation = 'repeatable read';
 SET max_parallel_workers_per_gather = 0;
+SET random_page_cost = 1.1;
 SELECT set_config('synchronous_commit', 'on', false)
     WHERE current_setting('synchronous_commit') NOT IN ('on', 'remote_apply')
 """
@@ -61,7 +62,9 @@ SELECT set_config('synchronous_commit', 'on', false)
 
 Repeatable read is for reads, whose transactions begin implicitly; explicit transactions are read
 committed. A weaker synchronous_commit could lose acknowledged changes. Without parallel workers,
-one caller's search cannot take several processors from the others.
+one caller's search cannot take several processors from the others. A page costs about the same in
+any order: it is in memory or on a solid-state disk. By the default, 4, small tables are read
+whole, which takes a tenth to a fifth more of the server's time for a recall.
 """
 
 
