@@ -428,29 +428,23 @@ _SENTENCES = {
 
 
 def _print_links(links: JsonObject, page: "Page") -> None:
-    """Print what links give to a memory, and along which ways."""
+    """Print what links give to a memory, and along which way."""
     from abilities.cli.records import Column
 
-    rows: list[JsonObject] = []
-    for gift in links["from"]:
-        way = gift["key"]
-        for step in gift["way"]:
-            arrow = "<-" if "direction" in step else "->"
-            kind = f"{step.get('type', USUAL_LINK_TYPE)} {step['link_weight']:.2f}"
-            way += f" {arrow} {step['key']} ({kind})"
-        rows.append({"way": way, "points": f"{gift['points']:.2f}"})
+    way = links["from"]
+    for step in links["way"]:
+        arrow = "<-" if "direction" in step else "->"
+        kind = f"{step.get('type', USUAL_LINK_TYPE)} {step['link_weight']:.2f}"
+        way += f" {arrow} {step['key']} ({kind})"
 
     page.print_blank()
     columns = (
         Column("links", ("way",), wraps=True, leads=True),
+        Column("words that it lacks", ("words",), wraps=True),
         Column("points", ("points",), is_right=True),
     )
-    page.print_table(columns, rows)
-    effect = f"lift it to {links['lifted']:.2f}"
-    if not links["is_lifted"]:
-        effect = "do not lift it"
-    limit = f"the limit is {links['most']:.2f}, {links['share']} of the first one's words"
-    page.print_line(f"Links give {links['given']:.2f} and {effect}; {limit}.")
+    words = ", ".join(links["words"])
+    page.print_table(columns, [{"way": way, "words": words, "points": f"{links['points']:.2f}"}])
 
 
 @click.command(epilog=_HOOK_EXAMPLE)

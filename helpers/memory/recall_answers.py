@@ -25,7 +25,6 @@ from abilities.helpers.reply.formats import Format, measure_largest
 from abilities.helpers.search import passages
 from abilities.helpers.search.ranking import (
     IDF_ONE,
-    LIFTED_TENTHS,
     NAMED_TENTHS,
     SCORE_ONE,
     Explainer,
@@ -33,6 +32,7 @@ from abilities.helpers.search.ranking import (
     Gift,
     RankedEntry,
     Ranking,
+    WayLink,
     WordShare,
     compute_score,
     round_score,
@@ -523,16 +523,16 @@ def explain_entry(ranking: Ranking, entry: RankedEntry, is_full: bool) -> JsonOb
     if explainer is None:
         return reasons
 
-    is_lifted = entry.via is not None
+    gets = entry.via is not None
     if is_full:
         explained = explainer.explain(entry.name, is_note=entry.is_note)
-        is_lifted = is_lifted or explained.is_lifted
+        gets = explained.received > 0
         if entry.words:
             reasons["words"] = sum_points(explained.words)
         if explained.is_named:
             reasons["named"] = True
 
-    gift = explainer.find_gift(entry.name) if is_lifted else None
+    gift = explainer.find_gift(entry.name) if gets else None
     if gift is not None:
         reasons["via"] = gift.giver
         first, *more = gift.way
@@ -571,8 +571,8 @@ def explain_place(
     - "below_best" if 256 memories have better words, or "no_match".
 
     Points and scores are in the units of `recall`. The points of ``words`` times their ``factor``
-    are ``by_words``; ``links`` lift that, and ``named`` multiplies the result.
-    What the similarity of its meaning gives, ``by_meaning``, is added last.
+    are ``by_words``; ``links`` add the points of words that the memory lacks, and ``named``
+    multiplies the sum. What the similarity of its meaning gives, ``by_meaning``, is added last.
     """
     (ranking,) = result.rankings
     explainer = ranking.explainer
@@ -592,7 +592,7 @@ def explain_place(
 
     explained = explainer.explain(key)
     record["words"] = list(map(_describe_word, explained.words))
-    record |= _describe_parts(explained, explainer.list_gifts(key))
+    record |= _describe_parts(explained, explainer.find_gift(key))
     return record
 
 
@@ -643,21 +643,20 @@ def _describe_word(share: WordShare) -> JsonObject:
     }
 
 
-def _describe_parts(explained: Explanation, gifts: Sequence[Gift]) -> JsonObject:
+def _describe_parts(explained: Explanation, gift: Gift | None) -> JsonObject:
     matched = sum(share.weight > 0 for share in explained.words)
     parts: JsonObject = {}
     if matched:
         factor = compute_score(SCORE_ONE, matched, len(explained.words)) / SCORE_ONE
         parts = {"factor": round(factor, 2), "by_words": _format_points(explained.by_words)}
 
-    if gifts:
+    if gift is not None:
+        words = dict.fromkeys(explained.words[place].word for place in gift.places)
         parts["links"] = {
-            "given": _format_points(explained.received),
-            "most": _format_points(explained.most),
-            "share": LIFTED_TENTHS / 10,
-            "lifted": _format_points(explained.lifted),
-            "is_lifted": explained.is_lifted,
-            "from": list(map(_describe_gift, gifts)),
+            "from": gift.giver,
+            "words": list(words),
+            "points": _format_points(gift.points),
+            "way": list(map(_describe_link, gift.way)),
         }
     if explained.is_named:
         parts["named"] = NAMED_TENTHS / 10
@@ -667,17 +666,14 @@ def _describe_parts(explained: Explanation, gifts: Sequence[Gift]) -> JsonObject
     return parts
 
 
-def _describe_gift(gift: Gift) -> JsonObject:
-    way: list[JsonObject] = []
-    for link in gift.way:
-        step: JsonObject = {"key": link.key, "link_weight": link.weight}
-        if link.kind != USUAL_LINK_TYPE:
-            step["type"] = link.kind
-        if link.is_incoming:
-            step["direction"] = "in"
-        way.append(step)
+def _describe_link(link: WayLink) -> JsonObject:
+    step: JsonObject = {"key": link.key, "link_weight": link.weight}
+    if link.kind != USUAL_LINK_TYPE:
+        step["type"] = link.kind
+    if link.is_incoming:
+        step["direction"] = "in"
 
-    return {"key": gift.giver, "points": _format_points(gift.points), "way": way}
+    return step
 
 
 def _format_points(points: int) -> float:

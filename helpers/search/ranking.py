@@ -241,10 +241,14 @@ class WayLink(NamedTuple):
 
 
 class Gift(NamedTuple):
-    """The points that a seed gives to a memory along the links of its best way there."""
+    """The points that a memory gets from a hit, along the links of the best way from there.
+
+    ``places`` are those of the words that it lacks and the hit contains.
+    """
 
     giver: str
     points: int
+    places: tuple[int, ...]
     way: tuple[WayLink, ...]
 
 
@@ -252,23 +256,16 @@ class Explanation(NamedTuple):
     """How a score by words and links came about.
 
     ``by_words`` is the score of the words, and ``own`` the same, or 0 if the memory is not among
-    the best by words. Links give ``received``, and lift the score to ``lifted``, up to ``most`` if
-    it was lower. If ``is_named``, `NAMED_TENTHS` multiply that. ``by_meaning`` is added last.
+    the best by words. Links add ``received``. If ``is_named``, `NAMED_TENTHS` multiply the sum.
+    ``by_meaning`` is added last.
     """
 
     words: tuple[WordShare, ...]
     by_words: int
     own: int
     received: int
-    most: int
-    lifted: int
     is_named: bool
     by_meaning: int
-
-    @property
-    def is_lifted(self) -> bool:
-        """Whether links raise the score."""
-        return self.lifted > self.own
 
 
 class Explainer(Protocol):
@@ -289,11 +286,7 @@ class Explainer(Protocol):
         ...
 
     def find_gift(self, key: str) -> Gift | None:
-        """Return the most that a seed gives to a memory; None if none does."""
-        ...
-
-    def list_gifts(self, key: str) -> list[Gift]:
-        """Return what each seed gives to a memory, most first."""
+        """Return what a memory gets over links; None if that is nothing."""
         ...
 
 
@@ -354,7 +347,7 @@ def keep_once(rankings: Sequence[Ranking]) -> tuple[Ranking, ...]:
 
 
 SEEDS = 30
-"""The number of best hits that give a share of their scores to linked memories."""
+"""The number of best hits whose words linked memories get."""
 
 MOST_RELAYS = 32
 """The most memories one link away from seeds whose links are followed too.
@@ -368,17 +361,10 @@ MOST_OUTGOING = 10
 MOST_INCOMING = 64
 """Links are followed backwards only to a memory with at most this number of incoming links."""
 
-TENTHS = (4, 3)
-"""The share of a seed's score, in tenths, for memories one and two links away."""
+SHARES = (600_000, 400_000)
+"""The share of a word's points for memories one and two links away, in millionths."""
 
-LIFTED_TENTHS = 8
-"""The limit for a score raised by links, in tenths of the best giver's own score.
-
-Without a limit, a memory that everything is linked with would be first for every question, and
-neighbors of a good answer would come before the next good answer.
-"""
-
-_WEIGHT_ONE = 1_000_000
+_ONE = 1_000_000
 
 
 BestLink = tuple[float, str]
@@ -396,9 +382,9 @@ class Links(NamedTuple):
 
 
 class Gifts(NamedTuple):
-    """The total that each memory gets from all seeds, and the seed that gives most of it."""
+    """The points that memories get over links, and the seeds that give them."""
 
-    scores: Mapping[str, int]
+    points: Mapping[str, int]
     givers: Mapping[str, str]
 
 
@@ -417,8 +403,11 @@ class Steps(NamedTuple):
 Ways = Mapping[str, Sequence[Steps]]
 """The steps from each memory whose links are known."""
 
-Seeds = Sequence[tuple[str, int]]
-"""Keys of hits with their scores, best first."""
+Hits = Mapping[str, Mapping[int, int]]
+"""The points of each word of a question in the memories that it finds, best first.
+
+They stand by the memories' keys, and by the words' places in the question.
+"""
 
 
 def keep_best(links: dict[str, BestLink], key: str, weight: float, kind: str) -> None:
@@ -433,7 +422,7 @@ def find_steps(key: str, links: Links) -> list[Steps]:
     steps: list[Steps] = []
 
     for side, is_incoming in ((links.outgoing, False), (links.incoming, True)):
-        weights = {other: int(weight * _WEIGHT_ONE + 0.5) for other, (weight, _) in side.items()}
+        weights = {other: int(weight * _ONE + 0.5) for other, (weight, _) in side.items()}
         weights.pop(key, None)
 
         best = max(weights.values(), default=0)
@@ -443,72 +432,99 @@ def find_steps(key: str, links: Links) -> list[Steps]:
     return steps
 
 
-def choose_relays(seeds: Seeds, ways: Ways, most: int = MOST_RELAYS) -> frozenset[str]:
+def choose_relays(
+    hits: Hits, seeds: Sequence[str], ways: Ways, most: int = MOST_RELAYS
+) -> frozenset[str]:
     """Return the memories through which ways of two links may lead.
 
     They are the seeds, and the ``most`` other memories one link away that get most; of equal ones,
     the first by key.
     """
-    names = {seed for seed, _ in seeds}
-    near = spread(seeds, ways, ())
-    others = [(-given, key) for key, given in near.scores.items() if key not in names]
+    known = frozenset(seeds)
+    near = spread(hits, seeds, ways, ())
+    others = [(-given, key) for key, given in near.points.items() if key not in known]
     best = heapq.nsmallest(most, others)
 
-    return frozenset(names.union(key for _, key in best))
+    return known.union(key for _, key in best)
 
 
-def spread(seeds: Seeds, ways: Ways, relays: Collection[str]) -> Gifts:
-    """Return the score that each memory gets from the seeds; of equal givers, the first is named.
+def spread(hits: Hits, seeds: Sequence[str], ways: Ways, relays: Collection[str]) -> Gifts:
+    """Return what memories get from the seeds among the hits, best first.
 
-    From each seed, a memory gets the share of the best way to it; shares of several seeds add up.
-    Ways of two links lead only through ``relays``.
+    A memory gets a share of the points of those words that it lacks and a seed contains. It gets
+    them from the one seed that gives most, of equal ones from the first. So whatever many memories
+    are linked with does not come before them. Ways of two links lead only through ``relays``.
     """
-    sums: dict[str, int] = {}
-    largest: dict[str, int] = {}
+    points: dict[str, int] = {}
     givers: dict[str, str] = {}
 
-    for seed, score in seeds:
-        shares: dict[str, int] = {}
-        near, far = (score * tenths for tenths in TENTHS)
-        steps = ways.get(seed, ())
+    for seed in seeds:
+        words = hits[seed]
+        total = sum(words.values())
+        for key, share in _find_shares(seed, ways, relays).items():
+            most = points.get(key, 0)
+            if total * share // _ONE <= most:
+                continue
 
-        _give_along(shares, steps, near, 10)
-        for weights, best, _, _ in steps:
-            for key, weight in weights.items():
-                if key in relays:
-                    _give_along(shares, ways.get(key, ()), far * weight, 10 * best)
-        shares.pop(seed, None)
-
-        for key, given in shares.items():
-            sums[key] = sums.get(key, 0) + given
-            if given > largest.get(key, 0):
-                largest[key] = given
+            held = hits.get(key, ())
+            lacking = sum([value for place, value in words.items() if place not in held])
+            given = lacking * share // _ONE
+            if given > most:
+                points[key] = given
                 givers[key] = seed
 
-    return Gifts(sums, givers)
+    return Gifts(points, givers)
 
 
-def find_gift(seed: tuple[str, int], key: str, ways: Ways, relays: Collection[str]) -> Gift | None:
-    """Return what a seed gives to a memory, by the best way to it; None if no way leads there.
+def _find_shares(seed: str, ways: Ways, relays: Collection[str]) -> dict[str, int]:
+    """Return the share of a seed's points by the best way to each memory, in millionths."""
+    shares: dict[str, int] = {}
+    near, far = SHARES
+    steps = ways.get(seed, ())
+
+    _add_shares(shares, steps, near, 1)
+    for weights, best, _, _ in steps:
+        for key, weight in weights.items():
+            if key in relays:
+                _add_shares(shares, ways.get(key, ()), far * weight, best)
+
+    shares.pop(seed, None)
+    return shares
+
+
+def _add_shares(shares: dict[str, int], ways: Iterable[Steps], share: int, whole: int) -> None:
+    """Add a share, as a fraction of the whole, along the steps from a memory."""
+    for weights, best, _, _ in ways:
+        divisor = whole * best
+        for key, weight in weights.items():
+            amount = share * weight // divisor
+            if amount > shares.get(key, 0):  # not a call: this is the innermost loop
+                shares[key] = amount
+
+
+def find_way(seed: str, key: str, ways: Ways, relays: Collection[str]) -> tuple[WayLink, ...]:
+    """Return the links of the best way from a seed to a memory; empty if no way leads there.
 
     Of equal ways, it is the shortest, then the first by the key of the memory between, and then
     the one along outgoing links.
     """
-    best: Gift | None = None
-    most_by_two = seed[1] * TENTHS[1] // 10
+    best: tuple[WayLink, ...] = ()
+    largest = 0
 
-    for way in _list_ways(seed[0], key, ways, relays):
-        if best is not None and len(way) == 2 and best.points >= most_by_two:
+    for way in _list_ways(seed, key, ways, relays):
+        if len(way) == 2 and largest >= SHARES[1]:
             break
 
         narrow: dict[str, Sequence[Steps]] = {}
         for name, end, steps in way:
             narrow[name] = [steps._replace(weights={end: steps.weights[end]})]
 
-        points = spread([seed], narrow, [name for name, _, _ in way[1:]]).scores.get(key, 0)
-        if points > (best.points if best else 0):
-            links = [WayLink(end, *steps.links[end], steps.is_incoming) for _, end, steps in way]
-            best = Gift(seed[0], points, tuple(links))
+        share = _find_shares(seed, narrow, [name for name, _, _ in way[1:]]).get(key, 0)
+        if share > largest:
+            largest = share
+            best = tuple(
+                WayLink(end, *steps.links[end], steps.is_incoming) for _, end, steps in way
+            )
 
     return best
 
@@ -531,32 +547,3 @@ def _list_ways(
         for near, far in product(first, ways.get(relay, ())):
             if relay in near.weights and key in far.weights:
                 yield (seed, relay, near), (relay, key, far)
-
-
-def limit_lifted(score: int) -> int:
-    """Return the limit for what links lift, given the own score of the best giver."""
-    return score * LIFTED_TENTHS // 10
-
-
-def lift(own: Mapping[str, int], gifts: Gifts) -> dict[str, int]:
-    """Return the new scores of the memories that got a gift; ``own`` are the scores by words.
-
-    Links raise a score up to `LIFTED_TENTHS` of the best giver's own score, and never lower it.
-    """
-    lifted: dict[str, int] = {}
-    for key, given in gifts.scores.items():
-        score = own.get(key, 0)
-        most = limit_lifted(own[gifts.givers[key]])
-        lifted[key] = max(score, min(score + given, most))
-
-    return lifted
-
-
-def _give_along(given: dict[str, int], ways: Iterable[Steps], share: int, whole: int) -> None:
-    """Give a share, as a fraction of the whole, along the steps from a memory."""
-    for weights, best, _, _ in ways:
-        divisor = whole * best
-        for key, weight in weights.items():
-            amount = share * weight // divisor
-            if amount > given.get(key, 0):  # not a call: this is the innermost loop
-                given[key] = amount

@@ -396,16 +396,21 @@ def rank(request: RecallRequest) -> Conversation[tuple[ranking.Ranking, ...]]:
         found = yield FetchKeys(tuple(docs))
 
     own: list[list[ranking.RankedEntry]] = []
+    points: list[ranking.Hits] = []
     for search, selected in zip(searches, hits, strict=True):
         present = [(-score, found[doc].key, doc) for doc, score in selected if doc in found]
         best = heapq.nsmallest(request.most, present)  # of equal scores, the first by key
         entries: list[ranking.RankedEntry] = []
+        by_word: dict[str, Mapping[int, int]] = {}
         for fall, key, doc in best:
-            words = search.list_words(search.find_weights(doc))
+            weights = search.find_weights(doc)
+            words = search.list_words(weights)
             entries.append(ranking.RankedEntry(key, False, -fall, -fall, None, words))
+            by_word[key] = {place: n * search.idfs[place] for place, n in weights.items()}
         own.append(entries)
+        points.append(by_word)
 
-    spreadings = yield from _spread_all(own, request)
+    spreadings = yield from _spread_all(points, request)
     times = dict(found.values())
     near: list[Near] = []
     for similarity in request.similarities:
@@ -516,10 +521,10 @@ def _score_shared(terms: Sequence[str], rare: RareBlocks) -> list[tuple[int, int
 
 
 class _Spreading(NamedTuple):
-    """What the seeds of a question give, and the ways on which they give it."""
+    """What the hits of a question give to other memories, and the ways on which they give it."""
 
-    seeds: Sequence[tuple[str, int]]
-    ways: Mapping[str, Sequence[ranking.Steps]]
+    hits: ranking.Hits
+    ways: ranking.Ways
     relays: Collection[str]
     gifts: ranking.Gifts
 
@@ -541,12 +546,11 @@ class _Explainer:
         self._numbers = numbers
         self._notes = {note.name: note.terms for note in notes}
         self._own = {entry.name: entry.own for entry in hits}
-        self._lifted = ranking.lift(self._own, spreading.gifts)
         self._named = {entry.name for entry in hits if search.is_named(numbers[entry.name])}
         self._by_words: Sequence[Columns] | None = None
         self.failing = failing
 
-        merged = _merge(hits, self._lifted, spreading.gifts.givers, self._named)
+        merged = _merge(hits, spreading.gifts, self._named)
         self.uncut = ranking.Entries(_sort(merged + _score_notes(search, notes)))
 
     @property
@@ -589,39 +593,21 @@ class _Explainer:
         words, by_words = self._search.explain(weights), self._search.score(weights)
         by_meaning = self._added.get((name, is_note), 0)
         if is_note:
-            return ranking.Explanation(words, by_words, by_words, 0, 0, by_words, False, by_meaning)
+            return ranking.Explanation(words, by_words, by_words, 0, False, by_meaning)
 
-        gifts = self._spreading.gifts
-        own = self._own.get(name, 0)
-        most = 0
-        if name in gifts.givers:
-            most = ranking.limit_lifted(self._own[gifts.givers[name]])
-
-        return ranking.Explanation(
-            words,
-            by_words,
-            own,
-            gifts.scores.get(name, 0),
-            most,
-            self._lifted.get(name, own),
-            name in self._named,
-            by_meaning,
-        )
+        own, received = self._own.get(name, 0), self._spreading.gifts.points.get(name, 0)
+        return ranking.Explanation(words, by_words, own, received, name in self._named, by_meaning)
 
     def find_gift(self, key: str) -> ranking.Gift | None:
-        """Return the most that a seed gives to a memory; None if none does."""
-        _, ways, relays, gifts = self._spreading
+        """Return what a memory gets over links; None if that is nothing."""
+        hits, ways, relays, gifts = self._spreading
         if key not in gifts.givers:
             return None
 
         giver = gifts.givers[key]
-        return ranking.find_gift((giver, self._own[giver]), key, ways, relays)
-
-    def list_gifts(self, key: str) -> list[ranking.Gift]:
-        """Return what each seed gives to a memory, most first."""
-        seeds, ways, relays, _ = self._spreading
-        gifts = [ranking.find_gift(seed, key, ways, relays) for seed in seeds]
-        return sorted(filter(None, gifts), key=lambda gift: -gift.points)
+        places = tuple(sorted(set(hits[giver]).difference(hits.get(key, ()))))
+        way = ranking.find_way(giver, key, ways, relays)
+        return ranking.Gift(giver, gifts.points[key], places, way)
 
     @cached_property
     def _added(self) -> dict[tuple[str, bool], int]:
@@ -714,24 +700,27 @@ def _score_notes(search: QuestionIndex, notes: Sequence[NoteTerms]) -> list[Colu
 
 
 def _spread_all(
-    own: Sequence[Sequence[ranking.RankedEntry]], request: RecallRequest
+    hits: Sequence[ranking.Hits], request: RecallRequest
 ) -> Conversation[list[_Spreading]]:
-    """Return what each question's seeds give to other memories."""
+    """Return what each question's seeds, the best of its hits, give to other memories."""
     ways: dict[str, list[ranking.Steps]] = {}
     most = ranking.SEEDS // request.namespaces
-    seeds = [[(entry.name, entry.score) for entry in entries[:most]] for entries in own]
+    seeds = [list(one)[:most] for one in hits]
     relays: list[Collection[str]] = [()] * len(seeds)
 
     if request.hops >= 1:
-        yield from _fetch_ways(ways, request, (name for one in seeds for name, _ in one))
+        yield from _fetch_ways(ways, request, (name for one in seeds for name in one))
     if request.hops == 2:
         most = ranking.MOST_RELAYS // request.namespaces
-        relays = [ranking.choose_relays(one, ways, most) for one in seeds]
+        relays = [
+            ranking.choose_relays(found, best, ways, most)
+            for found, best in zip(hits, seeds, strict=True)
+        ]
         yield from _fetch_ways(ways, request, (name for one in relays for name in sorted(one)))
 
     return [
-        _Spreading(one, ways, through, ranking.spread(one, ways, through))
-        for one, through in zip(seeds, relays, strict=True)
+        _Spreading(found, ways, through, ranking.spread(found, best, ways, through))
+        for found, best, through in zip(hits, seeds, relays, strict=True)
     ]
 
 
@@ -749,30 +738,22 @@ def _fetch_ways(
 
 
 def _merge(
-    entries: Sequence[ranking.RankedEntry],
-    lifted: Mapping[str, int],
-    givers: Mapping[str, str],
-    named: Collection[str],
+    hits: Sequence[ranking.RankedEntry], gifts: ranking.Gifts, named: Collection[str]
 ) -> list[Columns]:
-    """Return the entries with their lifted scores, and new ones for memories that only got gifts.
+    """Return the hits with what links give to them, and the memories that only links lead to.
 
     The scores of the ``named`` ones are raised.
     """
     merged: list[Columns] = []
-    own = {entry.name for entry in entries}
+    rest = dict(gifts.points)
 
-    for entry in entries:
-        score, own_score = lifted.get(entry.name, entry.own), entry.own
-        if entry.name in named:
-            score, own_score = (
-                score * ranking.NAMED_TENTHS // 10,
-                own_score * ranking.NAMED_TENTHS // 10,
-            )
-        merged.append(tuple(entry._replace(score=score, own=own_score)))
+    for entry in hits:
+        tenths = ranking.NAMED_TENTHS if entry.name in named else 10
+        score = (entry.own + rest.pop(entry.name, 0)) * tenths // 10
+        merged.append(tuple(entry._replace(score=score, own=entry.own * tenths // 10)))
 
-    for key, score in lifted.items():
-        if key not in own:
-            merged.append((key, False, score, 0, givers[key], ()))
+    for key, score in rest.items():
+        merged.append((key, False, score, 0, gifts.givers[key], ()))
 
     return merged
 

@@ -7,13 +7,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from abilities.helpers.search.ranking import Gift, Ranking, WayLink
 from abilities.helpers.search.recall import Filters, NoteTerms, RecallRequest
 from abilities.helpers.search.terms import Language, split_question, weigh_text
 from tests.support.exhaustive_recall import as_answers, rank_exhaustively
 from tests.support.recall_index import PlainMemory, RecallIndex
 
 ENGLISH = Language()
-
+USUAL = "association"
 
 WORDS = ("lamp", "lamps", "river", "the", "ADR-007", "adr", "Zürich", "数据库", "x1")
 KEYS = ("lamp/1", "river-2", *(f"m{number}" for number in range(12)))
@@ -119,7 +120,47 @@ def test_links_lead_to_memories_that_hold_no_word(hops: int, names: list[str]) -
     assert [entry.name for entry in ranking.entries] == names
     assert [entry.via for entry in ranking.entries] == [None, "hit", "hit"][: len(names)]
     shares = [entry.score * 10 // ranking.entries[0].score for entry in ranking.entries]
-    assert shares[1:] == [3, 2][: len(names) - 1], "4/10 and 3/10, rounded down"
+    assert shares[1:] == [5, 3][: len(names) - 1], "6/10 and 4/10, rounded down"
+
+
+def test_links_pass_on_the_words_that_a_memory_lacks() -> None:
+    stored = [
+        PlainMemory("hit", "lamp river", links=[("part", 1.0), ("all", 1.0)]),
+        PlainMemory("part", "the river runs and runs through stone"),
+        PlainMemory("all", "a river, and a lamp of old brass on a table by the window"),
+    ]
+
+    (ranking,) = RecallIndex(stored).rank(ask("lamp river"))
+    gifts = {key: find_gift(ranking, key) for key in ("hit", "part", "all")}
+
+    assert ranking.explainer is not None
+    lamp, _ = ranking.explainer.explain("hit").words
+    assert gifts == {
+        "hit": None,
+        "part": Gift("hit", lamp.points * 6 // 10, (0,), (WayLink("part", 1.0, USUAL, False),)),
+        "all": None,
+    }
+
+
+def find_gift(ranking: Ranking, key: str) -> Gift | None:
+    assert ranking.explainer is not None
+    return ranking.explainer.find_gift(key)
+
+
+@given(memories, requests)
+def test_links_lower_no_score_and_carry_nothing_above_the_hit_they_come_from(
+    stored: list[PlainMemory], request: RecallRequest
+) -> None:
+    request = replace(request, questions=request.questions[:1], at_least=0, notes=())
+    (ranking,) = RecallIndex(stored).rank(request)
+    (unlinked,) = RecallIndex(stored).rank(replace(request, hops=0))
+
+    scores = {entry.name: entry.score for entry in ranking.entries}
+    by_words = {entry.name: entry.score for entry in unlinked.entries}
+    assert all(scores[name] >= score for name, score in by_words.items())
+    for entry in ranking.entries:
+        if entry.via is not None:
+            assert 10 * entry.score <= 6 * by_words[entry.via]
 
 
 def test_a_memory_that_many_hits_are_linked_with_does_not_overtake_the_best_one() -> None:
@@ -131,7 +172,7 @@ def test_a_memory_that_many_hits_are_linked_with_does_not_overtake_the_best_one(
     scores = {entry.name: entry.score for entry in ranking.entries}
 
     assert [entry.name for entry in ranking.entries][:2] == ["best", "m00"]
-    assert scores["hub"] == scores["m00"] * 8 // 10
+    assert scores["hub"] == scores["m00"] * 6 // 10
 
 
 def test_more_than_64_incoming_links_are_not_followed() -> None:

@@ -6,7 +6,7 @@ splitting of texts into terms.
 
 import math
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import lru_cache
@@ -37,8 +37,7 @@ class Expected(NamedTuple):
     words: tuple[str, ...]
     origin: str
     points: Mapping[str, int]
-    gifts: tuple[Gift, ...] = ()
-    is_lifted: bool = False
+    gift: Gift | None = None
     is_named: bool = False
 
 
@@ -57,18 +56,18 @@ def as_answers(ranking: Ranking) -> Answers:
     assert ranking.explainer is not None
     entries: list[Expected] = []
     for entry in ranking.entries:
-        gifts = () if entry.is_note else tuple(ranking.explainer.list_gifts(entry.name))
-        told = check_sum(ranking, entry, gifts)
+        gift = None if entry.is_note else ranking.explainer.find_gift(entry.name)
+        told = check_sum(ranking, entry, gift)
         points: Counter[str] = Counter()
         for share in told.words if entry.words else ():
             points[share.word] += share.points
-        entries.append(Expected(*entry, +points, gifts, told.is_lifted, told.is_named))
+        entries.append(Expected(*entry, +points, gift, told.is_named))
 
     unknown, archived = list(ranking.unknown_words), list(ranking.archived_words)
     return Answers(entries, ranking.confidence, unknown, archived)
 
 
-def check_sum(ranking: Ranking, entry: RankedEntry, gifts: Sequence[Gift]) -> Explanation:
+def check_sum(ranking: Ranking, entry: RankedEntry, gift: Gift | None) -> Explanation:
     """Check that the parts of an explanation add up to the score, and return it."""
     assert ranking.explainer is not None
     told = ranking.explainer.explain(entry.name, is_note=entry.is_note)
@@ -78,18 +77,13 @@ def check_sum(ranking: Ranking, entry: RankedEntry, gifts: Sequence[Gift]) -> Ex
         total *= 1 + Fraction(1, 2) * Fraction(max(len(held), 1) - 1, len(told.words) - 1)
     assert told.by_words == math.floor(total)
     assert told.own in (told.by_words, 0)
-    assert told.received == sum(gift.points for gift in gifts)
-    if not entry.is_note:
-        assert ranking.explainer.find_gift(entry.name) == (gifts[0] if gifts else None)
+    assert told.received == (gift.points if gift else 0)
 
-    lifted = told.own
-    if gifts:
-        lifted = max(told.own, min(told.own + told.received, told.most))
-    assert told.lifted == lifted
     factor = Fraction(16 if told.is_named else 10, 10)
     assert told.by_meaning == 0, "nothing here compares meanings"
-    assert (entry.score, entry.own) == (math.floor(lifted * factor), math.floor(told.own * factor))
-    assert entry.via == (None if told.own else gifts[0].giver)
+    assert entry.score == math.floor((told.own + told.received) * factor)
+    assert entry.own == math.floor(told.own * factor)
+    assert entry.via == (gift.giver if gift and not told.own else None)
     if told.own:
         assert entry.words == tuple(dict.fromkeys(share.word for share in held))
     return told
@@ -193,21 +187,24 @@ def rank_one(
     )[:256]
     own = {key: -negative for negative, key in hits}
 
-    gifts: dict[str, list[Gift]] = {}
+    points_of: dict[str, dict[int, int]] = {}
+    for key in own:
+        points_of[key] = {
+            place: weights[key][term] * idf[term]
+            for place, (term, _) in enumerate(question)
+            if term in weights[key]
+        }
+
+    gifts: dict[str, Gift] = {}
     neighbors = find_neighbors(memories, allowed)
-    seeds = {key: -negative for negative, key in hits[:30]}
-    relays = find_relays(neighbors, seeds) if request.hops == 2 else set[str]()
-    for seed, score_of_seed in seeds.items():
-        for key, (points, *_, way) in give(neighbors, seed, score_of_seed, request.hops, relays):
-            gifts.setdefault(key, []).append(Gift(seed, points, way))
-    for given in gifts.values():
-        given.sort(key=lambda gift: -gift.points)
+    if request.hops:
+        gifts = give(neighbors, points_of, set())
+    if request.hops == 2:
+        gifts = give(neighbors, points_of, find_relays(points_of, gifts))
 
     total = dict(own)
-    for key, given in gifts.items():
-        amount = sum(gift.points for gift in given)
-        most = math.floor(own[given[0].giver] * Fraction(8, 10))
-        total[key] = max(own.get(key, 0), min(own.get(key, 0) + amount, most))
+    for key, gift in gifts.items():
+        total[key] = own.get(key, 0) + gift.points
 
     names = set(list_names([QuestionWord(*word) for word in question]))
     named = {
@@ -220,18 +217,15 @@ def rank_one(
 
     entries: list[Expected] = []
     for key, amount in total.items():
-        told = tuple(gifts.get(key, ()))
         if key in own:
             entry = Expected(
                 *(key, False, amount, own[key], None, list_words(weights[key]), ""),
                 points=add_points(weights[key]),
-                gifts=told,
-                is_lifted=amount > own[key],
+                gift=gifts.get(key),
                 is_named=key in named,
             )
         else:
-            via = told[0].giver
-            entry = Expected(key, False, amount, 0, via, (), "", {}, told, is_lifted=amount > 0)
+            entry = Expected(key, False, amount, 0, gifts[key].giver, (), "", {}, gifts[key])
         entries.append(entry)
 
     notes: list[Expected] = []
@@ -349,51 +343,68 @@ def list_steps(key: str, out: Sequence[PlainLink], back: Sequence[PlainLink]) ->
     return steps
 
 
-def find_relays(neighbors: Neighbors, seeds: Mapping[str, int]) -> set[str]:
+def find_relays(points: Mapping[str, Mapping[int, int]], near: Mapping[str, Gift]) -> set[str]:
     """Return the seeds, and the 32 others one link away that get most; ties stand by key."""
-    near: dict[str, int] = {}
-    for seed, score in seeds.items():
-        for key, (points, *_) in give(neighbors, seed, score, 1, set()):
-            near[key] = near.get(key, 0) + points
-
+    seeds = list(points)[:30]
     others = [key for key in near if key not in seeds]
-    others.sort(key=lambda key: (-near[key], key))
-    return set(seeds) | set(others[:32])
-
-
-class Given(NamedTuple):
-    """What a seed gives along a way; of several ways, the first by ``order`` counts."""
-
-    points: int
-    order: tuple[object, ...]
-    way: tuple[WayLink, ...]
+    others.sort(key=lambda key: (-near[key].points, key))
+    return {*seeds, *others[:32]}
 
 
 def give(
-    neighbors: Neighbors, seed: str, score: int, hops: int, relays: set[str]
-) -> Iterable[tuple[str, Given]]:
-    """Return what a seed gives to each memory within so many links, by its best way.
+    neighbors: Neighbors, points: Mapping[str, Mapping[int, int]], relays: set[str]
+) -> dict[str, Gift]:
+    """Return what each memory gets from the one of the 30 best hits that gives most, or the first.
 
-    Of two links, the first leads to one of ``relays``. Of equal ways, it is the shortest, then the
-    first by the memory between, along outgoing links, by heavier links and by kinds.
+    ``points`` are those of the words in each hit, by place in the question. A hit gives a share of
+    the points of each word that the other memory, if it is a hit too, lacks.
     """
-    ways: dict[str, list[Given]] = {}
+    gifts: dict[str, Gift] = {}
+    for seed in list(points)[:30]:
+        for key, (share, way) in find_ways(neighbors, seed, relays).items():
+            lacking = tuple(place for place in points[seed] if place not in points.get(key, ()))
+            given = math.floor(share * sum(points[seed][place] for place in lacking))
+            if given > (gifts[key].points if key in gifts else 0):
+                gifts[key] = Gift(seed, given, lacking, way)
+
+    return gifts
+
+
+class Way(NamedTuple):
+    """The share of points that is given along links."""
+
+    share: Fraction
+    links: tuple[WayLink, ...]
+
+
+def find_ways(neighbors: Neighbors, seed: str, relays: set[str]) -> Mapping[str, Way]:
+    """Return the best way from a seed to each memory, over one link or over two.
+
+    A share is 6/10 over one link and 4/10 over two, times the links' shares, in full millionths.
+    Of two links, the first leads to one of ``relays``. Of equal ways, the best is the shortest,
+    then the first by the memory between, along outgoing links, by heavier links and by kinds.
+    """
+    ways: dict[str, list[Way]] = {}
 
     def add(share: Fraction, *links: WayLink) -> None:
-        points = math.floor(score * share)
-        order = [len(links), *(link.key for link in links)]
-        sides = [link.is_incoming for link in links]
-        best = [(-link.weight, link.kind) for link in links]
-        if points and links[-1].key != seed:
-            given = Given(points, (-points, order, sides, best), links)
-            ways.setdefault(links[-1].key, []).append(given)
+        share = Fraction(math.floor(share * 1_000_000), 1_000_000)
+        if share and links[-1].key != seed:
+            ways.setdefault(links[-1].key, []).append(Way(share, links))
 
-    for first, share in neighbors[seed] if hops else ():
-        add(share * 4 / 10, first)
+    for first, share in neighbors[seed]:
+        add(share * 6 / 10, first)
         for second, further in neighbors[first.key] if first.key in relays else ():
-            add(share * further * 3 / 10, first, second)
+            add(share * further * 4 / 10, first, second)
 
-    return [(key, min(given, key=lambda each: each.order)) for key, given in ways.items()]
+    return {key: min(each, key=order_way) for key, each in ways.items()}
+
+
+def order_way(way: Way) -> tuple[object, ...]:
+    """Return what ways to a memory are ordered by."""
+    keys = [link.key for link in way.links]
+    sides = [link.is_incoming for link in way.links]
+    best = [(-link.weight, link.kind) for link in way.links]
+    return -way.share, len(way.links), keys, sides, best
 
 
 def list_absent(

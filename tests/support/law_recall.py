@@ -255,8 +255,8 @@ def _check_record(
         "date": memory.updated_at[:10],
         "score": format_score(entry.score),
     }
-    if entry.via is not None or (is_full and entry.is_lifted):
-        expected |= _describe_way(entry.gifts[0])
+    if entry.gift is not None and (is_full or entry.via is not None):
+        expected |= _describe_way(entry.gift)
     if memory.archived:
         expected["archived"] = True
     expected |= namespace.describe_replacement(memory.key)

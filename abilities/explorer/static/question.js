@@ -213,8 +213,8 @@ function Explanation({ explanation }) {
       links &&
       html`
         <p class="faint">
-          Links give ${links.given} points, of which ${links.share} count; from${" "}
-          <${Name} of=${links.from.map((gift) => gift.key).join(", ")} />.
+          Links add ${links.points} points for words that it lacks,${" "}
+          <${Name} of=${links.words.join(", ")} />; from <${Name} of=${links.from} />.
         </p>
       `
     }
