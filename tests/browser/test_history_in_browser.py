@@ -99,14 +99,26 @@ def test_a_memory_that_was_deleted_meanwhile_can_be_stored_again(visitor: Visito
     assert visitor.read_texts("pre.content") == [stays]
 
 
+def expect_in_order(visitor: Visitor) -> None:
+    """Check that the form is below the heading, and everything else about the memory below it."""
+    boxes = [
+        visitor.page.locator(part).bounding_box()
+        for part in ("h1", ".editor", ".facts", ".history")
+    ]
+    tops = [box["y"] for box in boxes if box]
+    assert len(tops) == len(boxes) and tops == sorted(tops)
+
+
 def test_a_form_stays_while_its_memory_is_deleted(visitor: Visitor) -> None:
     visitor.expected = ["404 (Not Found)"]
     visitor.edit(ADA)
     visitor.content.fill(MINE)
+    expect_in_order(visitor)
     visitor.agent.call("delete_memory", key=ADA, permanent=True)
 
     expect(visitor.page.get_by_role("alert")).to_contain_text("No memory with this key.")
     expect(visitor.content).to_have_value(MINE)
+    expect_in_order(visitor)
     visitor.button("Cancel").click()
     expect(visitor.page.get_by_text("It was deleted by")).to_be_visible()
     expect(visitor.button("Go on editing")).to_be_visible()

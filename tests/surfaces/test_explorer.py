@@ -258,6 +258,20 @@ async def test_what_is_to_be_reviewed_is_listed_by_kind(
     assert "older" not in unread
 
 
+async def test_the_oldest_memories_that_nobody_read_are_reviewed_in_a_large_store(
+    client: httpx.AsyncClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    keys = [f"memory {n}" for n in range(9)]
+    for key in keys:
+        await call(client, "store_memory", **MEMORY, key=key)
+
+    monkeypatch.setattr(review_module, "UNREAD_DAYS", -1)
+    monkeypatch.setattr(review_module, "MAX_EXAMINED", 2)
+    items = (await read_view(client, "review"))["items"]
+
+    assert [item["key"] for item in items if item["kind"] == "unread"] == keys[:2]
+
+
 async def test_a_map_counts_what_is_in_each_folder_of_keys(
     client: httpx.AsyncClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -54,7 +54,9 @@ export function Memory({ address }) {
 
   return html`
     ${headline}
-    <${Body} memory=${memory} start=${start} onStart=${setStart} onChange=${request.reload} />
+    <div>
+      <${Body} memory=${memory} start=${start} onStart=${setStart} onChange=${request.reload} />
+    </div>
     <${Facts} memory=${memory} />
     <div class="columns">
       <${Links}
