@@ -1,5 +1,6 @@
 """Queries and statistics of a namespace, in a snapshot of the caller."""
 
+import re
 from collections import Counter
 from collections.abc import Iterable
 from dataclasses import astuple, replace
@@ -90,6 +91,14 @@ def _select_matching(query: Query, tags: Iterable[str]) -> Matches:
         values.append(value)
 
     return Matches(" AND ".join(conditions), tuple(values))
+
+
+def keep_indexes(condition: str) -> str:
+    """Return a condition that filters rows without choosing the index in which they are found.
+
+    Otherwise SQLite may take the index of a filtered column, for each row of another table anew.
+    """
+    return re.sub(r"\bs\.(\w+) (=|[<>]=) \?", r"FILTER(s.\1) \2 ?", condition)
 
 
 class _Selection(NamedTuple):
@@ -194,7 +203,8 @@ def _select(namespace: str, query: Query, matches: Matches) -> _Selection:
             conditions.append("t.archived = 0")
 
     filters = _select_matching(query, tags)
-    conditions += [matches.condition, filters.condition]
+    filtering = keep_indexes(filters.condition) if is_by_tag else filters.condition
+    conditions += [matches.condition, filtering]
     values += [*matches.values, *filters.values]
     # The index of a tag is sorted by access, so this order needs no sorting.
     table = "t" if is_by_tag and query.sort_by == "accessed_at" else "s"

@@ -5,7 +5,6 @@ this module answers its requests.
 """
 
 import asyncio
-import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from itertools import islice
@@ -29,7 +28,7 @@ from abilities.helpers.store.about import list_ids
 from abilities.helpers.store.engine import Columns, ForEach, Statement, Transaction
 from abilities.helpers.store.model import LinkRecord, StoredMemory, rank_link
 from abilities.helpers.store.protocol import Recalled
-from abilities.helpers.store.queries import select_passing
+from abilities.helpers.store.queries import keep_indexes, select_passing
 from abilities.helpers.store.ranking import LINK_COLUMNS, BestLinks, Pages, Wanted
 from abilities.helpers.store.reads import read
 
@@ -264,9 +263,7 @@ def _read_postings(
 def _select_keys(filters: requests.Filters) -> Statement:
     """Return the statement for those of some keys that pass filters, and the filters' values."""
     passing = select_passing(filters)
-    # The memories are looked up by key, and no index of a filtered column may replace that.
-    condition = re.sub(r"\bs\.(\w+) (=|[<>]=) \?", r"FILTER(s.\1) \2 ?", passing.condition)
-    return _PASSING_KEYS.format(condition), *passing.values
+    return _PASSING_KEYS.format(keep_indexes(passing.condition)), *passing.values
 
 
 def count_bytes(memory: StoredMemory | Exception) -> int:

@@ -7,6 +7,7 @@ import secrets
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AsyncExitStack, contextmanager
+from dataclasses import replace
 from functools import wraps
 from pathlib import Path
 from typing import Any
@@ -18,9 +19,17 @@ from abilities.cli import store as commands
 from abilities.declarations.refusals import Refused
 from abilities.declarations.values import JsonObject
 from abilities.helpers.search import postings, selection
-from abilities.helpers.store import changing, history, past, ranking, recall_index, saving
+from abilities.helpers.store import (
+    changing,
+    history,
+    past,
+    queries,
+    ranking,
+    recall_index,
+    saving,
+)
 from abilities.helpers.store import store as store_module
-from abilities.helpers.store.model import Row, dump_sorted_json
+from abilities.helpers.store.model import Query, Row, dump_sorted_json
 from abilities.helpers.store.opening import open_store
 from abilities.helpers.store.protocol import ServableStore
 from abilities.helpers.store.sqlite import transaction
@@ -188,10 +197,16 @@ def leave_ranks_stale(correct_ranks: Any, rows: Any, _: Any, side: Any) -> Any:
     return correct_ranks(rows, {}, side)
 
 
+@instead_of(queries, "_select_matching")
+def find_any_category(select_matching: Any, query: Query, tags: Any) -> Any:
+    """Let queries find memories of every category."""
+    return select_matching(replace(query, category=None), tags)
+
+
 OFFENSES = [index_half_a_content, recall_what_is_archived, restore_nothing]
 PAST_OFFENSES = [lose_a_link, keep_what_was_purged, apply_half_a_batch, forget_who_followed]
 PAST_OFFENSES += [restore_without_tags, ignore_the_version, expire_nothing]
-PAST_OFFENSES += [lose_a_posting, leave_ranks_stale]
+PAST_OFFENSES += [lose_a_posting, leave_ranks_stale, find_any_category]
 
 
 @pytest.fixture(scope="module")
@@ -270,7 +285,7 @@ async def try_past(seed: int, server: str | None = None) -> None:
             stack.push_async_callback(stores[-1].close)
 
         store, *others = stores
-        trial = PastTrial(store, seed)
+        trial = PastTrial(store, seed, expires=True)
         with patch.object(store_module, "utc_now", lambda: trial.now):
             await trial.run(PAST_STEPS)
             for number, other in enumerate(others):

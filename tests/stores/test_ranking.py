@@ -14,11 +14,7 @@ from abilities.helpers.store.protocol import ServableStore
 from abilities.helpers.walk import WalkLimits
 from tests.stores.behaviours import NAMESPACE, put
 from tests.stores.behaviours.steps import link_to, plan, put_many
-from tests.stores.test_stores import count_equal_walks
 from tests.support.places import StorePlace, find_damage, list_cases
-from tests.support.tier import size
-
-GRAPHS = size("ABILITIES_STALE_GRAPHS", quick=10, full=50)
 
 
 @contextmanager
@@ -29,16 +25,6 @@ def bounds(updated: int, stale: int, block: int) -> Iterator[None]:
         patch.setattr(ranking, "MOST_STALE", stale)
         patch.setattr(ranking, "BLOCK", block)
         yield
-
-
-async def test_walks_over_graphs_full_of_stale_ranks_agree_with_the_oracle(
-    place: StorePlace,
-) -> None:
-    with bounds(0, 100, 1):
-        async with place.open() as store:
-            assert await count_equal_walks(store, range(GRAPHS)) == GRAPHS
-
-    assert list_marks(place)
 
 
 async def test_a_walk_from_a_hub_reads_few_links_though_a_rank_is_stale(

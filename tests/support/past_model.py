@@ -199,7 +199,7 @@ class PastModel:
 
         if change.kind == "append":
             arguments["content"] = memory.content + change.fields["content"]
-            if len(arguments["content"]) > 5_000:
+            if len(arguments["content"]) > 200_000:
                 raise law_model.Refusal("too_long")
         if change.kind in ("archive", "expire"):
             arguments["archived"] = True

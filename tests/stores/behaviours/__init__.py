@@ -23,7 +23,7 @@ from types import ModuleType
 from typing import Any, TypeVar
 
 from abilities.helpers.store import protocol
-from tests.stores.behaviours import about, core, history, links, powers, recall
+from tests.stores.behaviours import about, core, history, powers, recall
 from tests.stores.behaviours.steps import NAMESPACE, put
 
 __all__ = [
@@ -64,14 +64,13 @@ def _list_behaviours(store: object, *modules: ModuleType) -> tuple[Behaviour[Any
 SEARCH_BEHAVIOURS: tuple[Behaviour[protocol.MemoryStore], ...] = (
     core.a_search_looks_into_every_text,
     core.a_phrase_in_quotes_is_found_as_it_stands,
-    core.a_search_follows_every_change,
 )
 """What the search of every `MemoryStore` must do."""
 
 RECALL_BEHAVIOURS = _list_behaviours(protocol.MemoryStore, recall)
 """What `recall` of every `MemoryStore` must do."""
 
-MEMORY_BEHAVIOURS = _list_behaviours(protocol.MemoryStore, core, links, recall)
+MEMORY_BEHAVIOURS = _list_behaviours(protocol.MemoryStore, core, recall)
 """What every `MemoryStore` must do."""
 
 TRANSFER_BEHAVIOURS = _list_behaviours(protocol.TransferableStore, powers)

@@ -6,7 +6,7 @@ from abilities.helpers.store.history import (
     MemoryName,
     seal,
 )
-from abilities.helpers.store.model import IncomingMemory, LinkRow, Query, StoredMemory
+from abilities.helpers.store.model import IncomingMemory, LinkRow, Query
 from abilities.helpers.store.protocol import HistoryStore, ServableStore
 from tests.stores.behaviours.powers import NEW_ID
 from tests.stores.behaviours.steps import (
@@ -19,107 +19,24 @@ from tests.stores.behaviours.steps import (
     expect,
     expect_refused,
     expect_sound,
-    expect_stored,
     find_keys,
     list_targets,
     plan,
     put,
     read_memories,
     read_one,
-    read_sources,
-    read_targets,
-    read_totals,
     read_versions,
     rename,
 )
 from tests.support.past_trial import PastTrial
 
-UNKNOWN_ID = "00000000-0000-4000-8000-000000000000"
 END_OF_TIME = "9999-12-31T23:59:59.999Z"
 A = MemoryName(key="a")
 
 
 async def any_changes_are_remembered_as_a_model_remembers_them(store: ServableStore) -> None:
-    """After random changes, alone and together: outcomes, versions, times, reads and followers.
-
-    The clock of the store, by which memories expire, may be any.
-    """
-    await PastTrial(store, seed=1, expires=False).run(80)
-
-
-async def a_restored_version_is_a_new_one(store: HistoryStore) -> None:
-    """Fields and links are as they were; the key and the links of others stay."""
-    await put(store, "a", content="rose", links=[("a", 0.5), ("t", 1.0)], tags=["t"])
-    await put(store, "s", links=[("a", 0.5)])
-    await rename(store, "a", "b")
-    await put(store, "b", content="tulip", tags=[], links=[("u", 0.5)])
-
-    restoring = plan("restore", "b", to_version=1, now=LATER, caller="c")
-    written = await store.change(NAMESPACE, restoring)
-
-    memory = await store.read_linked(NAMESPACE, "b", 0, 9)
-    expect((memory.row.content, memory.row.tags), ("rose", '["t"]'), "fields come back")
-    expect(list_targets(memory.links), ["b", "t"], "links come back, to itself under its key")
-    expect(await read_targets(store, "s"), ["b"], "links to it stay")
-    expect(written.version, 5, "it is the next version")
-    expect(await find_keys(store, Query(tags=("t",))), ["b"], "it is found by what it has again")
-
-    same = await store.change(NAMESPACE, plan("restore", "b", to_version=5))
-    expect((same.updated, same.version), ((), 5), "what it is already changes nothing")
-    undone = expect_stored(await store.change(NAMESPACE, plan("restore", "b")))
-    expect((undone.row.content, undone.row.version), ("tulip", 6), "the last change can be undone")
-    for change in (plan("restore", "s"), plan("restore", "b", to_version=2)):
-        work = store.change(NAMESPACE, change)
-        await expect_refused(work, "version_not_found", "a version is one of its own, and earlier")
-
-
-async def undoing_a_replacement_restores_both(store: HistoryStore) -> None:
-    """The replaced memory is back, and the one that replaced it is what it was before."""
-    await put(store, "old", content="before", links=[("x", 0.5)])
-    await put(store, "kept", content="kept")
-    for new_key, present in (("new", False), ("kept", True)):
-        fields = {"content": "after"}
-        await store.change(NAMESPACE, plan("supersede", "old", new_key=new_key, fields=fields))
-        expect((await read_one(store, "old")).replaced_by, new_key, "it is replaced")
-        history = await store.read_history(NAMESPACE, MemoryName(key="old"), None, 1)
-        expect(history.entries[0].action, "superseded", "the history tells of it")
-
-        await store.change(NAMESPACE, plan("restore", "old"))
-
-        old = await read_one(store, "old")
-        expect((old.row.archived, old.row.content), (0, "before"), "the replaced memory is back")
-        expect(await read_targets(store, "old"), ["x"], "its link to the other one is gone")
-        found = await store.read(NAMESPACE, [new_key])
-        contents = [one.row.content for one in found if isinstance(one, StoredMemory)]
-        expect(contents, ["kept"] if present else [], "the other one is as before")
-
-    await store.change(NAMESPACE, plan("supersede", "old", new_key="kept"))
-    await put(store, "kept", content="changed since")
-    await store.change(NAMESPACE, plan("restore", "old"))
-    expect((await read_one(store, "kept")).row.content, "changed since", "later changes stay")
-
-
-async def a_deleted_memory_comes_back(store: HistoryStore) -> None:
-    """It has its id, key, fields and links again, unless another memory has its key."""
-    await put(store, "s", links=[("a", 0.5)])
-    before = (await add(store, "a", content="rose", links=[("s", 0.5), ("a", 1.0)])).row
-    await end(store, "delete", "a")
-    await store.change(NAMESPACE, plan("restore", "a"))
-    await end(store, "delete", "a")
-    await put(store, "a", content="other")
-
-    restore = plan("restore", id=before.id, to_version=before.version)
-    await expect_refused(store.change(NAMESPACE, restore), "key_taken", "a key is of one memory")
-    await end(store, "delete", "a")
-    written = await store.change(NAMESPACE, restore)
-
-    row = (await read_one(store, "a")).row
-    expect(row, before._replace(version=written.version), "all but its version is as it was")
-    expect(await read_totals(store, "a"), (2, 2), "it has its links and those to it")
-    expect(await find_keys(store, Query(search=("rose",))), ["a"], "it is found")
-    await end(store, "delete", "a")
-    await store.change(NAMESPACE, plan("restore", "a", to_version=written.version))
-    expect((await read_one(store, "a")).row.id, before.id, "as often as it was deleted")
+    """After random changes, alone and together: outcomes, versions, times, reads and followers."""
+    await PastTrial(store, seed=1).run(80)
 
 
 async def the_latest_changes_come_first(store: HistoryStore) -> None:
@@ -164,8 +81,9 @@ async def what_is_purged_is_gone_for_good(store: HistoryStore) -> None:
     for search in ("rose", "tulip"):
         query = Query(search=(search,), archived=True)
         expect(await find_keys(store, query), [], "it is not found by what it has or had")
-    expect((await read_sources(store, "s"))[0], [], "its links are gone")
-    expect(await read_totals(store, "s"), (1, 0), "those of others stay")
+    source = await read_one(store, "s")
+    totals = (source.links_total, source.backlinks_total)
+    expect(totals, (1, 0), "its links are gone, and those of others stay")
     await _expect_no_past(store, MemoryName(id=row.id), "id_not_found")
     await _expect_no_past(store, A, "memory_not_found")
     restore = store.change(NAMESPACE, plan("restore", id=row.id, to_version=row.version))
@@ -176,22 +94,6 @@ async def what_is_purged_is_gone_for_good(store: HistoryStore) -> None:
     expect(told_changes, [(4, row.id, "purged")], "followers learn of it")
     other = await add(store, "a")
     expect(other.row.id != row.id, True, "another memory may have its key")
-
-
-async def a_deleted_memory_can_be_purged(store: HistoryStore) -> None:
-    """Its history goes too; what was never there is refused, and what has another key now."""
-    memory_id = (await add(store, "a")).row.id
-    await put(store, "b")
-    await rename(store, "b", "c")
-    rule = "a key that a memory no longer has does not destroy it"
-    await expect_refused(end(store, "purge", "b"), "memory_not_found", rule)
-    await end(store, "delete", "a")
-
-    await store.change(NAMESPACE, plan("purge", id=memory_id))
-
-    await _expect_no_past(store, MemoryName(id=memory_id), "id_not_found")
-    unknown = store.change(NAMESPACE, plan("purge", id=UNKNOWN_ID))
-    await expect_refused(unknown, "id_not_found", "an unknown id is refused")
 
 
 async def what_is_too_old_is_forgotten(store: HistoryStore) -> None:

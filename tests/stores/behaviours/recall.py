@@ -17,83 +17,10 @@ from tests.stores.behaviours.steps import (
     expect,
     plan,
     put,
-    rename,
 )
 
 _ROOM = 1 << 20
 """Bytes of contents, more than all memories of a behavior have."""
-
-
-async def a_memory_is_recalled_as_soon_as_it_is_stored(store: MemoryStore) -> None:
-    """Words of key, summary and content are found in any form; unknown words are told."""
-    await put(store, "people/Ada", content="She wrote the first programs.", summary="an engine")
-    await put(store, "other", content="nothing in common")
-
-    for question, words in {
-        "ada": ("ada",),
-        "Which engines?": ("engines",),
-        "a PROGRAM": ("PROGRAM",),
-    }.items():
-        ranking = await _recall_one(store, question)
-        expect(_list_names(ranking), ["people/Ada"], f"{question} finds what has its words")
-        expect(ranking.entries[0].words, words, f"{question} tells the words that were found")
-
-    ranking = await _recall_one(store, "ada nowhere")
-    expect(_list_names(ranking), ["people/Ada"], "one word of a question is enough")
-    expect(ranking.unknown_words, ("nowhere",), "words that no memory holds are told")
-    recalled = await _recall(store, ["ada"])
-    expect(list(recalled.memories), ["people/Ada"], "what is found is loaded")
-
-
-async def a_recall_follows_every_change(store: MemoryStore) -> None:
-    """What a memory had before a change leads to it no more, and what it has now does."""
-    await put(store, "heron", content="rose")
-    await put(store, "heron", content="tulip")
-    await _expect_recall(store, "rose", [])
-    await _expect_recall(store, "tulip", ["heron"])
-
-    await rename(store, "heron", "falcon")
-    await _expect_recall(store, "heron", [])
-    for question in ("falcon", "tulip"):
-        await _expect_recall(store, question, ["falcon"])
-
-    await end(store, "archive", "falcon")
-    await _expect_recall(store, "tulip", [])
-    await _expect_recall(store, "tulip", ["falcon"], Filters(archived=True))
-    await put(store, "falcon", content="tulip")
-    await _expect_recall(store, "tulip", ["falcon"])
-
-    await end(store, "delete", "falcon")
-    await _expect_recall(store, "falcon tulip", [])
-    await put(store, "falcon", content="lily")
-    await _expect_recall(store, "tulip", [])
-    await _expect_recall(store, "lily", ["falcon"])
-
-
-async def a_recall_passes_what_its_filters_pass(store: MemoryStore) -> None:
-    """Filters keep memories out, also those that links lead to; they change no score."""
-    await put(store, "a", content="tulip", tags=["t", "u"], links=[("b", 1.0)])
-    await put(store, "b", content="tulip", type="task", tags=["t"], category="c")
-    await put(store, "c", content="tulip", importance="high", links=[("b", 1.0)])
-    await put(store, "c", kind="update", now=LATER, summary="changed")
-
-    for filters, keys in (
-        (Filters(type="task"), ["b"]),
-        (Filters(tags=("t",)), ["a", "b"]),
-        (Filters(tags=("t", "u")), ["a"]),
-        (Filters(category="c"), ["b"]),
-        (Filters(importance="high"), ["c"]),
-        (Filters(changed_since=LATER), ["c"]),
-        (Filters(changed_since=TIME), ["a", "b", "c"]),
-        (Filters(type="task", importance="high"), []),
-    ):
-        await _expect_recall(store, "tulip", keys, filters)
-
-    every, some = [
-        {entry.name: entry.own for entry in (await _recall_one(store, "tulip", filters)).entries}
-        for filters in (Filters(), Filters(type="task"))
-    ]
-    expect(some["b"], every["b"], "a filter changes no score")
 
 
 async def a_recall_explains_a_memory_that_filters_keep_out(store: MemoryStore) -> None:
@@ -137,28 +64,6 @@ async def a_long_memory_answers_with_one_passage(store: MemoryStore) -> None:
     expect(ranking.confidence, "strong", "a passage has all the words")
 
 
-async def a_recall_follows_links(store: MemoryStore) -> None:
-    """Links lead from a hit to its neighbors in both directions, as many steps as asked."""
-    await put(store, "hit", content="tulip", links=[("one", 1.0)])
-    await put(store, "one", content="x", links=[("two", 1.0), ("missing", 1.0)])
-    await put(store, "two", content="x", links=[("three", 1.0)])
-    await put(store, "three", content="x")
-    await put(store, "source", content="x", links=[("hit", 1.0)])
-
-    for hops, keys in (
-        (0, ["hit"]),
-        (1, ["hit", "one", "source"]),
-        (2, ["hit", "one", "source", "two"]),
-    ):
-        ranking = await _recall_one(store, "tulip", hops=hops)
-        expect(sorted(_list_names(ranking)), keys, f"links lead {hops} steps from a hit")
-        expect(_list_names(ranking)[0], "hit", "a hit stands before what only links lead to")
-
-    ranking = await _recall_one(store, "tulip", hops=1)
-    told = [(one.own, one.via, one.words) for one in ranking.entries if one.name == "one"]
-    expect(told, [(0, "hit", ())], "the hit is told")
-
-
 async def a_recall_follows_links_of_any_weight(store: MemoryStore) -> None:
     """The least weight times the least score is no float any more; such a link gives nothing."""
     least = 5e-324
@@ -183,18 +88,6 @@ async def another_namespace_changes_no_recall(store: MemoryStore) -> None:
     after = await _recall(store, ["tulip rose"])
     expect(after, before, "a recall is the same whatever other namespaces hold")
     await _expect_recall(store, "lily", [])
-
-
-async def questions_share_what_they_find(store: MemoryStore) -> None:
-    """A memory stands under one question, the one in whose ranking it has its best place."""
-    await put(store, "both", content="tulip rose")
-    await put(store, "best", content="rose", summary="rose")
-
-    recalled = await _recall(store, ["tulip", "rose", "tulip"])
-
-    names = [_list_names(ranking) for ranking in recalled.rankings]
-    expect(names, [["both"], ["best"], []], "each memory stands under one question")
-    expect(sorted(recalled.memories), ["best", "both"], "each memory is loaded once")
 
 
 async def a_recall_adds_what_is_similar(store: MemoryStore) -> None:

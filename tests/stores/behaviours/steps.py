@@ -4,7 +4,6 @@ from collections.abc import Awaitable, Iterable, Sequence
 from typing import Any
 from uuid import uuid4
 
-from abilities.declarations.memory import Direction
 from abilities.declarations.refusals import Reason, Refused
 from abilities.declarations.values import JsonObject
 from abilities.helpers.store.changes import Change, Kind
@@ -15,13 +14,11 @@ from abilities.helpers.store.protocol import (
     TransferableStore,
     WriteResult,
 )
-from abilities.helpers.walk import WalkLimits
 
 NAMESPACE = "conformance"
 OTHER_NAMESPACE = "other"
 TIME = "2026-01-01T00:00:00.000Z"
 LATER = "2026-01-02T00:00:00.000Z"
-ALL_LINKS = WalkLimits(1, 20, 50)
 
 
 async def put(
@@ -126,44 +123,6 @@ async def read_one(store: MemoryStore, key: str) -> StoredMemory:
 async def rename(store: MemoryStore, key: str, new_key: str) -> WriteResult:
     """Give a memory another key, a day after `TIME`."""
     return await store.change(NAMESPACE, plan("update", key, new_key=new_key, now=LATER))
-
-
-async def read_targets(store: MemoryStore, key: str) -> list[str]:
-    """Return the targets of a memory's links, best first."""
-    memory = await store.read_linked(NAMESPACE, key, 0, 20)
-    return list_targets(memory.links)
-
-
-async def read_sources(
-    store: MemoryStore, key: str, skip: int = 0, limit: int = 20
-) -> tuple[list[str], int]:
-    """Return the sources of a page of links that lead to a key, best first, and their number."""
-    page = await store.read_backlinks(NAMESPACE, key, skip, limit)
-    return [link.source for link in page.links], page.total
-
-
-async def read_totals(store: MemoryStore, key: str) -> tuple[int, int]:
-    """Return how many links a memory has and how many lead to it; fail if reads differ."""
-    memory = await read_one(store, key)
-    totals = (memory.links_total, memory.backlinks_total)
-
-    linked = await store.read_linked(NAMESPACE, key, 0, 0)
-    expect((linked.links_total, linked.backlinks_total), totals, "every read says the same totals")
-
-    backlinks = await store.read_backlinks(NAMESPACE, key, 0, 1)
-    expect(backlinks.total, memory.backlinks_total, "backlinks are counted the same")
-    return totals
-
-
-async def read_walk(
-    store: MemoryStore, key: str, direction: Direction, limits: WalkLimits = ALL_LINKS
-) -> list[tuple[str, str]]:
-    """Return the keys of a walk, each with the direction of the link on which it was reached."""
-    result = await store.walk(NAMESPACE, key, limits, direction)
-    return [
-        (step.key, ("in" if step.link.incoming else "out") if step.link is not None else "")
-        for step in result.outcome.steps
-    ]
 
 
 def list_targets(links: Iterable[LinkRow]) -> list[str]:
