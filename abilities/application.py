@@ -460,15 +460,8 @@ class Opening(AbstractAsyncContextManager[Abilities]):
     @asynccontextmanager
     async def _open(self) -> AsyncGenerator[Abilities]:
         # A generator, because the event loop ends forgotten ones.
-        self.settings.check_roots()
-        resources = self._create_resources()
-        try:
-            yield Abilities(resources, self.settings)
-        finally:
-            await resources.close()
-
-    def _create_resources(self) -> Resources:
         settings = self.settings
+        settings.check_roots()
         chosen = settings.embedder if self._embedder is None else self._embedder
         meaning = None
         if chosen not in (None, ""):
@@ -481,9 +474,14 @@ class Opening(AbstractAsyncContextManager[Abilities]):
         store = self._store
         if store is None:  # an application's own store may be false, if it is empty
             store = open_store(settings)
-        offer, problems = build_offer(
-            settings, self._abilities, keeps_history=_keeps_history(store)
-        )
+
+        keeps_history = _keeps_history(store)
+        offer, problems = build_offer(settings, self._abilities, keeps_history=keeps_history)
         documents, unloaded = open_documents(plugins=settings.plugins)
         policy = replace(settings.policy, documents=documents)
-        return Resources(offer, problems + unloaded, policy, store, meaning)
+        resources = Resources(offer, problems + unloaded, policy, store, meaning)
+
+        try:
+            yield Abilities(resources, settings)
+        finally:
+            await resources.close()

@@ -145,19 +145,16 @@ def open_documents(*, plugins: bool) -> tuple[Documents, list[str]]:
     if plugins:
         for point in list_points(READERS):
             try:
-                readers.append(_load_point(point))
+                reader: Any = point.load()
+                names = [*reader.suffixes, *reader.imports]
+                is_named = all(isinstance(name, str) and name for name in names)
+                if not (is_named and isinstance(reader.magic, bytes) and callable(reader.convert)):
+                    raise TypeError(
+                        "a reader has 'suffixes', 'magic', 'imports' and a method 'convert'"
+                    )
+
+                readers.append(InstalledReader(reader, f"{point.module}:{point.attr}"))
             except BaseException as error:  # a plugin may raise anything, even SystemExit
                 problems.append(report_problem(point, error))
 
     return Documents(readers), problems
-
-
-def _load_point(point: EntryPoint) -> InstalledReader:
-    """Return the reader of an entry point. Raises TypeError and the plugin's exceptions."""
-    reader: Any = point.load()
-    names = [*reader.suffixes, *reader.imports]
-    is_named = all(isinstance(name, str) and name for name in names)
-    if not (is_named and isinstance(reader.magic, bytes) and callable(reader.convert)):
-        raise TypeError("a reader has 'suffixes', 'magic', 'imports' and a method 'convert'")
-
-    return InstalledReader(reader, f"{point.module}:{point.attr}")

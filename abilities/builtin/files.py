@@ -11,7 +11,7 @@ from abilities.declarations.values import JsonObject, json_bytes, json_size
 from abilities.definition import Context, built_in
 from abilities.helpers.batch.items import BatchSources, ask_for_file, gather_files
 from abilities.helpers.batch.sharing import fill_reply
-from abilities.helpers.files.file_walk import FoundFile, ListingRequest
+from abilities.helpers.files.file_walk import ListingRequest
 from abilities.helpers.files.globs import parse_glob
 from abilities.helpers.files.reader import format_modified_at
 from abilities.helpers.reply.budget import count_fitting
@@ -85,7 +85,15 @@ async def file_list(context: Context, arguments: FileListInput) -> JsonObject:
     next_request = {**arguments.explicit_arguments(), "after": widest}
     room = context.max_response_bytes - json_size({**answer, "next_request": next_request})
 
-    files = [_describe_file(file) for file in listing.files]
+    files: list[JsonObject] = []
+    for file in listing.files:
+        described: JsonObject = {
+            "path": file.path,
+            "source": file.source,
+            "size_bytes": file.stat.st_size,
+            "modified_at": format_modified_at(file.stat),
+        }
+        files.append(described)
     if (arguments.detail or context.detail) == "concise":
         files = [shape_listed(file) for file in files]
 
@@ -100,12 +108,3 @@ async def file_list(context: Context, arguments: FileListInput) -> JsonObject:
         answer["next_request"] = {**next_request, "after": after}
 
     return answer
-
-
-def _describe_file(file: FoundFile) -> JsonObject:
-    return {
-        "path": file.path,
-        "source": file.source,
-        "size_bytes": file.stat.st_size,
-        "modified_at": format_modified_at(file.stat),
-    }

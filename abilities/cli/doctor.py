@@ -25,7 +25,6 @@ from abilities.helpers.files.reader import Root
 from abilities.helpers.files.secret_search import (
     DEFAULT_LIMITS,
     MAX_CHARS,
-    ExposedFile,
     SearchLimits,
     SecretSearch,
 )
@@ -172,7 +171,18 @@ def check_secrets(settings: Settings, limits: SearchLimits = DEFAULT_LIMITS) -> 
     # Secrets in contents come first: they are surer than hints in names.
     found = sorted(search.found, key=lambda file: not file.kinds)
     for file in found[:MAX_SHOWN]:
-        yield _diagnose_file(file, is_redacted=settings.policy.redacts)
+        path = escape_text(file.path)
+        state: State = "note"
+        words = f"{path}: its name hints at a secret"
+        if file.kinds:
+            words = f"{path} holds: {', '.join(file.kinds)}"
+            if settings.policy.redacts:
+                words += "; agents read marks in their place"
+            else:
+                state = "unsafe"
+
+        mend = f'if it is one, refuse it: deny = ["...", "{_format_pattern(file.path)}"]'
+        yield Diagnosis(state, f"{file.source} directory", words, mend)
 
     count = len(found)
     words = (
@@ -192,21 +202,6 @@ def check_secrets(settings: Settings, limits: SearchLimits = DEFAULT_LIMITS) -> 
         words += f"; stopped, {_LIMITS[search.stopped_by]}"
         mend = "the rest was not looked at: name a smaller folder with --workspace-dir"
         yield Diagnosis("note", "secrets", words, mend)
-
-
-def _diagnose_file(file: ExposedFile, *, is_redacted: bool) -> Diagnosis:
-    mend = f'if it is one, refuse it: deny = ["...", "{_format_pattern(file.path)}"]'
-    about = f"{file.source} directory"
-    path = escape_text(file.path)
-
-    if not file.kinds:
-        return Diagnosis("note", about, f"{path}: its name hints at a secret", mend)
-
-    words = f"{path} holds: {', '.join(file.kinds)}"
-    if is_redacted:
-        return Diagnosis("note", about, f"{words}; agents read marks in their place", mend)
-
-    return Diagnosis("unsafe", about, words, mend)
 
 
 def _format_pattern(path: str) -> str:

@@ -28,7 +28,6 @@ from abilities.prompts import write_catch_up
 
 if TYPE_CHECKING:
     from abilities.cli.records import Page
-    from abilities.declarations.recall import RecallInput
 
 # \b keeps click from joining the lines of a paragraph.
 _ABOUT_EXAMPLE = """\b
@@ -317,8 +316,19 @@ def why(
     of the question and each link gives. The options are those of recall. Only the own namespace is
     ranked.
     """
+    from abilities.declarations.recall import RecallInput
+    from abilities.definition import validate_arguments
+
     stdout = session.stdout
-    arguments = _read_arguments(question, {**options, "tags": list(tags) or None})
+    given = {name: value for name, value in options.items() if value is not None}
+    if tags:
+        given["tags"] = list(tags)
+
+    try:
+        arguments = validate_arguments(RecallInput, {"queries": [question], **given})
+    except Refused as error:
+        words = error.message.replace("queries[0]", "QUESTION")
+        raise click.UsageError(words) from None
 
     async def explain() -> JsonObject:
         async with session.open_application() as abilities:
@@ -340,19 +350,6 @@ def why(
     from abilities.cli.records import Page
 
     print_explanation(record, Page(Console(file=stdout)))
-
-
-def _read_arguments(question: str, options: JsonObject) -> "RecallInput":
-    """Return the arguments of recall. Raises click.UsageError for wrong ones."""
-    from abilities.declarations.recall import RecallInput
-    from abilities.definition import validate_arguments
-
-    given = {name: value for name, value in options.items() if value is not None}
-    try:
-        return validate_arguments(RecallInput, {"queries": [question], **given})
-    except Refused as error:
-        words = error.message.replace("queries[0]", "QUESTION")
-        raise click.UsageError(words) from None
 
 
 def print_explanation(record: JsonObject, page: "Page") -> None:

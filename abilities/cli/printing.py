@@ -10,7 +10,7 @@ from rich.text import Text
 from rich.tree import Tree
 
 from abilities.cli import records
-from abilities.cli.drawing import Drawing, DrawnEdge, DrawnNode
+from abilities.cli.drawing import Drawing, DrawnEdge
 from abilities.cli.records import (
     AnsweredCall,
     Column,
@@ -36,29 +36,25 @@ def print_answer(answer: AnsweredCall, console: Console, command: Sequence[str] 
     """
     page = Page(console, command)
     if "error" in answer.payload:
-        _print_fault(answer, page)
+        fault: JsonObject = answer.payload["error"]
+        page.print_line(f"{fault['code']} ({fault['reason']}): {fault['message']}", style="red")
+
+        mistakes: list[JsonObject] = fault.get("fields", [fault])
+        rules = [{**mistake, "expected": records.describe_rule(mistake)} for mistake in mistakes]
+        if any(rule.get(name) for rule in rules for name in ("field", "expected", "did_you_mean")):
+            page.print_table(records.MISTAKES, rules)
+
+        if "ref" in fault:
+            page.print_line(f"The log has the details under {fault['ref']}.")
+        if fault.get("retryable"):
+            page.print_line("The same call may succeed later.")
+        if fault["code"] == "INVALID_INPUT":
+            page.print_command("For all arguments:", f"abilities describe {answer.name}")
     elif answer.name in PRINTERS:
         PRINTERS[answer.name](answer, page)
     else:
         document = json.dumps(answer.payload, indent=2, ensure_ascii=False)
         console.print(JSONHighlighter()(Text(escape_lines(document))), soft_wrap=True)
-
-
-def _print_fault(answer: AnsweredCall, page: Page) -> None:
-    fault: JsonObject = answer.payload["error"]
-    page.print_line(f"{fault['code']} ({fault['reason']}): {fault['message']}", style="red")
-
-    mistakes: list[JsonObject] = fault.get("fields", [fault])
-    rules = [{**mistake, "expected": records.describe_rule(mistake)} for mistake in mistakes]
-    if any(rule.get(name) for rule in rules for name in ("field", "expected", "did_you_mean")):
-        page.print_table(records.MISTAKES, rules)
-
-    if "ref" in fault:
-        page.print_line(f"The log has the details under {fault['ref']}.")
-    if fault.get("retryable"):
-        page.print_line("The same call may succeed later.")
-    if fault["code"] == "INVALID_INPUT":
-        page.print_command("For all arguments:", f"abilities describe {answer.name}")
 
 
 def _print_rest(answer: AnsweredCall, page: Page, words: str = "For the rest:") -> None:
@@ -250,30 +246,25 @@ def print_list(answer: AnsweredCall, page: Page) -> None:
         words = f"{offset + 1:,} to {offset + len(rows):,} of {words}"
     page.print_line(words)
 
-    for lack in _list_lacks(payload):
-        page.print_line(lack, style="yellow")
+    if payload.get("failed"):
+        failed = format_count(payload["failed"], "memory is", "memories are")
+        words = f"{failed} damaged and left out; see: abilities check"
+        page.print_line(words, style="yellow")
+    if payload.get("skipped"):
+        places = format_count(payload["skipped"], "place")
+        folders = ", ".join(["", *payload.get("skipped_folders", [])])
+        page.print_line(f"{places} could not be listed{folders}", style="yellow")
+    if "earliest" in payload:
+        words = f"memory_restore brings back versions from {payload['earliest']} on."
+        page.print_line(words, style="yellow")
+    if not payload.get("complete", True):
+        words = "Older changes are forgotten: list all memories anew."
+        page.print_line(words, style="yellow")
 
     _print_rest(answer, page)
     if answer.name == "memory_changes" and "next_request" not in payload:
         later = {**answer.arguments, "since": payload["next"]}
         page.print_rest(answer.name, later, "For later changes:")
-
-
-def _list_lacks(payload: JsonObject) -> list[str]:
-    """Return sentences about what a list does not have."""
-    lacks: list[str] = []
-    if payload.get("failed"):
-        failed = format_count(payload["failed"], "memory is", "memories are")
-        lacks.append(f"{failed} damaged and left out; see: abilities check")
-    if payload.get("skipped"):
-        folders = ", ".join(["", *payload.get("skipped_folders", [])])
-        lacks.append(f"{format_count(payload['skipped'], 'place')} could not be listed{folders}")
-    if "earliest" in payload:
-        lacks.append(f"memory_restore brings back versions from {payload['earliest']} on.")
-    if not payload.get("complete", True):
-        lacks.append("Older changes are forgotten: list all memories anew.")
-
-    return lacks
 
 
 def print_walk(answer: AnsweredCall, page: Page) -> None:
@@ -462,24 +453,19 @@ def print_tree(drawing: Drawing, console: Console) -> None:
     branches: dict[str, Tree] = {}
     for node in drawing.nodes:
         way = ways.get(node.key) if branches else None
-        label = _describe_node(node, way, again.get(node.key, []))
+        label = style_text(node.key, "dim")
+        if node.number:
+            label = style_text(f"{node.number}. {node.key}", "bold")
+        if way is not None:
+            label.append_text(style_text(f"  {_describe_link(way)}", "dim"))
+        if node.note:
+            label.append_text(style_text(f"  {node.note}", "yellow"))
+        if node.key in again:
+            label.append_text(style_text(f"  also: {', '.join(again[node.key])}", "dim"))
+
         branches[node.key] = Tree(label) if way is None else branches[way.source].add(label)
 
     console.print(branches[drawing.nodes[0].key])
-
-
-def _describe_node(node: DrawnNode, way: DrawnEdge | None, again: list[str]) -> Text:
-    words = style_text(node.key, "dim")
-    if node.number:
-        words = style_text(f"{node.number}. {node.key}", "bold")
-    if way is not None:
-        words.append_text(style_text(f"  {_describe_link(way)}", "dim"))
-    if node.note:
-        words.append_text(style_text(f"  {node.note}", "yellow"))
-    if again:
-        words.append_text(style_text(f"  also: {', '.join(again)}", "dim"))
-
-    return words
 
 
 def _describe_link(edge: DrawnEdge) -> str:

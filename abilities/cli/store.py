@@ -238,7 +238,23 @@ def export_(session: Session, file: Path, resume: bool, no_history: bool) -> Non
     with explain_errors():
         result = asyncio.run(write())
 
-    _print_export(result)
+    for item in result.damaged[:SHOWN_REMARKS]:
+        if isinstance(item, DamagedEntry):
+            echo(f"version {item.version} of {item.id}: damaged; not exported", err=True)
+        else:
+            echo(f"{item.key}: {item.reason}; not exported", err=True)
+
+    entries = [item for item in result.damaged if isinstance(item, DamagedEntry)]
+    memories = len(result.damaged) - len(entries)
+    words = f"Exported {format_count(result.memories, 'memory', 'memories')}"
+    if result.entries:
+        words += f" and {format_count(result.entries, 'entry', 'entries')} of history"
+    if memories:
+        words += f", left out {format_count(memories, 'damaged memory', 'damaged memories')}"
+    if entries:
+        words += f", left out {format_count(len(entries), 'damaged entry', 'damaged entries')}"
+
+    echo(f"{words}.", err=True)
     if result.damaged:
         sys.exit(1)
 
@@ -293,26 +309,6 @@ def _format_counts(counts: Counter[str]) -> str:
             parts.append(f"{counts[outcome]:,} {outcome}")
 
     return ", ".join(parts) or "nothing to import"
-
-
-def _print_export(result: ExportResult) -> None:
-    for item in result.damaged[:SHOWN_REMARKS]:
-        if isinstance(item, DamagedEntry):
-            echo(f"version {item.version} of {item.id}: damaged; not exported", err=True)
-        else:
-            echo(f"{item.key}: {item.reason}; not exported", err=True)
-
-    entries = [item for item in result.damaged if isinstance(item, DamagedEntry)]
-    memories = len(result.damaged) - len(entries)
-    words = f"Exported {format_count(result.memories, 'memory', 'memories')}"
-    if result.entries:
-        words += f" and {format_count(result.entries, 'entry', 'entries')} of history"
-    if memories:
-        words += f", left out {format_count(memories, 'damaged memory', 'damaged memories')}"
-    if entries:
-        words += f", left out {format_count(len(entries), 'damaged entry', 'damaged entries')}"
-
-    echo(f"{words}.", err=True)
 
 
 def print_finding(finding: IntegrityFinding, mark: str, color: str, *, width: int = 8) -> None:

@@ -104,7 +104,13 @@ def replace_file(snapshot: FileSnapshot, content: bytes | None) -> Path | None:
 
     sync_folder(snapshot.path.parent)
     if content is None:
-        _remove_empty_folders(snapshot.path.parent)
+        # Nor are the folders kept that were made for the file.
+        folder = snapshot.path.parent
+        kept = [Path.home().resolve(), Path.cwd()]
+        with suppress(OSError):  # one is not empty
+            while any(place in folder.parents for place in kept) and folder not in kept:
+                folder.rmdir()
+                folder = folder.parent
 
     return backup
 
@@ -164,19 +170,6 @@ def _copy_rights(snapshot: FileSnapshot, descriptor: int) -> None:
 
     # After the owner, because changing the owner may clear bits of the mode.
     os.fchmod(descriptor, status.st_mode & 0o7777)
-
-
-def _remove_empty_folders(folder: Path) -> None:
-    """Remove a folder if it is empty, and then its parents while they are empty."""
-    places = [Path.home().resolve(), Path.cwd()]
-
-    while any(place in folder.parents for place in places) and folder not in places:
-        try:
-            folder.rmdir()
-        except OSError:
-            return  # it is not empty
-
-        folder = folder.parent
 
 
 def _begin_backup(path: Path) -> Path:

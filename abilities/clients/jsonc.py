@@ -76,7 +76,12 @@ class Document:
         begin = opening + 1
 
         while True:
-            gap = self._find_gap(begin)
+            end = _skip_space(self._plain, begin)
+            gap = Gap(begin, end, False)
+            comments = list(_COMMENTS.finditer(self.text, begin, end))
+            if comments:
+                gap = Gap(comments[-1].end(), end, comments[-1][0].startswith("//"))
+
             if self._plain[gap.end] in "}]":
                 return items, gap
 
@@ -116,14 +121,6 @@ class Document:
     def find_line(self, position: int) -> int:
         """Return the number of the line at a position."""
         return self.text.count("\n", 0, position) + 1
-
-    def _find_gap(self, begin: int) -> Gap:
-        end = _skip_space(self._plain, begin)
-        comments = list(_COMMENTS.finditer(self.text, begin, end))
-        if not comments:
-            return Gap(begin, end, False)
-
-        return Gap(comments[-1].end(), end, comments[-1][0].startswith("//"))
 
 
 def parse(text: str) -> Document:
@@ -202,7 +199,26 @@ def remove(text: str, path: Path, prune: int = 0, index: int | None = None) -> s
         opening, item = steps.pop()
         prune -= 1
 
-    return _remove_item(document, opening, item)
+    items, closing = document.list_items(opening)
+    beginning = text[: item.gap.start]
+    rest = text[item.end if item.comma is None else item.comma + 1 :]
+
+    if len(items) == 1:
+        # The space is removed with it, but comments stay.
+        inner_length = closing.end - (len(text) - len(rest))
+        if not rest[:inner_length].strip():
+            rest = rest[inner_length:]
+    elif item.comma is None:
+        # It is the last item, so the comma before it is removed.
+        comma = items[-2].comma
+        assert comma is not None
+        beginning = text[:comma] + text[comma + 1 : item.gap.start]
+
+    # No comment before it may swallow what follows.
+    if item.gap.needs_line_end and not re.match(r"[ \t]*\r?\n", rest):
+        rest = _find_newline(text) + rest
+
+    return beginning + rest
 
 
 def _insert(document: Document, opening: int, key: str | None, value: object) -> str:
@@ -241,29 +257,6 @@ def _insert(document: Document, opening: int, key: str | None, value: object) ->
         return text[:place] + addition + "," + text[place:]
 
     return text[: last.end] + "," + text[last.end : place] + addition + text[place:]
-
-
-def _remove_item(document: Document, opening: int, item: Item) -> str:
-    text = document.text
-    items, closing = document.list_items(opening)
-    beginning = text[: item.gap.start]
-    rest = text[item.end if item.comma is None else item.comma + 1 :]
-
-    if len(items) == 1:
-        # The space is removed with it, but comments stay.
-        inner_length = closing.end - (len(text) - len(rest))
-        if not rest[:inner_length].strip():
-            rest = rest[inner_length:]
-    elif item.comma is None:
-        # It is the last item, so the comma before it is removed.
-        comma = items[-2].comma
-        assert comma is not None
-        beginning = text[:comma] + text[comma + 1 : item.gap.start]
-
-    # No comment before it may swallow what follows.
-    if item.gap.needs_line_end and not re.match(r"[ \t]*\r?\n", rest):
-        rest = _find_newline(text) + rest
-    return beginning + rest
 
 
 def _blank_comment(found: re.Match[str]) -> str:

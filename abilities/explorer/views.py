@@ -292,21 +292,18 @@ async def list_files(context: Context, arguments: FileListInput) -> FilesAnswer:
 
     files: list[JsonObject] = []
     for position in sorted(read.keys() | hidden.keys()):
-        files.append(_describe_file(read.get(position), hidden.get(position)))
+        described: JsonObject = {}
+        if position in hidden:
+            # The agent directory may refuse the path; the workspace never serves a refused path.
+            file = hidden[position]
+            described = {"path": file.path, "hides": _measure(file)}
+        if position in read:
+            file = read[position]
+            described |= {"path": file.path, "source": file.source, **_measure(file)}
+
+        files.append(described)
 
     return FilesAnswer(files=files, after=page.after, skipped=page.skipped)
-
-
-def _describe_file(read: FoundFile | None, hidden: FoundFile | None) -> JsonObject:
-    """Describe a path by its file that is read, its file that is hidden, or both."""
-    file: JsonObject = {}
-    if hidden is not None:
-        # The agent directory may refuse the path; the workspace never serves a refused path.
-        file = {"path": hidden.path, "hides": _measure(hidden)}
-    if read is not None:
-        file |= {"path": read.path, "source": read.source, **_measure(read)}
-
-    return file
 
 
 def _measure(file: FoundFile) -> JsonObject:

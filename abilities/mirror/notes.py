@@ -113,15 +113,25 @@ def read_values(note: Note, find_key: FindKey) -> JsonObject:
     for name in _TEXTS:
         values[name] = _to_text(said.get(name))
     for name in _LISTS:
-        texts = [text.removeprefix("#") for text in _list_texts(said.get(name))]
-        values[name] = list(dict.fromkeys(texts))
+        items = said.get(name)
+        if not isinstance(items, list):
+            items = _to_text(items).split(",")
+
+        texts = [_to_text(item).strip() for item in cast(list[object], items)]
+        values[name] = list(dict.fromkeys(text.removeprefix("#") for text in texts if text))
     for name, known, default in (("type", TYPES, "core"), ("importance", IMPORTANCES, "medium")):
         values[name] = said.get(name) if said.get(name) in known else default
 
     values["metadata"] = as_object(said.get("metadata")) or {}
-    links = said.get("links")
-    items = cast(list[object], links) if isinstance(links, list) else []
-    values["links"] = index_links(_parse_link(item, find_key) for item in items)
+    said_links = said.get("links")
+    links: list[LinkRow] = []
+    for item in cast(list[object], said_links) if isinstance(said_links, list) else ():
+        # A text such as "[[Ada]]" is a link too.
+        given = as_object(item) or {"key": find_key(_to_text(item).strip("[]"))}
+        link = validate_arguments(LinkInput, given)
+        links.append(LinkRow("", link.key, link.type, link.link_weight, link.term or ""))
+
+    values["links"] = index_links(links)
     return values
 
 
@@ -251,24 +261,9 @@ def _parse_scalar(text: str) -> object:
     return re.split(r"(?:^|\s)#", text, maxsplit=1)[0].strip()
 
 
-def _parse_link(item: object, find_key: FindKey) -> LinkRow:
-    """Return a link of a front matter; a text such as "[[Ada]]" is one too. Raises Refused."""
-    given = as_object(item) or {"key": find_key(_to_text(item).strip("[]"))}
-    link = validate_arguments(LinkInput, given)
-    return LinkRow("", link.key, link.type, link.link_weight, link.term or "")
-
-
 def _to_text(value: object) -> str:
     """Return a value as its text; that of None is empty."""
     if value is None:
         return ""
 
     return value if isinstance(value, str) else json.dumps(value)
-
-
-def _list_texts(value: object) -> list[str]:
-    if not isinstance(value, list):
-        value = _to_text(value).split(",")
-
-    texts = [_to_text(item).strip() for item in cast(list[object], value)]
-    return [text for text in texts if text]

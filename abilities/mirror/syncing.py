@@ -205,7 +205,16 @@ class _Run:
             self._save(self._state)
 
         for key in self._removals:
-            self._remove(key)
+            path = self._claims[key]
+            try:
+                if not self._mirror.only_checks:
+                    self._mirror.folder.remove(path, self._files[path])
+            except Unusable as error:
+                self._report(path, str(error))
+            else:
+                self.report.changes.append(("removed", path))
+                self._entries.pop(key, None)
+
         latest = await self._store.read_latest_changes(self._namespace, None, 1)
         last = [(one.version, one.made_at) for one in latest]
         self._save(State(self._entries, self.report.since, *last))
@@ -553,18 +562,6 @@ class _Run:
             if edit.kind != "archived":
                 self._entries[edit.key] = entry
                 self._live[edit.key] = entry.version
-
-    def _remove(self, key: str) -> None:
-        """Remove the file of a memory that is gone."""
-        path = self._claims[key]
-        try:
-            if not self._mirror.only_checks:
-                self._mirror.folder.remove(path, self._files[path])
-        except Unusable as error:
-            self._report(path, str(error))
-        else:
-            self.report.changes.append(("removed", path))
-            self._entries.pop(key, None)
 
 
 def _check_secrets(text: str) -> None:

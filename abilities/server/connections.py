@@ -418,7 +418,14 @@ class HttpConnection(HttpToolsProtocol, asyncio.BufferedProtocol):
             self.data_received(head + end)
 
             if self._in_headers and len(self.url) > MAX_REQUEST_LINE:
-                self._refuse_line()
+                # Before the rest has arrived.
+                response = refuse(Fault.from_reason("malformed_request"))
+                answer = b"HTTP/1.1 414 URI Too Long\r\nconnection: close\r\n"
+                for name, value in response.raw_headers:
+                    answer += name + b": " + value + b"\r\n"
+
+                self.transport.write(answer + b"\r\n" + bytes(response.body))
+                self.transport.close()
 
         if self._held:
             self._is_holding = True
@@ -434,17 +441,6 @@ class HttpConnection(HttpToolsProtocol, asyncio.BufferedProtocol):
 
         cycle = self.cycle
         return bool(cycle) and not cycle.response_complete and not cycle.more_body
-
-    def _refuse_line(self) -> None:
-        """Refuse a request with a first line that is too long, before the rest has arrived."""
-        response = refuse(Fault.from_reason("malformed_request"))
-        head = b"HTTP/1.1 414 URI Too Long\r\nconnection: close\r\n"
-
-        for name, value in response.raw_headers:
-            head += name + b": " + value + b"\r\n"
-
-        self.transport.write(head + b"\r\n" + bytes(response.body))
-        self.transport.close()
 
 
 class Acceptor:

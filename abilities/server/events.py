@@ -95,7 +95,11 @@ class ChangeEvents:
         def close() -> None:
             self._open[owner] -= 1
             namespace.pages.remove(page)
-            self._forget_unseen()
+            if not namespace.pages:
+                del self._namespaces[context.namespace]
+            if not self._namespaces and self._looking is not None:
+                self._looking.cancel()
+                self._looking = None
 
         return _Stream(self._list_events(request, namespace, page), close)
 
@@ -134,16 +138,6 @@ class ChangeEvents:
             # A store that does not answer is asked again.
             await asyncio.gather(*looks, return_exceptions=True)
             await asyncio.sleep(LOOK_SECONDS)
-
-    def _forget_unseen(self) -> None:
-        """Forget the namespaces that no page shows, and stop looking after the last one."""
-        for name, namespace in list(self._namespaces.items()):
-            if not namespace.pages:
-                del self._namespaces[name]
-
-        if not self._namespaces and self._looking is not None:
-            self._looking.cancel()
-            self._looking = None
 
 
 class _Stream(StreamingResponse):

@@ -229,7 +229,10 @@ class _Pages:
             return self._show_form(request, client, asked)
 
         form = dict(parse_qsl((await request.body()).decode("latin-1")))
-        if not self._has_proof(request, form.get("proof", "")):
+        # The form comes from the page that this browser got for the same request.
+        secret, proof = request.cookies.get(self._cookie, ""), form.get("proof", "").encode()
+        is_known = _SECRET.fullmatch(secret) is not None
+        if not is_known or not hmac.compare_digest(_prove(secret, request).encode(), proof):
             return _show_refusal("This page is out of date, or another site sent the form.", 403)
 
         answer = {"state": query.state, "iss": self._origin}
@@ -270,14 +273,6 @@ class _Pages:
             samesite="strict",
         )
         return response
-
-    def _has_proof(self, request: Request, proof: str) -> bool:
-        """Return whether a form comes from the page that this browser got for the same request."""
-        secret = request.cookies.get(self._cookie, "")
-        if not _SECRET.fullmatch(secret):
-            return False
-
-        return hmac.compare_digest(_prove(secret, request).encode(), proof.encode())
 
 
 def _show_end(url: str, words: str) -> Response:

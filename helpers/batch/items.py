@@ -570,7 +570,13 @@ async def gather_glob(item: AskedItem, sources: BatchSources) -> ItemOffer:
         raise Refused("no_workspace")
 
     if not listing.files and not position and "/" not in fields.glob:
-        offer.group |= await _suggest_deeper(fields.glob, sources)
+        # A pattern without a folder matches only files outside of all folders.
+        deeper = f"**/{fields.glob}"
+        request = ListingRequest(parse_glob(deeper, "glob"), "", MAX_LISTED)
+        found = await sources.wait(sources.files.list_files(request))
+        if found.files:
+            offer.group |= {"did_you_mean": name_glob(deeper), "finds": len(found.files)}
+
     remembered = await sources.remember(file.path for file in listing.files)
     for place, file in enumerate(listing.files, start=1):
         size = file.stat.st_size
@@ -591,20 +597,6 @@ async def gather_glob(item: AskedItem, sources: BatchSources) -> ItemOffer:
     offer.version = hash_versions(*versions)
     offer.is_unchanged = offer.version == fields.known
     return offer
-
-
-async def _suggest_deeper(pattern: str, sources: BatchSources) -> JsonObject:
-    """Return the pattern for all folders, and the number of its files, if it finds any.
-
-    A pattern without a folder matches only files outside of all folders.
-    """
-    deeper = f"**/{pattern}"
-    request = ListingRequest(parse_glob(deeper, "glob"), "", MAX_LISTED)
-    listing = await sources.wait(sources.files.list_files(request))
-    if not listing.files:
-        return {}
-
-    return {"did_you_mean": name_glob(deeper), "finds": len(listing.files)}
 
 
 def _build_leaf(path: str, position: str, left: int, source: UnreadFile, size: int) -> Leaf:

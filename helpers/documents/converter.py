@@ -98,7 +98,15 @@ def serve(descriptor: int, places: Sequence[str], seconds: int) -> None:
             try:
                 signal.alarm(seconds)  # ends the process, whatever it is doing
                 _limit(resource.RLIMIT_CPU, seconds)
-                _run(libc, readers[request.decode().rstrip()], *descriptors)
+                if libc is not None:
+                    libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+
+                document, output = descriptors
+                os.dup2(document, 0)
+                os.dup2(output, 1)
+                os.closerange(_FIRST_FREE_DESCRIPTOR, 256)
+                sys.addaudithook(_refuse_event)
+                _convert(readers[request.decode().rstrip()])
             finally:
                 os._exit(0)
 
@@ -109,18 +117,6 @@ def serve(descriptor: int, places: Sequence[str], seconds: int) -> None:
 def _limit(kind: int, limit: int) -> None:
     with suppress(OSError, ValueError):  # a lower limit may already be set
         resource.setrlimit(kind, (limit, limit))
-
-
-def _run(libc: Any, reader: Reader, document: int, output: int) -> None:
-    """Convert one document in the process that was forked for it."""
-    if libc is not None:
-        libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
-
-    os.dup2(document, 0)
-    os.dup2(output, 1)
-    os.closerange(_FIRST_FREE_DESCRIPTOR, 256)
-    sys.addaudithook(_refuse_event)
-    _convert(reader)
 
 
 def _convert(reader: Reader) -> None:

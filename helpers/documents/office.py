@@ -342,17 +342,14 @@ class _Rows:
 
         if kind == "n" and value and int(self._cell.get("s", 0)) in self._dates:
             with suppress(ValueError, OverflowError):
-                return self._format_date(float(value))
+                days = float(value)
+                moment = self._epoch + timedelta(seconds=round(days * 86_400))
+                if 0 <= days < 1:
+                    return f"{moment:%H:%M:%S}"
+
+                return moment.isoformat(" ").removesuffix(" 00:00:00")
 
         return " ".join(value.split())
-
-    def _format_date(self, days: float) -> str:
-        """Return a date, a time or both, rounded to seconds."""
-        moment = self._epoch + timedelta(seconds=round(days * 86_400))
-        if 0 <= days < 1:
-            return f"{moment:%H:%M:%S}"
-
-        return moment.isoformat(" ").removesuffix(" 00:00:00")
 
 
 class OfficeReader(NamedTuple):

@@ -172,7 +172,9 @@ class NotebookReader:
                 text = _join(cell["source"])
                 outputs = "\n".join(map(_describe_output, cell.get("outputs", ())))
                 if outputs:
-                    text += f"\n--- output\n{_cut(outputs)}"
+                    text += f"\n--- output\n{outputs[:MAX_OUTPUT_CHARS]}"
+                if len(outputs) > MAX_OUTPUT_CHARS:
+                    text += f"\n({len(outputs) - MAX_OUTPUT_CHARS:,} more characters)"
 
                 parts.append(Part(f"cell {number} {cell['cell_type']}", text))
         except (LookupError, TypeError, ValueError, AttributeError, RecursionError):
@@ -198,13 +200,6 @@ def _describe_output(output: Any) -> str:
 
 def _join(lines: str | list[str]) -> str:
     return "".join(lines)
-
-
-def _cut(text: str) -> str:
-    if len(text) <= MAX_OUTPUT_CHARS:
-        return text
-
-    return f"{text[:MAX_OUTPUT_CHARS]}\n({len(text) - MAX_OUTPUT_CHARS:,} more characters)"
 
 
 PDF = PdfReader()

@@ -190,7 +190,11 @@ class NamePatterns:
     def __init__(self, patterns: Iterable[str]) -> None:
         trimmed = [pattern.removesuffix("/**").strip("/") for pattern in patterns]
         names = [pattern.removeprefix(_FILES_ONLY) for pattern in trimmed]
-        words_of = {name: _list_whole_words(name) for name in names}
+        words_of: dict[str, list[str]] = {}
+        for name in names:
+            # The words that are in each name that matches, between two separators.
+            words_of[name] = _WHOLE_WORD.findall(_WILDCARD.sub("*", name))
+
         counts = Counter(word for name in names for word in words_of[name])
         self._patterns: dict[str, list[str]] = {}
         self._expressions: dict[str, re.Pattern[str]] = {}
@@ -258,13 +262,6 @@ class NamePatterns:
                     break
 
         return "/".join(names)
-
-
-def _list_whole_words(pattern: str) -> list[str]:
-    """Return the words that are in each name that matches a pattern, between two separators."""
-    required = _WILDCARD.sub("*", pattern)
-    words: list[str] = _WHOLE_WORD.findall(required)
-    return words
 
 
 def _list_short_names(patterns: Sequence[str]) -> dict[str, str]:

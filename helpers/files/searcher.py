@@ -14,7 +14,7 @@ from functools import partial
 from typing import NamedTuple, Self
 
 from abilities.declarations.refusals import Refused
-from abilities.helpers.documents.documents import Converting, Text
+from abilities.helpers.documents.documents import Converting
 from abilities.helpers.files import file_walk, redaction
 from abilities.helpers.files.confinement import Policy, parse_path
 from abilities.helpers.files.file_walk import FileWalk, FolderMemory, FoundFile
@@ -521,7 +521,13 @@ class SearchSession:
         try:
             raw = self._reading.read_bytes(file, MAX_FILE_BYTES)
         except Converting as document:
-            self._wait_for(document.text)
+            while not document.text.done():
+                self._worker.check()
+                if time.monotonic() > self._file_deadline:
+                    raise _OutOfTime from None
+
+                wait([document.text], timeout=_POLL_SECONDS)
+
             return self._read_text(found, matcher)
 
         self._bytes += len(raw)
@@ -531,15 +537,6 @@ class SearchSession:
             return file.root.name, None
 
         return file.root.name, show_text(raw, encoding, redacts=self._policy.redacts)
-
-    def _wait_for(self, text: Text) -> None:
-        """Wait until a document was converted. Raises _OutOfTime."""
-        while not text.done():
-            self._worker.check()
-            if time.monotonic() > self._file_deadline:
-                raise _OutOfTime
-
-            wait([text], timeout=_POLL_SECONDS)
 
     def _find_hits(
         self, position: str, source: str, text: ShownText, matcher: Matcher, request: SearchRequest

@@ -514,9 +514,19 @@ def _read_entity(scratch: sqlite3.Connection, line: sources.Line) -> sources.For
         raise UnusableLine("The line is neither an entity nor a relation.")
 
     name = _get_text(fields, "name")
+    observations: object = fields.get("observations") or []
+    if not isinstance(observations, list):
+        raise UnusableLine("The field observations is not a list.")
+
+    texts: list[str] = []
+    for value in cast(list[object], observations):
+        if not isinstance(value, str):
+            raise UnusableLine("The field observations has an item that is not a text.")
+        texts.append(value)
+
     foreign = sources.ForeignMemory(
         name,
-        "\n".join(_get_observations(fields)),
+        "\n".join(texts),
         category=str(fields.get("entityType") or ""),
         links=_find_links(scratch, name),
         metadata={field: fields[field] for field in fields if field not in _ENTITY_FIELDS},
@@ -536,20 +546,6 @@ def _read_entity(scratch: sqlite3.Connection, line: sources.Line) -> sources.For
 def _find_links(scratch: sqlite3.Connection, name: str) -> list[sources.ForeignLink]:
     rows = scratch.execute("SELECT target, type FROM relations WHERE source = ?", (name,))
     return [sources.ForeignLink(target, link_type, LINK_WEIGHT) for target, link_type in rows]
-
-
-def _get_observations(fields: JsonObject) -> list[str]:
-    values: object = fields.get("observations") or []
-    if not isinstance(values, list):
-        raise UnusableLine("The field observations is not a list.")
-
-    texts: list[str] = []
-    for value in cast(list[object], values):
-        if not isinstance(value, str):
-            raise UnusableLine("The field observations has an item that is not a text.")
-        texts.append(value)
-
-    return texts
 
 
 def _parse_relation(fields: JsonObject) -> list[str] | None:

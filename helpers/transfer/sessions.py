@@ -298,12 +298,18 @@ class FolderReader:
             async for element in elements:
                 place = f"conversation {element.number}"
                 try:
-                    origin, messages = _parse_conversation(sources.parse_object(element))
+                    record = sources.parse_object(element)
+                    shape = recognize(record)
+                    if shape is None or shape.parse_whole is None:
+                        raise UnusableLine("It is not a conversation.")
+
+                    uuid = record.get("uuid") or record.get("conversation_id") or record.get("id")
+                    messages = list(shape.parse_whole(record))
                 except UnusableLine as error:
                     yield sources.SourceItem(place, element.end, error)
                     continue
 
-                writer = TurnWriter(origin)
+                writer = TurnWriter(_make_origin(shape.category, uuid, None, str(uuid)))
                 for message in messages:
                     for item in writer.add(message, element.end, place, {}):
                         yield item
@@ -419,14 +425,3 @@ async def _find_begin(
             break
 
     return _Point()
-
-
-def _parse_conversation(record: JsonObject) -> tuple[Origin, list[Message]]:
-    """Return the origin and the messages of an exported conversation. Raises UnusableLine."""
-    shape = recognize(record)
-    if shape is None or shape.parse_whole is None:
-        raise UnusableLine("It is not a conversation.")
-
-    uuid = record.get("uuid") or record.get("conversation_id") or record.get("id")
-    origin = _make_origin(shape.category, uuid, None, str(uuid))
-    return origin, list(shape.parse_whole(record))

@@ -196,8 +196,13 @@ async def run_batch(
 
     # A damaged item raises here, before anything is written.
     results, used = _build_results(ops, items, pages, namespaces)
-    if not context.read_only:
-        await _refresh(memory, [item for key, item in used.items() if key not in puts])
+    refreshments = [build_refreshment(item) for key, item in used.items() if key not in puts]
+    writes = [write for write in refreshments if write is not None]
+    if writes and not context.read_only:
+        try:
+            await memory.remember(writes, atomic=False)
+        except Refused as error:
+            _log.warning("a read of a LangGraph store renewed no time to live: %s", error)
 
     for key in deleted:
         missing = found[key]
@@ -252,19 +257,6 @@ def _build_results(
             results.append(None)
 
     return results, used
-
-
-async def _refresh(memory: MemoryHelper, items: Iterable[StoredItem]) -> None:
-    """Extend the life of items that were read. A failure is only logged."""
-    refreshments = [build_refreshment(item) for item in items]
-    writes = [write for write in refreshments if write is not None]
-    if not writes:
-        return
-
-    try:
-        await memory.remember(writes, atomic=False)
-    except Refused as error:
-        _log.warning("a read of a LangGraph store renewed no time to live: %s", error)
 
 
 async def _make_puts(memory: MemoryHelper, puts: _Puts) -> None:
