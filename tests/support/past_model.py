@@ -33,6 +33,15 @@ class Event(NamedTuple):
     after: State | None
 
 
+class Told(NamedTuple):
+    """What a change tells of its memory: its version then, and for some kinds what it did."""
+
+    version: int
+    created: bool = False
+    updated: frozenset[str] = frozenset()
+    replaced: int = 0
+
+
 class PastModel:
     """The memories of a namespace, and all that they ever were."""
 
@@ -63,9 +72,9 @@ class PastModel:
         for _, memory_id in sorted(due):
             self._make(Change("expire", now, id=memory_id, caller="expiry"))
 
-    def apply(self, changes: Sequence[Change], *, atomic: bool) -> list[int | str]:
-        """Make changes; return the version that each one gave, or why it was refused."""
-        outcomes: list[int | str] = []
+    def apply(self, changes: Sequence[Change], *, atomic: bool) -> list[Told | str]:
+        """Make changes; return what each one tells, or why it was refused."""
+        outcomes: list[Told | str] = []
         before = self.copy()
 
         for number, change in enumerate(changes):
@@ -131,8 +140,8 @@ class PastModel:
                 break
         return None if found is None or found.memory.updated_at > time else found
 
-    def _make(self, change: Change) -> int:
-        """Make one change; return the version that its memory has then. Raises Refusal."""
+    def _make(self, change: Change) -> Told:
+        """Make one change; return what it tells. Raises Refusal."""
         before = _get_states(self.present)
         memory = self._find_named(change)
         if memory is None and change.kind != "store" and not self._is_past(change):
@@ -144,14 +153,18 @@ class PastModel:
             memory_id = change.id or self.find_id(change.key or "")
             assert memory_id is not None
             if change.kind == "purge":
-                return self._purge(memory_id, change)
+                return Told(self._purge(memory_id, change))
             self._restore(memory_id, change)
+            predicted: law_model.Predicted | None = None
         else:
-            memory_id = self._change(memory, change)
+            memory_id, predicted = self._change(memory, change)
 
         self._record(before, change)
         present = self.get_present(memory_id)
-        return self.present.version if present is None else present.memory.version
+        version = self.present.version if present is None else present.memory.version
+        if predicted is None:
+            return Told(version)
+        return Told(version, predicted.created, predicted.updated, predicted.replaced)
 
     def _find_named(self, change: Change) -> law_model.MemoryModel | None:
         by_key = self.present.memories.get(change.key) if change.key is not None else None
@@ -171,8 +184,10 @@ class PastModel:
         memory_id = change.id or self.find_id(change.key or "")
         return memory_id in self.purged or any(event.id == memory_id for event in self.events)
 
-    def _change(self, memory: law_model.MemoryModel | None, change: Change) -> str:
-        """Store, update, archive or delete; return the id."""
+    def _change(
+        self, memory: law_model.MemoryModel | None, change: Change
+    ) -> tuple[str, law_model.Predicted]:
+        """Store, update, archive or delete; return the id and what became of the memory."""
         moment = law_model.Moment(change.now, change.new_id)
         arguments: JsonObject = {
             **change.fields,
@@ -183,7 +198,7 @@ class PastModel:
             names = {"key": change.key} if memory is None else {"id": memory.id}
             predicted = self.present.store({**arguments, **names}, moment)
             assert predicted.memory is not None
-            return predicted.memory.id
+            return predicted.memory.id, predicted
 
         assert memory is not None
         if change.kind == "supersede":
@@ -192,10 +207,9 @@ class PastModel:
             )
             predicted = self.present.supersede(memory.key, named, moment)
             assert predicted.memory is not None
-            return predicted.memory.id
+            return predicted.memory.id, predicted
         if change.kind == "delete":
-            self.present.delete(memory.id)
-            return memory.id
+            return memory.id, self.present.delete(memory.id)
 
         if change.kind == "append":
             arguments["content"] = memory.content + change.fields["content"]
@@ -203,8 +217,8 @@ class PastModel:
                 raise law_model.Refusal("too_long")
         if change.kind in ("archive", "expire"):
             arguments["archived"] = True
-        self.present.update({**arguments, "id": memory.id, "key": change.new_key}, moment)
-        return memory.id
+        named = {**arguments, "id": memory.id, "key": change.new_key}
+        return memory.id, self.present.update(named, moment)
 
     def _purge(self, memory_id: str, change: Change) -> int:
         if memory_id in self.purged:

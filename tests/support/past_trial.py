@@ -88,10 +88,23 @@ class PastTrial(PresentTrial):
         await super().check()
         for memory_id in self._ids:
             await self._check_memory(memory_id)
+        await self._check_latest()
         await self._follower.follow(3)
         present = {memory.row.id: memory.row for memory in await _read_all(self._past)}
         assert {name: memory.row for name, memory in self._follower.copy.items()} == present
         await _expect_sound(self._past)
+
+    async def _check_latest(self) -> None:
+        """Compare the latest changes, in pages; those that were purged are told by the follower."""
+        told: list[tuple[int, str, str]] = []
+        last: int | None = None
+        while changes := await self._past.read_latest_changes(NAMESPACE, last, 3):
+            assert len(changes) <= 3
+            last = changes[-1].version
+            told += [(one.version, one.id, one.action) for one in changes if one.action != "purged"]
+
+        events = [one for one in self.model.events if one.action != "relinked"]
+        assert told == [(one.version, one.id, one.action) for one in reversed(events)]
 
     async def check_moved(self, other: ServableStore, file: Path) -> None:
         """Export everything into another store, and compare what that knows then."""

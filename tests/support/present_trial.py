@@ -29,7 +29,7 @@ from abilities.helpers.walk import WalkLimits, WalkLink
 from tests.support.exhaustive_recall import as_answers, rank_exhaustively
 from tests.support.law_model import MemoryModel
 from tests.support.law_payloads import build_graph, expect_stats, find_matches, list_plain
-from tests.support.past_model import PastModel, State
+from tests.support.past_model import PastModel, State, Told
 from tests.support.walk_oracles import Graph, describe, expect_by_recursion
 
 T = TypeVar("T")
@@ -146,7 +146,7 @@ class PresentTrial:
         atomic = self._chance.random() < 0.4
         expected = self.model.apply(changes, atomic=atomic)
         outcomes = await self._store.change_many(NAMESPACE, changes, atomic=atomic)
-        found = [_describe_outcome(outcome) for outcome in outcomes]
+        found = list(map(_describe_outcome, changes, outcomes))
         assert found == expected, (changes, found, expected)
         await self._check_present()
 
@@ -393,11 +393,13 @@ def _name_ends(links: Sequence[WalkLink]) -> list[tuple[str, str]]:
     return [(link.key, link.type) for link in links]
 
 
-def _describe_outcome(outcome: WriteResult | Exception) -> int | str:
-    if isinstance(outcome, WriteResult):
-        return outcome.version
-    assert isinstance(outcome, Refused), outcome
-    return outcome.reason
+def _describe_outcome(change: Change, outcome: WriteResult | Exception) -> Told | str:
+    if isinstance(outcome, Refused):
+        return outcome.reason
+    assert isinstance(outcome, WriteResult), outcome
+    if change.kind in ("restore", "purge"):
+        return Told(outcome.version)
+    return Told(outcome.version, outcome.created, frozenset(outcome.updated), outcome.replaced)
 
 
 def compare_memory(memory: StoredMemory, state: State, version: int) -> None:

@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from abilities.helpers.search.recall import RecallRequest
 from abilities.helpers.search.terms import split_question
 from abilities.helpers.store.model import MemoryLine, Query, split_search
-from abilities.helpers.store.protocol import MemoryStore, WriteResult
+from abilities.helpers.store.protocol import MemoryStore
 from abilities.helpers.walk import WalkLimits
 from tests.stores.behaviours.steps import (
     LATER,
@@ -16,7 +16,6 @@ from tests.stores.behaviours.steps import (
     end,
     expect,
     expect_refused,
-    expect_stored,
     find_keys,
     list_keys,
     plan,
@@ -45,20 +44,6 @@ async def reads_keep_order_and_duplicates(store: MemoryStore) -> None:
     keys = list_keys(await store.read(NAMESPACE, ["b", "none", "a", "b"]))
 
     expect(keys, ["b", "memory_not_found", "a", "b"], "a read returns one item per key, in order")
-
-
-async def storing_again_merges(store: MemoryStore) -> None:
-    """Storing over a key keeps the id and the fields that are not given."""
-    first = await put(store, "k", summary="kept")
-    second = await put(store, "k", content="new", now=LATER)
-    third = await put(store, "k", content="new", now="2026-01-03T00:00:00.000Z")
-
-    created = (first.created, second.created, third.created)
-    expect(created, (True, False, False), "the first change creates the memory")
-    before, after = expect_stored(first).row, expect_stored(second).row
-    expect((after.id, after.summary), (before.id, "kept"), "what is not given stays")
-    expect(third.stored, second.stored, "the same change again leaves the memory as it is")
-    expect(third.updated, (), "the same change again updates no field")
 
 
 async def namespaces_are_isolated(store: MemoryStore) -> None:
@@ -90,26 +75,6 @@ async def concurrent_changes_are_all_made(store: MemoryStore) -> None:
     expect(memory.links_total, 40, "every one of 40 links is there")
     pieces = sorted(memory.row.content.split("]"))
     expect(pieces, ["", *(f"[{n:02}" for n in range(41))], "and every one of 40 additions")
-
-
-async def a_store_says_which_version_it_replaced(store: MemoryStore) -> None:
-    """Only a store that gives a memory other content replaces a version."""
-    await put(store, "other")
-    created = await put(store, "a", content="one")
-    same = await put(store, "a", content="one", summary="s")
-    replacing = await put(store, "a", content="two")
-    updated = await put(store, "a", kind="update", content="three")
-    archived = await end(store, "archive", "a")
-    again = plan("store", "a", fields={"type": "core", "content": "four"})
-    (reviving,) = await store.change_many(NAMESPACE, [again], atomic=True)
-
-    results = (created, same, replacing, updated, archived, reviving)
-    versions = [result.replaced for result in results if isinstance(result, WriteResult)]
-    expect(versions, [0, 0, same.version, 0, 0, archived.version], "the version is the former one")
-
-    restoring = plan("restore", "a", to_version=same.version)
-    restored = expect_stored(await store.change(NAMESPACE, restoring))
-    expect(restored.row.content, "one", "and it can be restored")
 
 
 async def memories_are_listed_by_key_in_pages(store: MemoryStore) -> None:
@@ -237,6 +202,3 @@ async def a_change_finds_its_memory_ended_however_many_others_are(store: MemoryS
     expect(result.version, len(keys) + 2, "its own memory was archived before")
     row = (await read_one(store, str(last.key))).row
     expect((row.archived, row.content), (1, "changed"), "it stays so")
-    first = min(changes, key=lambda change: change.new_id)
-    row = (await read_one(store, str(first.key))).row
-    expect(row.archived, 1, "a read archives the others")

@@ -39,34 +39,6 @@ async def any_changes_are_remembered_as_a_model_remembers_them(store: ServableSt
     await PastTrial(store, seed=1).run(80)
 
 
-async def the_latest_changes_come_first(store: HistoryStore) -> None:
-    """All changes are told, newest first and in pages, but not those of links that followed."""
-    for key in ("a", "b"):
-        await put(store, key)
-    await put(store, "c", links=[("a", 0.5)])
-    await rename(store, "a", "d")
-    await put(store, "d", content="x")
-    deleted = await end(store, "delete", "b")
-    await store.change(OTHER_NAMESPACE, plan("store", "b"))
-
-    told: list[tuple[int, str, str]] = []
-    while changes := await store.read_latest_changes(NAMESPACE, told[-1][0] if told else None, 2):
-        expect(len(changes), 2, "a page is as long as asked for")
-        told += [(change.version, change.key, change.action) for change in changes]
-
-    expected = [
-        (6, "b", "deleted"),
-        (5, "d", "changed"),
-        (4, "d", "renamed"),
-        (3, "c", "created"),
-        (2, "b", "created"),
-        (1, "d", "created"),
-    ]
-    expect(told, expected, "each change is told, with the memory's key now")
-    changes = await store.read_latest_changes(NAMESPACE, None, 1)
-    expect(changes[0].id, deleted.id, "a deleted memory is named too")
-
-
 async def what_is_purged_is_gone_for_good(store: HistoryStore) -> None:
     """Nothing of it is found, read or restored; its key is free, and links to it dangle."""
     await put(store, "s", links=[("a", 0.5)])
