@@ -462,13 +462,12 @@ def spread(hits: Hits, seeds: Sequence[str], ways: Ways, relays: Collection[str]
         words = hits[seed]
         total = sum(words.values())
         for key, share in _find_shares(seed, ways, relays).items():
+            given = total * share // _ONE
             most = points.get(key, 0)
-            if total * share // _ONE <= most:
-                continue
-
-            held = hits.get(key, ())
-            lacking = sum([value for place, value in words.items() if place not in held])
-            given = lacking * share // _ONE
+            if given > most and key in hits:
+                held = hits[key]
+                lacking = sum([value for place, value in words.items() if place not in held])
+                given = lacking * share // _ONE
             if given > most:
                 points[key] = given
                 givers[key] = seed
