@@ -1,6 +1,7 @@
 """`abilities hook` as clients run it: a process with an event on stdin, which never stops them."""
 
 import asyncio
+import io
 import json
 import os
 import re
@@ -10,7 +11,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import AsyncIterator, Iterator
-from contextlib import asynccontextmanager, closing
+from contextlib import asynccontextmanager, closing, suppress
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -20,6 +21,7 @@ from abilities import Abilities, Settings
 from abilities.hooks import answering
 from abilities.hooks.answering import MAX_CONTEXT_BYTES, SeenMemories, answer_event
 from abilities.hooks.asking import MAX_BYTES
+from tests.support.forked import Forked
 from tests.support.plugins import TAME, write_distribution
 from tests.support.waiting import GIVE_UP_SECONDS, POLL_SECONDS
 
@@ -63,15 +65,24 @@ class Place(NamedTuple):
         """Run a hook, which always ends well and says nothing on stderr; return what it prints."""
         if not isinstance(given, bytes):
             given = json.dumps({"session_id": "s", "cwd": str(self.project), **given}).encode()
-        done = subprocess.run(
-            [sys.executable, "-P", "-c", code, event],
-            input=given,
-            capture_output=True,
-            cwd=self.project,
-            env={**self.environment, **variables},
-        )
-        assert (done.returncode, done.stderr) == (0, b"")
-        return done.stdout
+        environment = {**self.environment, **variables}
+        if "PYTHONPATH" in environment:  # only a process that starts looks there
+            command = [sys.executable, "-P", "-c", code, event]
+            done = subprocess.run(
+                command, input=given, capture_output=True, cwd=self.project, env=environment
+            )
+            assert (done.returncode, done.stderr) == (0, b"")
+            return done.stdout
+
+        with tempfile.NamedTemporaryFile() as errors:
+            silent = Path(errors.name)
+            process = Forked(code, event, variables=environment, folder=self.project, errors=silent)
+            with suppress(BrokenPipeError), process.stdin, io.BufferedWriter(process.stdin) as file:
+                file.write(given)
+
+            printed, _ = process.communicate()
+            assert (process.returncode, silent.read_bytes()) == (0, b"")
+            return printed
 
     def show(self, event: str, given: dict[str, Any], **options: str) -> str:
         """Return the context that a hook gives to the model; none if it prints nothing."""

@@ -544,6 +544,7 @@ async def abilities(settings: Settings, request: pytest.FixtureRequest) -> Async
         yield abilities
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("era", ["handshake", "current"])
 @given(sequence=SEQUENCES)
 @example(sequence=list(ASKED))

@@ -1,8 +1,6 @@
 """Telemetry: metrics, spans and a log line per call, and never what was read or stored."""
 
 import json
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +15,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from abilities import Settings
 from abilities.helpers.tokens import TokenFile
 from abilities.server.telemetry import MAX_NAMESPACES, OTHERS, CallMetrics, Telemetry
+from tests.support.forked import Forked
 from tests.support.serving import serving, serving_app
 
 SECRET = "canary"
@@ -121,9 +120,11 @@ except ValueError as error:
 """
 
 
-def test_a_log_line_is_json_whatever_an_error_says() -> None:
-    done = subprocess.run([sys.executable, "-c", LOGGING], capture_output=True, check=True)
-    (line,) = done.stderr.splitlines()
+def test_a_log_line_is_json_whatever_an_error_says(tmp_path: Path) -> None:
+    log = tmp_path / "log"
+    process = Forked(LOGGING, errors=log)
+    process.communicate()
+    (line,) = log.read_bytes().splitlines()
 
     assert json.loads(line)["message"] == "fail\ned"
     assert "\ud800" in json.loads(line)["exc_info"]
