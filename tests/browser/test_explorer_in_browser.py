@@ -39,7 +39,7 @@ def test_memories_are_searched_filtered_sorted_and_counted(reader: Visitor) -> N
         reader.settle()
 
         keys = [memory["key"] for memory in expected["memories"]]
-        assert reader.read_texts(".memories a.key") == keys
+        expect(reader.page.locator(".memories a.key")).to_have_text(keys)
         assert reader.read_texts(".count") == ["1 memory" if total == 1 else f"{total} memories"]
 
     reader.page.reload()
