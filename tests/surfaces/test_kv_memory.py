@@ -376,12 +376,16 @@ TOOLS = {*PREVIOUS, "session_new", "memory_add", "memory_update", "memory_rename
 TOOLS |= {"memory_search", "memory_fulltext_search"}
 
 
-def read_rows(heading: str) -> dict[str, tuple[str, str]]:
-    """Return what was called by a table of the page, and what to call now with which arguments."""
-    _, table = PAGE.read_text().split(f"| {heading} of kv-memory | call now |\n|---|---|\n")
-    pattern = r"^\| `([^`]+)`.*? \| (?:`([^`]+)`(?: `(\{.*\})`)?)?.* \|$"
-    rows = re.findall(pattern, table.split("\n\n")[0], re.MULTILINE)
-    return {former: (present, arguments or "{}") for former, present, arguments in rows}
+def read_rows() -> list[tuple[set[str], str, str]]:
+    """Return what was called by the page's table, and what to call now with which arguments."""
+    _, table = PAGE.read_text().split("| kv-memory: address, tool | call now |\n|---|---|\n")
+    rows: list[tuple[set[str], str, str]] = []
+    for line in table.split("\n\n")[0].splitlines():
+        former, present = line.strip("| ").split(" | ")
+        name, arguments = [*re.findall(r"`([^`]+)`", present), "", ""][:2]
+        rows.append((set(re.findall(r"`([^`]+)`", former)), name, arguments))
+
+    return rows
 
 
 @pytest.fixture(params=[None, "kv-memory"])
@@ -390,23 +394,18 @@ def either(request: pytest.FixtureRequest, roots: Settings) -> Settings:
 
 
 async def test_the_page_says_what_to_call_for_every_address_and_tool(either: Settings) -> None:
-    addresses, tools = read_rows("address"), read_rows("tool")
-    paths = {former.split()[1].split("?")[0] for former in addresses}
-    assert paths == {*ADDRESSES, "/api/memories/KEY/bulk"}
-    assert tools.keys() == TOOLS and len(addresses) == len(tools) == 8
+    rows = read_rows()
+    assert set().union(*(former for former, _, _ in rows)) == {*ADDRESSES, *TOOLS}
 
-    await store(either, {"key": "project:goals"})
-    async with connect(either) as client:
-        for present, arguments in addresses.values():
-            if present:
-                method, path = present.split()
-                body = json.loads(arguments) if method == "POST" else None
-                response = await client.request(method, path, json=body)
-                assert response.status_code == 200, (present, response.text)
-    async with Abilities.open(either.model_copy(update={"namespace": "tools"})) as abilities:
-        for present, arguments in tools.values():
-            if present:
-                await abilities.call(present, json.loads(arguments))
+    tools = either.model_copy(update={"namespace": "tools"})
+    async with connect(either) as client, Abilities.open(tools) as abilities:
+        for _, name, arguments in rows:
+            if name:
+                await store(either, {"key": "tea"})
+                await store(tools, {"key": "tea"})
+                response = await client.post(f"/api/abilities/{name}", json=json.loads(arguments))
+                assert response.status_code == 200, (name, response.text)
+                await abilities.call(name, json.loads(arguments))
 
 
 @pytest.mark.parametrize("tools", ["all", "lean", "memory"])
