@@ -11,6 +11,7 @@ from abilities.declarations.refusals import Refused
 from abilities.helpers.search import postings, selection, terms
 from abilities.helpers.search.recall import Filters, RecallRequest
 from abilities.helpers.store import recall_index
+from abilities.helpers.store.changes import Change
 from abilities.helpers.store.model import StoredMemory
 from abilities.helpers.store.protocol import Recalled, ServableStore
 from tests.stores.behaviours import NAMESPACE, put
@@ -95,9 +96,10 @@ async def test_a_question_with_two_hops_takes_six_trips(
     database_place: DatabasePlace, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async with database_place.open() as store:
-        fields = {"type": "core", "content": f"river {'x' * 140}"}
-        links = [link_to(f"m{n + 1}") for n in range(70)]
-        changes = [plan("store", f"m{n}", fields=fields, links=links[n]) for n in range(70)]
+        changes: list[Change] = []
+        for n in range(100):
+            fields = {"type": "core", "content": f"{('river', 'lamp')[n % 2]} {'x' * 140}"}
+            changes.append(plan("store", f"m{n}", fields=fields, links=link_to(f"m{n + 1}")))
         await put_many(store, changes)
         trips = count_trips(monkeypatch)
         recalled = await store.recall(NAMESPACE, RecallRequest((ask("river"),)), 8_000, (0,))
