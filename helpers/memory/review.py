@@ -193,11 +193,12 @@ def _find_expiring(latest: Sequence[StoredMemory]) -> list[ReviewItem]:
 
 async def _find_unread(memory: MemoryHelper) -> list[ReviewItem]:
     """Return memories that were not read by their keys or changed for long, the oldest first."""
-    query = Query(limit=MAX_EXAMINED, sort_by="updated_at", descending=False)
+    # A memory that was never read counts as accessed when it was created.
+    query = Query(limit=MAX_EXAMINED, sort_by="accessed_at", descending=False)
     page = await memory.query(query)
 
     before = (datetime.fromisoformat(utc_now()) - timedelta(days=UNREAD_DAYS)).isoformat()
     read = [stored for stored in page.memories if isinstance(stored, StoredMemory)]
     unread = [one for one in read if not one.access_count and one.row.updated_at < before]
-
+    unread.sort(key=lambda stored: stored.row.updated_at)
     return [ReviewItem("unread", stored) for stored in unread]

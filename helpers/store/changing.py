@@ -3,7 +3,6 @@
 Every change writes an entry of the history, and then the memory.
 """
 
-import logging
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
@@ -26,8 +25,6 @@ from abilities.helpers.store.protocol import WriteResult
 from abilities.helpers.store.reads import DUE, FIRST_DUE, DueMemory
 from abilities.helpers.store.recall_index import merge_recent
 from abilities.helpers.store.saving import Found, find_by_id, find_by_key, write_memory
-
-_log = logging.getLogger("abilities")
 
 SHOWN_LINKS = 20
 """Links to return with a changed memory, best first."""
@@ -116,7 +113,6 @@ async def apply_change(
     mended: tuple[str, ...] | None = None
     damaged = found.row
     if damaged is not None and found.damage is not None:
-        _log.warning("a damaged memory was mended before it was changed")
         limits = rules.history
         found = await saving.mend_memory(transaction, damaged, change.now, change.caller, limits)
         replaced = model.list_differing(damaged, found.row or damaged)

@@ -4,6 +4,7 @@ Every change ends in `write_memory`, which writes the derived data as the differ
 memory before and after the change.
 """
 
+import logging
 from collections import Counter
 from functools import lru_cache
 from typing import NamedTuple
@@ -26,6 +27,8 @@ from abilities.helpers.store.model import (
     verify_saved,
 )
 from abilities.helpers.store.recall_index import INDEX_STATE, IndexState, change_terms, remove_doc
+
+_log = logging.getLogger("abilities")
 
 
 class IndexRow(NamedTuple):
@@ -428,6 +431,7 @@ async def mend_memory(
     transaction: Transaction, damaged: Row, now: str, caller: str, limits: HistoryLimits
 ) -> Found:
     """Mend a damaged memory and what is indexed of it; find it as it is now."""
+    _log.warning("a damaged memory was mended before it was changed")
     mended = await save_mended(transaction, damaged, now, caller, limits)
     await write_derived(transaction, mended, "checksum_mismatch")
     return await find_by_key(transaction, mended.namespace, mended.key)

@@ -271,6 +271,14 @@ async def test_the_oldest_memories_that_nobody_read_are_reviewed_in_a_large_stor
 
     assert [item["key"] for item in items if item["kind"] == "unread"] == keys[:2]
 
+    # However many older ones were read.
+    for key in keys[:4]:
+        await call(client, "memory_get", key=key)
+    await call(client, "store_memory", **MEMORY, key="last")  # accesses are counted first
+    items = (await read_view(client, "review"))["items"]
+
+    assert [item["key"] for item in items if item["kind"] == "unread"] == keys[4:6]
+
 
 async def test_a_map_counts_what_is_in_each_folder_of_keys(
     client: httpx.AsyncClient, monkeypatch: pytest.MonkeyPatch
