@@ -24,7 +24,7 @@ from tests.support.catalog import BUILT_IN
 ROOT = Path(__file__).parent.parent
 PAGE = ROOT / "docs" / "reference.md"
 MAX_LEVELS = 3
-"""Levels of objects within objects that a table shows."""
+"""Levels of objects within objects that an answer shows."""
 
 LONGEST_BOUNDS = 19
 """Characters; longer bounds are those of any 64-bit integer and say nothing."""
@@ -38,7 +38,7 @@ GRAPH = """\
 """What is imported before each example; `notes.md` exists too."""
 NOTES = "first line\nsecond line\n"
 EXAMPLES: dict[str, list[str]] = {
-    "file_read_bulk": ['{"paths": ["notes.md#L2", "missing.md"]}'],
+    "file_read_bulk": ['{"paths": ["notes.md#L2", "missing.md"], "detail": "concise"}'],
     "memory_read_bulk": [
         '{"targets": [{"type": "stored", "key": "tea"}, {"type": "long_term"}], '
         '"detail": "concise"}'
@@ -54,18 +54,17 @@ EXAMPLES: dict[str, list[str]] = {
     "get_memory_stats": ["{}"],
     "file_list": ['{"pattern": "*.md"}'],
     "read": [
-        '{"items": ["notes.md#L2", {"memory": "tea"}, {"search": "first", "in": "*.md"}], '
-        '"detail": "concise"}',
+        '{"items": [{"memory": "tea"}, {"search": "first", "in": "*.md"}], "detail": "concise"}',
     ],
     "recall": ['{"queries": ["What does Ada drink?"]}'],
     "remember": [
-        '{"operations": [{"op": "store", "type": "task", "key": "plan", "content": "Test."}, '
-        '{"op": "append", "key": "plan", "content": " Ship."}, {"op": "archive", "key": "none"}]}',
+        '{"operations": [{"op": "append", "key": "tea", "content": " and green"}, '
+        '{"op": "archive", "key": "none"}]}',
     ],
     "memory_list": ['{"limit": 1}'],
     "memory_history": ['{"key": "tea"}'],
     "memory_restore": ['{"key": "tea", "version": 99}'],
-    "memory_changes": ['{"since": 0, "limit": 2}'],
+    "memory_changes": ['{"since": 1}'],
 }
 _VARYING = re.compile(
     r"[0-9a-f]{8}-[0-9a-f]{4}-4[0-9a-f]{3}-[0-9a-f]{4}-[0-9a-f]{12}"  # ids
@@ -88,16 +87,13 @@ _NAMES = {tuple(model.model_json_schema()["properties"]): name for name, model i
 _HEAD = """\
 # Abilities
 
-Every ability with its arguments, its answer and a call that was run. The same call gives the same
-answer from Python, LangChain, MCP, HTTP and the command line, and
-`abilities describe NAME --json` prints its schema. [How it works](guide.md) explains the envelope
-and the limits.
+Every ability with its arguments, its answer and a call that was run. It answers the same over
+every surface. [How it works](guide.md) explains the envelope and the limits.
 
 Arguments in **bold** are required. A field without a type is a string. What several abilities have
-in *common* is described once: in the next two tables, or as a part of [memory](#memory) or
-[error](#error). A [concise](guide.md#concise-answers) record is flat: it has fewer
-fields, and `next`, `reason` and `message` in place of objects. The tables show the other fields
-that only it has.
+in *common* is in the next two lists, or a part of [memory](#memory) or [error](#error).
+A [concise](guide.md#concise-answers) record is flat: it has fewer fields, and `next`, `reason` and
+`message` in place of objects. Fields that only it has are shown too.
 """
 _REASONS_HEAD = """\
 ## Reasons
@@ -106,7 +102,21 @@ The reasons of failures by their codes. If the rule for a wrong argument is know
 it instead, as in "depth must be 1 to 6."
 """
 _COMMON = 3
-"""What as many abilities have in common is described once."""
+"""What as many abilities have in common is described before all of them."""
+
+_TELLING = {
+    "also",
+    "concise",
+    "left",
+    "likewise",
+    "only",
+    "plan",
+    "replaces",
+    "send",
+    "start",
+    "with",
+}
+"""Words that add a rule: two meanings of which one lacks such a word are both shown."""
 
 
 class Group(NamedTuple):
@@ -126,11 +136,17 @@ class Known(NamedTuple):
     fields: dict[str, str]
     """Rows of common fields of answers by their names."""
 
-    shared: dict[str, list[str]]
-    """Rows of the shared objects by their names."""
+    shared: dict[str, dict[str, str]]
+    """Rows of the shared objects by their names, and by those of their fields."""
 
-    described: dict[tuple[str, ...], str]
+    groups: dict[tuple[str, ...], str]
     """Abilities by the objects that they are the first to describe."""
+
+    first_arguments: dict[str, str]
+    """Abilities by the rows of arguments that they are the first to have."""
+
+    first_fields: dict[str, str]
+    """Abilities by the rows of fields that they are the first to have."""
 
 
 def page() -> str:
@@ -142,8 +158,10 @@ def page() -> str:
         find_common([list_groups(schema) for schema in answers]),
         list_shared_rows(),
         {},
+        {},
+        {},
     )
-    described = {*known.shared["memory"], *known.shared["error"]}
+    described = {*known.shared["memory"].values(), *known.shared["error"].values()}
     fields = {name: row for name, row in known.fields.items() if row not in described}
     parts = [
         _HEAD,
@@ -164,11 +182,12 @@ def find_common(abilities: list[list[Group]]) -> dict[str, str]:
     rows: Counter[tuple[str, str]] = Counter()
     for groups in abilities:
         owners.update({name for group in groups for name in group.fields})
-        for group in groups:
-            rows.update(
-                (name, describe_argument(f"`{name}`", field))
-                for name, field in group.fields.items()
-            )
+        described = [
+            (name, describe_argument(f"`{name}`", field))
+            for group in groups
+            for name, field in group.fields.items()
+        ]
+        rows.update(dict.fromkeys(described, 1))
 
     common: dict[str, str] = {}
     for (name, row), count in rows.most_common():
@@ -178,36 +197,83 @@ def find_common(abilities: list[list[Group]]) -> dict[str, str]:
     return common
 
 
-def is_common(row: str, common: str | None) -> bool:
-    """Return whether a row says the same as a common one, with the same type and similar words."""
-    if common is None:
+def is_alike(row: str, other: str | None) -> bool:
+    """Return whether a row says the same as another one.
+
+    Both have the same type, and lead to the same shared object or have similar words.
+    """
+    if other is None:
         return False
 
-    (kind, words), (common_kind, common_words) = split_row(row), split_row(common)
-    shared = words & common_words
-    return kind == common_kind and 2 * len(shared) >= min(len(words), len(common_words))
+    (kind, meaning), (other_kind, other_meaning) = split_row(row), split_row(other)
+    if kind != other_kind:
+        return False
+
+    links = find_links(meaning)
+    if links or find_links(other_meaning):
+        return links == find_links(other_meaning)
+
+    if meaning == other_meaning:
+        return True
+
+    words, other_words = find_words(meaning), find_words(other_meaning)
+    if adds_rule(meaning, other_meaning):
+        return False
+
+    return 3 * len(words & other_words) >= 2 * max(1, min(len(words), len(other_words)))
 
 
-def split_row(row: str) -> tuple[str, set[str]]:
-    """Return the name and the type of a row, and the words of its meaning that tell it apart."""
-    _, kind, meaning, _ = re.split(r"(?<!\\)\|", row)
-    return kind.replace("**", ""), set(re.findall(r"[a-z']{4,}", meaning.lower()))
+def adds_rule(meaning: str, other: str) -> bool:
+    """Return whether one of two meanings has a word that tells more than the other does."""
+    return bool(_TELLING & (find_words(meaning) ^ find_words(other)))
+
+
+def split_row(row: str) -> tuple[str, str]:
+    """Return the name and the type of a row, and its meaning."""
+    kind, _, meaning = row.partition(": ")
+    return kind.replace("**", ""), meaning
+
+
+def find_links(meaning: str) -> list[str]:
+    """Return the shared objects to which a meaning leads."""
+    return re.findall(r"\(#(\w+)\)", meaning)
+
+
+def find_words(meaning: str) -> set[str]:
+    """Return the words of a meaning that tell it apart."""
+    return set(re.findall(r"[a-z']{4,}", meaning.lower()))
+
+
+def find_first(row: str, common: str | None, owner: str, firsts: dict[str, str]) -> str:
+    """Return where a row is described, in words; nothing if its place is here.
+
+    The place of a row that is not common is the first ability that has it.
+    """
+    if is_alike(row, common):
+        return "*common*"
+
+    for other, first in firsts.items():
+        if is_alike(row, other):
+            return "as above" if first == owner else f"as in `{first}`"
+
+    firsts[row] = owner
+    return ""
 
 
 def describe_common(kind: str, rows: dict[str, str]) -> str:
     """Return the section of the common arguments, or of the common fields of answers."""
-    return "\n".join(
-        [f"## Common {kind}s", "", f"| {kind} | meaning |", "|---|---|", *rows.values(), ""]
-    )
+    return "\n".join([f"## Common {kind}s", "", *rows.values(), ""])
 
 
-def list_shared_rows() -> dict[str, list[str]]:
-    """Return the rows of each shared object by its name."""
-    rows: dict[str, list[str]] = {}
+def list_shared_rows() -> dict[str, dict[str, str]]:
+    """Return the rows of each shared object by its name, and by those of its fields."""
+    rows: dict[str, dict[str, str]] = {}
     for ability in BUILT_IN:
         for name, schema in find_shared(definition.build_schema(ability.answer)).items():
             (group, *_) = list_groups(schema)
-            rows[name] = [describe_argument(f"`{key}`", each) for key, each in group.fields.items()]
+            rows[name] = {
+                key: describe_argument(f"`{key}`", each) for key, each in group.fields.items()
+            }
 
     return rows
 
@@ -225,34 +291,33 @@ def describe_ability(ability: Ability, known: Known) -> str:
     return "\n".join(
         [
             f"## {ability.name}\n\n*{ability.title}; {effects}.*\n\n{ability.description}\n",
-            describe_arguments(definition.build_schema(ability.input), known),
+            describe_arguments(definition.build_schema(ability.input), ability.name, known),
+            "Answer:\n",
             describe_answer(definition.build_schema(ability.answer), ability.name, known),
             *examples,
         ]
     )
 
 
-def describe_arguments(schema: JsonObject, known: Known) -> str:
-    """Return the table of arguments; the common ones are named in its last row."""
+def describe_arguments(schema: JsonObject, owner: str, known: Known) -> str:
+    """Return the list of arguments; its last rows name those that are described elsewhere."""
     fields: JsonObject = schema.get("properties", {})
     if not fields:
         return "It takes no arguments.\n"
 
     required = schema.get("required", [])
     rows: list[str] = []
-    common: list[str] = []
+    described: dict[str, list[str]] = {}  # names by the places that describe them
     for name, field in fields.items():
         shown_name = f"**`{name}`**" if name in required else f"`{name}`"
         row = describe_argument(shown_name, field)
-        if name not in required and row == known.arguments.get(name):
-            common.append(shown_name)
+        place = find_first(row, known.arguments.get(name), owner, known.first_arguments)
+        if place:
+            described.setdefault(place, []).append(shown_name)
         else:
             rows.append(row)
 
-    if common:
-        rows.append(f"| {', '.join(common)} | *common* |")
-
-    return "\n".join(["| argument | meaning |", "|---|---|", *rows, ""])
+    return "\n".join(["Arguments:", "", *rows, *list_places(described), ""])
 
 
 def describe_argument(shown_name: str, field: JsonObject) -> str:
@@ -263,53 +328,65 @@ def describe_argument(shown_name: str, field: JsonObject) -> str:
     elif kind.startswith("string, "):
         kind = kind.removeprefix("string, ")
 
-    return f"| {f'{shown_name} {kind}'.rstrip()} | {describe_meaning(field)} |"
+    return f"- {f'{shown_name} {kind}'.rstrip()}: {describe_meaning(field)}".removesuffix(": ")
 
 
 def describe_answer(schema: JsonObject, owner: str, known: Known) -> str:
-    """Return the table of an answer, object by object.
+    """Return the lists of an answer, object by object.
 
     Fields that are described elsewhere are named only: the common ones, and those of shared
     objects. Of a concise record only the fields are shown that its full record lacks.
     """
     rows: list[str] = []
     above: set[str] = set()
-    repeated: list[str] = []  # the objects that an earlier ability has described
+    repeated: dict[str, list[str]] = {}  # the objects that earlier abilities have described
 
     for group in list_groups(schema):
         fields = {name: describe_argument(f"`{name}`", each) for name, each in group.fields.items()}
         mark = f"**`{group.path}`**"
-        first = known.described.setdefault((group.path, *fields.values()), owner)
-        if first != owner and len(fields) >= _COMMON:
-            repeated += [f"`{name}`" for name in fields] if not group.path else [mark]
+        first = known.groups.setdefault((group.path, *fields.values()), owner)
+        if group.path and first != owner:
+            repeated.setdefault(f"as in `{first}`", []).append(mark)
             above.update(fields)
             continue
 
         if group.is_concise:
             mark = f"**concise `{group.path}`**"
             fields = {name: row for name, row in fields.items() if name not in above}
-            if all(is_common(row, known.fields.get(name)) for name, row in fields.items()):
+            if all(is_alike(row, known.fields.get(name)) for name, row in fields.items()):
                 continue
 
         above.update(fields)
         words = ""
-        for name, shared_rows in known.shared.items():
-            if name != owner and set(shared_rows) <= set(fields.values()):
-                fields = {key: row for key, row in fields.items() if row not in shared_rows}
-                words = f"the fields of [{name}](#{name})"
+        for name, shared in known.shared.items():
+            if name != owner and shared.keys() <= fields.keys():
+                fields = {
+                    key: row
+                    for key, row in fields.items()
+                    if key not in shared or adds_rule(row, shared[key])
+                }
+                words = f": the fields of [{name}](#{name})"
 
         if group.path:
-            rows.append(f"| {mark} | {words} |")
-        common = [name for name, row in fields.items() if is_common(row, known.fields.get(name))]
-        rows += [row for name, row in fields.items() if name not in common]
-        if common:
-            names = ", ".join(f"`{name}`" for name in common)
-            rows.append(f"| {names} | *common* |")
+            rows += ["", f"{mark}{words}", ""]
 
-    if repeated:
-        rows.append(f"| {', '.join(dict.fromkeys(repeated))} | as in other abilities |")
+        described: dict[str, list[str]] = {}  # names by the places that describe them
+        for name, row in fields.items():
+            place = find_first(row, known.fields.get(name), owner, known.first_fields)
+            if place:
+                described.setdefault(place, []).append(f"`{name}`")
+            else:
+                rows.append(row)
 
-    return "\n".join(["| answer | meaning |", "|---|---|", *rows, ""])
+        rows += list_places(described)
+
+    ends = [f"\n{', '.join(dict.fromkeys(marks))}: {place}" for place, marks in repeated.items()]
+    return "\n".join([*rows, *ends, ""])
+
+
+def list_places(names: dict[str, list[str]]) -> list[str]:
+    """Return a row per place, with the names that it describes."""
+    return [f"- {', '.join(each)}: {place}" for place, each in names.items()]
 
 
 def list_groups(schema: JsonObject, path: str = "", is_concise: bool = False) -> list[Group]:
@@ -347,7 +424,8 @@ def list_alternatives(schema: JsonObject) -> list[tuple[bool, JsonObject]]:
 def describe_type(field: JsonObject) -> str:
     """Return the type of a field with its limits, for example ``integer, 1..20``."""
     if "enum" in field:
-        return " \\| ".join(f"`{value}`" for value in field["enum"])
+        *values, last = [f"`{value}`" for value in field["enum"]]
+        return f"{', '.join(values)} or {last}" if values else last
 
     alternatives = [str(alternative.get("type")) for alternative in field.get("anyOf", [])]
     words = str(field.get("type") or " or ".join(dict.fromkeys(alternatives)) or "any")
@@ -377,8 +455,8 @@ def describe_bounds(field: JsonObject) -> str:
 
 
 def describe_meaning(field: JsonObject) -> str:
-    """Return a description as it may stand in a table."""
-    return str(field.get("description", "")).replace("|", "\\|").replace("\n", " ")
+    """Return a description on one line."""
+    return str(field.get("description", "")).replace("\n", " ")
 
 
 def run_example(name: str, arguments: str) -> str:
@@ -424,23 +502,23 @@ def describe_shared_parts() -> str:
     for ability in BUILT_IN:
         schemas_by_name |= find_shared(definition.build_schema(ability.answer))
 
-    apart = Known({}, {}, {}, {})
-    parts = [
-        f"## {name}\n\n{model.__doc__}\n\n{describe_answer(schemas_by_name[name], name, apart)}"
-        for name, model in _SHARED.items()
-    ]
+    parts: list[str] = []
+    for name, model in _SHARED.items():
+        answer = describe_answer(schemas_by_name[name], name, Known({}, {}, {}, {}, {}, {}))
+        parts.append(f"## {name}\n\n{model.__doc__}\n\n{answer}")
+
     return "\n".join([*parts, _REASONS_HEAD, describe_reasons()])
 
 
 def describe_reasons() -> str:
-    """Return the table of the reasons, grouped by their codes."""
-    rows: dict[str, list[str]] = {}
+    """Return the list of the reasons, grouped by their codes."""
+    lines: dict[str, list[str]] = {}
     for reason, meaning in FAULTS.items():
         retryable = " *Retryable.*" if meaning.retryable else ""
-        row = f"| `{reason}` | {meaning.message}{retryable} |"
-        rows.setdefault(meaning.code, [f"| **{meaning.code}** | |"]).append(row)
+        line = f"- `{reason}`: {meaning.message}{retryable}"
+        lines.setdefault(meaning.code, [f"### {meaning.code}", ""]).append(line)
 
-    return "\n".join(["| reason | message |", "|---|---|", *chain(*rows.values()), ""])
+    return "\n".join(chain.from_iterable([*each, ""] for each in lines.values()))
 
 
 def find_shared(schema: JsonObject) -> dict[str, JsonObject]:
