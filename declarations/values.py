@@ -184,11 +184,9 @@ def text_size(text: str) -> int:
 
 
 class Model(BaseModel):
-    """The base of all declarations, which is immutable and refuses unknown fields.
+    """The base of all declarations, which is immutable and refuses unknown fields."""
 
-    A model builds its validator at its first use, because most programs use only a few models.
-    """
-
+    # Validators are built at their first use, because most programs use only a few models.
     model_config: ClassVar[ConfigDict] = ConfigDict(frozen=True, extra="forbid", defer_build=True)
 
 
