@@ -388,6 +388,9 @@ def print_explanation(record: JsonObject, page: "Page") -> None:
         held = sum(row["held"] == "yes" for row in rows)
         words = f"{held} of {len(rows)} in it: times {record['factor']:.2f}"
         page.print_line(f"{words}, which makes {record['by_words']:.2f}.")
+    if "phrases" in record:
+        phrases, points = ", ".join(record["phrases"]["words"]), record["phrases"]["points"]
+        page.print_line(f"It has the phrases {phrases}, which add {points:.2f}.")
     if "links" in record:
         _print_links(record["links"], page)
     if "named" in record:

@@ -40,7 +40,7 @@ from abilities.helpers.memory.targets import (
     read_note_file,
     read_note_parts,
 )
-from abilities.helpers.search.recall import NoteTerms, RecallRequest
+from abilities.helpers.search.recall import RecallRequest
 from abilities.helpers.search.terms import split_question
 from abilities.helpers.store.changes import Change, Kind
 from abilities.helpers.store.history import MemoryName
@@ -436,7 +436,7 @@ class MemoryHelper(Writer):
             tuple(split_question(query, language) for query in arguments.queries),
             filters,
             arguments.hops,
-            tuple(NoteTerms(part.name, part.terms) for part in parts),
+            tuple(parts),
             at_least,
             explained=explained,
             language=language,

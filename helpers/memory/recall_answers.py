@@ -571,8 +571,9 @@ def explain_place(
     - "below_best" if 256 memories have better words, or "no_match".
 
     Points and scores are in the units of `recall`. The points of ``words`` times their ``factor``
-    are ``by_words``; ``links`` add the points of words that the memory lacks, and ``named``
-    multiplies the sum. What the similarity of its meaning gives, ``by_meaning``, is added last.
+    are ``by_words``. ``phrases`` add three quarters of the points of their words, and ``links`` the
+    points of words that the memory lacks; ``named`` multiplies the sum. What the similarity of its
+    meaning gives, ``by_meaning``, is added last.
     """
     (ranking,) = result.rankings
     explainer = ranking.explainer
@@ -650,6 +651,10 @@ def _describe_parts(explained: Explanation, gift: Gift | None) -> JsonObject:
         factor = compute_score(SCORE_ONE, matched, len(explained.words)) / SCORE_ONE
         parts = {"factor": round(factor, 2), "by_words": _format_points(explained.by_words)}
 
+    if explained.phrases:
+        pairs = [(explained.words[n].word, explained.words[n + 1].word) for n in explained.phrases]
+        points = _format_points(explained.by_phrases)
+        parts["phrases"] = {"words": list(map(" ".join, pairs)), "points": points}
     if gift is not None:
         words = dict.fromkeys(explained.words[place].word for place in gift.places)
         parts["links"] = {

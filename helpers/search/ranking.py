@@ -64,6 +64,16 @@ def compute_score(total: int, matched: int, asked: int) -> int:
     return total * (steps + matched - 1) // steps
 
 
+def score_phrases(points: Mapping[int, int], phrases: Iterable[int]) -> int:
+    """Return what phrases add to a score, given the points of the words by their places.
+
+    A phrase is two words in a row of a question that are near each other in the memory too. Three
+    quarters of the points of both are added.
+    """
+    total = sum(points.get(place, 0) + points.get(place + 1, 0) for place in phrases)
+    return 3 * total // 4
+
+
 Confidence = Literal["none", "weak", "strong"]
 """How far a question is about what is stored at all."""
 
@@ -255,17 +265,25 @@ class Gift(NamedTuple):
 class Explanation(NamedTuple):
     """How a score by words and links came about.
 
-    ``by_words`` is the score of the words, and ``own`` the same, or 0 if the memory is not among
-    the best by words. Links add ``received``. If ``is_named``, `NAMED_TENTHS` multiply the sum.
-    ``by_meaning`` is added last.
+    ``by_words`` is the score of the words, to which the ``phrases``, given by the places of their
+    first words, add ``by_phrases``. ``own`` is the sum, or 0 if the memory is not among the best by
+    words. Links add ``received``. If ``is_named``, `NAMED_TENTHS` multiply the sum. ``by_meaning``
+    is added last.
     """
 
     words: tuple[WordShare, ...]
     by_words: int
+    phrases: tuple[int, ...]
     own: int
     received: int
     is_named: bool
     by_meaning: int
+
+    @property
+    def by_phrases(self) -> int:
+        """The points that phrases add."""
+        points = {place: share.points for place, share in enumerate(self.words)}
+        return score_phrases(points, self.phrases)
 
 
 class Explainer(Protocol):

@@ -11,16 +11,18 @@ from collections.abc import Collection, Generator, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from functools import cached_property, partial
 from operator import itemgetter
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple, Protocol, TypeVar
 
 from abilities.helpers.search import ranking
 from abilities.helpers.search.meaning import Near, Similarity
+from abilities.helpers.search.passages import MAX_PART_CHARS
 from abilities.helpers.search.postings import BLOCK_DOCS, POSTING_BYTES, block_of, decode, look_up
 from abilities.helpers.search.selection import MOST_SELECTED, BlockPostings, Selected, select_best
 from abilities.helpers.search.terms import (
     Language,
     MemoryTexts,
     QuestionWord,
+    find_phrases,
     list_names,
     weigh_passages,
 )
@@ -30,6 +32,14 @@ Postings = Mapping[str, Mapping[int, bytes]]
 
 MOST_DATED = 64
 """The number of best entries of which, of equal scores as they are shown, the newer come first."""
+
+MOST_WITH_PHRASES = 10
+"""The number of best hits in which phrases of the question are looked for."""
+
+LONGEST_WITH_PHRASES = 5_000
+"""The most characters of a content in which they are looked for."""
+
+_ANY_LENGTH = 2**31 - 1
 
 FEW_MATCHING = 16_384
 """If no more memories than this pass the filters, only these are scored."""
@@ -45,6 +55,9 @@ MOST_RARE_POSTINGS = 512
 
 LEAST_RARE = 3
 """The words that are looked for even if they have more postings."""
+
+Phrases = Mapping[str, tuple[int, ...]]
+"""The phrases in memories or notes, by their names and the places of the first words."""
 
 Question = tuple[QuestionWord, ...]
 """A question as its terms, from `split_question`."""
@@ -141,8 +154,20 @@ class QuestionIndex:
         if not weights:
             return 0
 
-        total = sum(weight * self.idfs[place] for place, weight in weights.items())
+        total = sum(self.list_points(weights).values())
         return ranking.compute_score(total, len(weights), len(self._question))
+
+    def list_points(self, weights: Mapping[int, int]) -> dict[int, int]:
+        """Return the points of weights by the terms' places."""
+        return {place: weight * self.idfs[place] for place, weight in weights.items()}
+
+    def may_have_phrases(self, places: Collection[int]) -> bool:
+        """Return whether a memory with the terms at these places may contain a phrase."""
+        return any(place + 1 in places for place in places)
+
+    def find_phrases(self, text: str, language: Language) -> tuple[int, ...]:
+        """Return the places of the first words of the phrases that a text contains."""
+        return tuple(find_phrases(text, self._question, language))
 
     def list_unknown(self, texts: Iterable[Mapping[str, int]]) -> list[QuestionWord]:
         """Return the terms of words without any term in a memory or in one of these texts."""
@@ -199,11 +224,23 @@ class Filters:
         return replace(self, changed_since=None).pass_all
 
 
-class NoteTerms(NamedTuple):
-    """The name of a chunk of a note, and the chunk's terms, from `weigh_text`."""
+class NoteChunk(Protocol):
+    """A chunk of a note."""
 
-    name: str
-    terms: Mapping[str, int]
+    @property
+    def name(self) -> str:
+        """A unique name."""
+        ...
+
+    @property
+    def terms(self) -> Mapping[str, int]:
+        """The weights of the terms."""
+        ...
+
+    @property
+    def content(self) -> str:
+        """The text."""
+        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -227,7 +264,7 @@ class RecallRequest:
     questions: tuple[Question, ...]
     filters: Filters = field(default_factory=Filters)
     hops: int = 2
-    notes: tuple[NoteTerms, ...] = ()
+    notes: tuple[NoteChunk, ...] = ()
     at_least: int | None = None
     namespaces: int = 1
     similarities: tuple[Similarity, ...] = ()
@@ -320,12 +357,14 @@ class FetchLinks(NamedTuple):
 
 
 class FetchTexts(NamedTuple):
-    """A request for the texts of those of these memories whose contents have several passages.
+    """A request for the texts of those of these memories whose contents are of some length.
 
-    It is answered with a mapping from key to `MemoryTexts`.
+    It is answered with a mapping from key to `MemoryTexts`. The length is in characters.
     """
 
     keys: tuple[str, ...]
+    least: int
+    most: int
 
 
 Fetch = (
@@ -406,9 +445,15 @@ def rank(request: RecallRequest) -> Conversation[tuple[ranking.Ranking, ...]]:
             weights = search.find_weights(doc)
             words = search.list_words(weights)
             entries.append(ranking.RankedEntry(key, False, -fall, -fall, None, words))
-            by_word[key] = {place: n * search.idfs[place] for place, n in weights.items()}
+            by_word[key] = search.list_points(weights)
         own.append(entries)
         points.append(by_word)
+
+    phrases, read = yield from _find_phrases(searches, own, points, request)
+    for number, found_phrases in enumerate(phrases):
+        if any(found_phrases.values()):
+            own[number] = _add_phrases(own[number], points[number], found_phrases)
+            points[number] = {entry.name: points[number][entry.name] for entry in own[number]}
 
     spreadings = yield from _spread_all(points, request)
     times = dict(found.values())
@@ -432,13 +477,15 @@ def rank(request: RecallRequest) -> Conversation[tuple[ranking.Ranking, ...]]:
         in_archive = hidden.archived_blocks
 
     explainers: list[_Explainer] = []
-    for search, hit, spreading in zip(searches, own, spreadings, strict=True):
-        explainers.append(_Explainer(search, hit, spreading, numbers, request.notes, failing))
+    for search, hit, held, spreading in zip(searches, own, phrases, spreadings, strict=True):
+        explainer = _Explainer(search, hit, held, spreading, numbers, request, failing)
+        explainers.append(explainer)
 
     judged = [one[_NAME] for each in explainers for one in each.best if not one[_IS_NOTE]]
-    texts: Mapping[str, MemoryTexts] = {}
-    if judged:
-        texts = yield FetchTexts(tuple(dict.fromkeys(judged)))
+    texts = {key: each for key, each in read.items() if len(each.content) > MAX_PART_CHARS}
+    unread = tuple(dict.fromkeys(key for key in judged if key not in read))
+    if unread:
+        texts |= yield FetchTexts(unread, MAX_PART_CHARS + 1, _ANY_LENGTH)
 
     rankings: list[ranking.Ranking] = []
     for number, explainer in enumerate(explainers):
@@ -536,22 +583,25 @@ class _Explainer:
         self,
         search: QuestionIndex,
         hits: Sequence[ranking.RankedEntry],
+        phrases: Phrases,
         spreading: _Spreading,
         numbers: Mapping[str, int],
-        notes: Sequence[NoteTerms],
+        request: RecallRequest,
         failing: Sequence[str],
     ) -> None:
         self._search = search
+        self._phrases = phrases
         self._spreading = spreading
         self._numbers = numbers
-        self._notes = {note.name: note.terms for note in notes}
+        self._notes = {note.name: note.terms for note in request.notes}
         self._own = {entry.name: entry.own for entry in hits}
         self._named = {entry.name for entry in hits if search.is_named(numbers[entry.name])}
         self._by_words: Sequence[Columns] | None = None
         self.failing = failing
 
         merged = _merge(hits, spreading.gifts, self._named)
-        self.uncut = ranking.Entries(_sort(merged + _score_notes(search, notes)))
+        notes, self._in_notes = _score_notes(search, request)
+        self.uncut = ranking.Entries(_sort(merged + notes))
 
     @property
     def best(self) -> Sequence[Columns]:
@@ -591,12 +641,16 @@ class _Explainer:
         """Explain the score of an entry, or of the explained memory of the request."""
         weights = self._find_weights(name, is_note=is_note)
         words, by_words = self._search.explain(weights), self._search.score(weights)
+        phrases = (self._in_notes if is_note else self._phrases).get(name, ())
         by_meaning = self._added.get((name, is_note), 0)
-        if is_note:
-            return ranking.Explanation(words, by_words, by_words, 0, False, by_meaning)
+        points = self._search.list_points(weights)
+        own = by_words + ranking.score_phrases(points, phrases)
+        received = 0
+        if not is_note:
+            own, received = self._own.get(name, 0), self._spreading.gifts.points.get(name, 0)
 
-        own, received = self._own.get(name, 0), self._spreading.gifts.points.get(name, 0)
-        return ranking.Explanation(words, by_words, own, received, name in self._named, by_meaning)
+        is_named = not is_note and name in self._named
+        return ranking.Explanation(words, by_words, phrases, own, received, is_named, by_meaning)
 
     def find_gift(self, key: str) -> ranking.Gift | None:
         """Return what a memory gets over links; None if that is nothing."""
@@ -686,17 +740,70 @@ def _select(
         most *= 4
 
 
-def _score_notes(search: QuestionIndex, notes: Sequence[NoteTerms]) -> list[Columns]:
-    """Return the best notes that contain words of the question."""
+def _score_notes(search: QuestionIndex, request: RecallRequest) -> tuple[list[Columns], Phrases]:
+    """Return the best notes that contain words of the question, and the phrases in them."""
     entries: list[Columns] = []
+    notes: dict[str, NoteChunk] = {}
 
-    for note in notes:
+    for note in request.notes:
         weights = search.find_weights_in(note.terms)
         if weights:
             score, words = search.score(weights), search.list_words(weights)
             entries.append((note.name, True, score, score, None, words))
+            notes[note.name] = note
 
-    return _sort(entries)[:MOST_SELECTED]
+    entries = _sort(entries)[:MOST_SELECTED]
+    best = [ranking.RankedEntry(*one) for one in entries[:MOST_WITH_PHRASES]]
+    points: dict[str, Mapping[int, int]] = {}
+    phrases: dict[str, tuple[int, ...]] = {}
+    for entry in best:
+        note = notes[entry.name]
+        points[note.name] = search.list_points(search.find_weights_in(note.terms))
+        if search.may_have_phrases(points[note.name]):
+            phrases[note.name] = search.find_phrases(note.content, request.language)
+
+    return _sort([*_add_phrases(best, points, phrases), *entries[MOST_WITH_PHRASES:]]), phrases
+
+
+def _find_phrases(
+    searches: Sequence[QuestionIndex],
+    hits: Sequence[Sequence[ranking.RankedEntry]],
+    points: Sequence[ranking.Hits],
+    request: RecallRequest,
+) -> Conversation[tuple[list[Phrases], Mapping[str, MemoryTexts]]]:
+    """Return the phrases of each question in the best of its hits, and the texts of these."""
+    most = MOST_WITH_PHRASES // request.namespaces
+    wanted: list[list[str]] = []
+    for search, found, held in zip(searches, hits, points, strict=True):
+        best = [hit.name for hit in found[:most]]
+        wanted.append([key for key in best if search.may_have_phrases(held[key])])
+
+    texts: Mapping[str, MemoryTexts] = {}
+    keys = tuple(dict.fromkeys(key for each in wanted for key in each))
+    if keys:
+        texts = yield FetchTexts(keys, 0, LONGEST_WITH_PHRASES)
+
+    phrases: list[Phrases] = []
+    for search, each in zip(searches, wanted, strict=True):
+        in_texts: dict[str, tuple[int, ...]] = {}
+        for key in each:
+            if key in texts:
+                in_texts[key] = search.find_phrases(texts[key].content, request.language)
+        phrases.append(in_texts)
+
+    return phrases, texts
+
+
+def _add_phrases(
+    hits: Iterable[ranking.RankedEntry], points: ranking.Hits, phrases: Phrases
+) -> list[ranking.RankedEntry]:
+    """Return hits with the points that phrases add, best first."""
+    raised: list[ranking.RankedEntry] = []
+    for hit in hits:
+        more = ranking.score_phrases(points[hit.name], phrases.get(hit.name, ()))
+        raised.append(hit._replace(score=hit.score + more, own=hit.own + more))
+
+    return _sort(raised)
 
 
 def _spread_all(

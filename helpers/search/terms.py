@@ -17,7 +17,7 @@ Terms contain no NUL and no surrogates, and have at most 64 characters.
 
 import re
 import unicodedata
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
@@ -58,6 +58,9 @@ LONGEST_TERM = 64
 
 NAME_TIMES = 3
 """How many times each word of a key or summary counts."""
+
+MOST_APART = 3
+"""How many words after the first word of a phrase the second one is at most."""
 
 MOST_NAME_WORDS = 2
 """The most words of a name at the head of a content."""
@@ -212,7 +215,7 @@ def find_name(content: str, language: Language) -> str | None:
     if head is None:
         return None
 
-    words = [run.terms[0].term for run in _divide(head[1], language) if run.terms]
+    words = [run.terms[0].term for run in divide(head[1], language) if run.terms]
     if not 1 <= len(words) <= MOST_NAME_WORDS:
         return None
 
@@ -234,6 +237,35 @@ def list_names(question: Sequence[QuestionWord]) -> list[str]:
     return [_join_name([term]) for term in terms] + list(map(_join_name, pairs))
 
 
+def find_phrases(text: str, question: Sequence[QuestionWord], language: Language) -> list[int]:
+    """Return the places of the words of a question that its next word follows in a text too.
+
+    At most two other words are between them. The parts of an identifier in the question are no
+    phrase of their own.
+
+    >>> question = split_question("Who paints old houses?", Language())
+    >>> find_phrases("He paints all the old barns and his house.", question, Language())
+    [0]
+    """
+    preceding: dict[str, list[tuple[int, str]]] = defaultdict(list)
+    for place, (first, second) in enumerate(pairwise(question)):
+        if first.word != second.word:
+            preceding[second.term].append((place, first.term))
+
+    found: set[int] = set()
+    last: dict[str, int] = {}
+    position = 0
+    for run in divide(text, language):
+        for number, word in enumerate(run.terms, position + 1):
+            for place, term in preceding.get(word.term, ()):
+                if term in last and number - last[term] <= MOST_APART:
+                    found.add(place)
+            last[word.term] = number
+        position += max(len(run.terms), run.length)  # stop words are only in the length
+
+    return sorted(found)
+
+
 def _join_name(words: Sequence[str]) -> str:
     return " ".join(words)[: LONGEST_TERM - 1] + ":"
 
@@ -249,7 +281,7 @@ def split_question(question: str, language: Language) -> tuple[QuestionWord, ...
     words: dict[str, QuestionWord] = {}
     has_stop_words = False
 
-    for run in _divide(question, language):
+    for run in divide(question, language):
         has_stop_words = has_stop_words or run.length > len(run.terms)
         for word in run.terms:
             words.setdefault(word.term, word)
@@ -267,7 +299,7 @@ def _count(text: str, language: Language, times: int, counts: Counter[str]) -> i
     """Add a text's terms to the counts; return its length in words, stop words included."""
     length = 0
 
-    for run in _divide(text, language):
+    for run in divide(text, language):
         length += times * run.length
         for word in run.terms:
             counts[word.term] += times
@@ -275,7 +307,7 @@ def _count(text: str, language: Language, times: int, counts: Counter[str]) -> i
     return length
 
 
-def _divide(text: str, language: Language) -> Iterator[_Run]:
+def divide(text: str, language: Language) -> Iterator[_Run]:
     """Yield the runs of a text in order."""
     normal = unicodedata.normalize("NFKC", text).translate(_SEPARATORS)
 

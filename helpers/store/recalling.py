@@ -13,7 +13,6 @@ from typing import Any, NamedTuple
 from abilities.declarations.limits import MAX_CONTENT_CHARS
 from abilities.helpers.search import postings
 from abilities.helpers.search import recall as requests
-from abilities.helpers.search.passages import MAX_PART_CHARS
 from abilities.helpers.search.ranking import (
     MOST_INCOMING,
     MOST_OUTGOING,
@@ -78,9 +77,9 @@ SELECT m.key, m.updated_at FROM memories AS m CROSS JOIN shelf AS s
 WHERE m.namespace = ? AND m.key = ANY (?) AND m.score BETWEEN 0 AND 1
     AND s.namespace = m.namespace AND s.id = m.id AND {}
 """
-_TEXTS = f"""
+_TEXTS = """
 SELECT RAW(key), RAW(summary), RAW(content), RAW(tags), RAW(category) FROM memories
-WHERE namespace = ? AND key = ANY (?) AND length(content) > {MAX_PART_CHARS}
+WHERE namespace = ? AND key = ANY (?) AND length(content) BETWEEN ? AND ?
 """
 _SCORES = """
 SELECT key, score FROM memories
@@ -190,8 +189,8 @@ async def _answer(transaction: Transaction, namespace: str, fetch: requests.Fetc
             for key, time in await transaction.fetch(selected, namespace, list(keys), *asked):
                 times[key] = time
             return times
-        case requests.FetchTexts(keys):
-            found = await transaction.fetch(_TEXTS, namespace, list(keys))
+        case requests.FetchTexts(keys, least, most):
+            found = await transaction.fetch(_TEXTS, namespace, list(keys), least, most)
             return {texts.key: texts for texts in map(recall_index.read_texts, found)}
         case requests.FetchLinks(filters, keys):
             return await _LinkReader(transaction, namespace, filters).read(keys)

@@ -8,10 +8,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from abilities.helpers.search.ranking import Gift, Ranking, WayLink
-from abilities.helpers.search.recall import Filters, NoteTerms, RecallRequest
-from abilities.helpers.search.terms import Language, split_question, weigh_text
+from abilities.helpers.search.recall import Filters, RecallRequest
+from abilities.helpers.search.terms import Language, split_question
 from tests.support.exhaustive_recall import as_answers, rank_exhaustively
-from tests.support.recall_index import PlainMemory, RecallIndex
+from tests.support.recall_index import PlainMemory, PlainNote, RecallIndex, write_note
 
 ENGLISH = Language()
 USUAL = "association"
@@ -55,14 +55,14 @@ requests = st.builds(
     filters=filters,
     hops=st.integers(0, 2),
     at_least=st.sampled_from((None, None, 0, 500, 900, 1_000)),
-    notes=st.lists(texts.map(lambda text: weigh_text(text, ENGLISH)), max_size=3).map(
-        lambda notes: tuple(NoteTerms(f"note {n}", terms) for n, terms in enumerate(notes))
+    notes=st.lists(texts, max_size=3).map(
+        lambda notes: tuple(write_note(f"note {n}", text) for n, text in enumerate(notes))
     ),
 )
 
 
 def ask(
-    question: str, filters: Filters | None = None, hops: int = 2, notes: tuple[NoteTerms, ...] = ()
+    question: str, filters: Filters | None = None, hops: int = 2, notes: tuple[PlainNote, ...] = ()
 ) -> RecallRequest:
     split = split_question(question, ENGLISH)
     return RecallRequest((split,), filters or Filters(), hops, notes, at_least=0)
@@ -229,7 +229,7 @@ def test_a_word_that_nobody_holds_is_unknown_unless_a_note_holds_it() -> None:
     (ranking,) = RecallIndex(stored).rank(request)
     assert ranking.unknown_words == ("Comet", "river")
 
-    note = NoteTerms("MEMORY.md#1", weigh_text("the river", ENGLISH))
+    note = write_note("MEMORY.md#1", "the river")
     (ranking,) = RecallIndex(stored).rank(replace(request, notes=(note,)))
     assert ranking.unknown_words == ("Comet",)
     assert ("MEMORY.md#1", True) in [(entry.name, entry.is_note) for entry in ranking.entries]
@@ -258,3 +258,17 @@ def test_filters_that_pass_many_memories_are_applied_to_the_best(
     monkeypatch.setattr("abilities.helpers.search.recall.FEW_MATCHING", 100)
 
     test_filters_apply_before_the_cut()
+
+
+def test_words_that_stand_together_as_in_the_question_come_before_the_same_words_apart() -> None:
+    stored = [
+        PlainMemory("apart", "a lamp is by the river, and the green one is in the hall"),
+        PlainMemory("other way", "by the river, there is a lamp, and it is green; see the hall"),
+        PlainMemory("together", "in the hall is a lamp, and by the river is a green old lamp"),
+    ]
+
+    (ranking,) = RecallIndex(stored).rank(ask("Who made the green lamp?"))
+
+    assert [entry.name for entry in ranking.entries] == ["together", "apart", "other way"]
+    assert ranking.explainer is not None
+    assert ranking.explainer.explain("together").phrases == (1,)

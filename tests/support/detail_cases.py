@@ -124,7 +124,7 @@ CASES = [
     }, {
         "results": [
             {"input": "B: one or three?", "matched": 1, "confidence": "strong",
-             "memories": [{"key": "B", "content": CONTENT, "score": 1.8}]},
+             "memories": [{"key": "B", "content": CONTENT, "score": 1.91}]},
             {"input": "zebra", "memories": [], "matched": 0, "confidence": "none",
              "unknown_words": ["zebra"]},
         ],

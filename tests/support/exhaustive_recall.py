@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import lru_cache
+from itertools import pairwise
 from typing import NamedTuple
 
 from abilities.helpers.search.passages import split_sections
@@ -20,6 +21,7 @@ from abilities.helpers.search.terms import (
     MemoryTexts,
     QuestionWord,
     count_terms,
+    divide,
     find_name,
     list_names,
 )
@@ -39,6 +41,7 @@ class Expected(NamedTuple):
     points: Mapping[str, int]
     gift: Gift | None = None
     is_named: bool = False
+    phrases: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -61,7 +64,7 @@ def as_answers(ranking: Ranking) -> Answers:
         points: Counter[str] = Counter()
         for share in told.words if entry.words else ():
             points[share.word] += share.points
-        entries.append(Expected(*entry, +points, gift, told.is_named))
+        entries.append(Expected(*entry, +points, gift, told.is_named, told.phrases))
 
     unknown, archived = list(ranking.unknown_words), list(ranking.archived_words)
     return Answers(entries, ranking.confidence, unknown, archived)
@@ -76,7 +79,9 @@ def check_sum(ranking: Ranking, entry: RankedEntry, gift: Gift | None) -> Explan
     if len(told.words) > 1:
         total *= 1 + Fraction(1, 2) * Fraction(max(len(held), 1) - 1, len(told.words) - 1)
     assert told.by_words == math.floor(total)
-    assert told.own in (told.by_words, 0)
+    points = {place: share.points for place, share in enumerate(told.words)}
+    assert told.by_phrases == score_phrases(points, told.phrases)
+    assert told.own in (told.by_words + told.by_phrases, 0)
     assert told.received == (gift.points if gift else 0)
 
     factor = Fraction(16 if told.is_named else 10, 10)
@@ -187,13 +192,19 @@ def rank_one(
     )[:256]
     own = {key: -negative for negative, key in hits}
 
-    points_of: dict[str, dict[int, int]] = {}
-    for key in own:
-        points_of[key] = {
-            place: weights[key][term] * idf[term]
-            for place, (term, _) in enumerate(question)
-            if term in weights[key]
-        }
+    def list_points(terms: Mapping[str, int]) -> dict[int, int]:
+        held = [(place, term) for place, (term, _) in enumerate(question) if term in terms]
+        return {place: terms[term] * idf[term] for place, term in held}
+
+    contents = {memory.key: memory.content for memory in memories}
+    phrases: dict[str, tuple[int, ...]] = {}
+    for key in list(own)[:10]:
+        if len(contents[key]) <= 5_000:
+            phrases[key] = find_phrases(contents[key], question, request.language)
+            own[key] += score_phrases(list_points(weights[key]), phrases[key])
+
+    best = sorted(own, key=lambda key: (-own[key], key))
+    points_of = {key: list_points(weights[key]) for key in best}
 
     gifts: dict[str, Gift] = {}
     neighbors = find_neighbors(memories, allowed)
@@ -223,11 +234,13 @@ def rank_one(
                 points=add_points(weights[key]),
                 gift=gifts.get(key),
                 is_named=key in named,
+                phrases=phrases.get(key, ()),
             )
         else:
             entry = Expected(key, False, amount, 0, gifts[key].giver, (), "", {}, gifts[key])
         entries.append(entry)
 
+    by_note = {note.name: note for note in request.notes}
     notes: list[Expected] = []
     for note in request.notes:
         reached = score(note.terms)
@@ -238,16 +251,21 @@ def rank_one(
             )
     notes.sort(key=lambda entry: (-entry.score, entry.name))
 
+    for place, entry in enumerate(notes[:10]):
+        note = by_note[entry.name]
+        in_note = find_phrases(note.content, question, request.language)
+        reached = entry.own + score_phrases(list_points(note.terms), in_note)
+        notes[place] = entry._replace(score=reached, own=reached, phrases=in_note)
+
     ranked = sorted(entries + notes[:256], key=lambda e: (-e.score, e.name, e.is_note))
     if not ranked:
         return [], "none"
 
     worths = {term: 4 * 1024 + value for term, value in idf.items()}
     by_key = {memory.key: memory.texts for memory in memories}
-    by_note = {note.name: note.terms for note in request.notes}
     matches: list[tuple[int, int, list[str], bool]] = []
     for place, entry in enumerate(ranked[:4]):
-        texts = [by_note[entry.name]] if entry.is_note else [weights[entry.name]]
+        texts = [by_note[entry.name].terms] if entry.is_note else [weights[entry.name]]
         content = "" if entry.is_note else by_key[entry.name].content
         if len(content) > 1_000:
             parts = [content[section.start : section.end] for section in split_sections(content)]
@@ -276,6 +294,31 @@ def rank_one(
         ranked = []
 
     return put_newer_first(ranked, memories), confidence
+
+
+def find_phrases(
+    text: str, question: Sequence[tuple[str, str]], language: Language
+) -> tuple[int, ...]:
+    """Return the places of the words whose next word is at most three words after them."""
+    positions: dict[str, list[int]] = {}
+    words = 0
+    for run in divide(text, language):
+        for number, word in enumerate(run.terms, words + 1):
+            positions.setdefault(word.term, []).append(number)
+        words += max(len(run.terms), run.length)
+
+    found: list[int] = []
+    for place, (first, second) in enumerate(pairwise(question)):
+        starts, ends = positions.get(first[0], []), positions.get(second[0], [])
+        if first[1] != second[1] and any(0 < b - a <= 3 for a in starts for b in ends):
+            found.append(place)
+
+    return tuple(found)
+
+
+def score_phrases(points: Mapping[int, int], phrases: Sequence[int]) -> int:
+    """Return three quarters of the points of both words of each phrase."""
+    return math.floor(Fraction(3, 4) * sum(points[n] + points[n + 1] for n in phrases))
 
 
 def put_newer_first(ranked: list[Expected], memories: Sequence[PlainMemory]) -> list[Expected]:

@@ -11,8 +11,8 @@ from uuid import UUID
 from abilities.declarations.memory import Direction
 from abilities.declarations.refusals import Refused
 from abilities.declarations.values import JsonObject
-from abilities.helpers.search.recall import Filters, NoteTerms, RecallRequest
-from abilities.helpers.search.terms import Language, split_question, weigh_text
+from abilities.helpers.search.recall import Filters, RecallRequest
+from abilities.helpers.search.terms import Language, split_question
 from abilities.helpers.store.changes import Change, Kind
 from abilities.helpers.store.model import (
     IMPORTANCES,
@@ -30,6 +30,7 @@ from tests.support.exhaustive_recall import as_answers, rank_exhaustively
 from tests.support.law_model import MemoryModel
 from tests.support.law_payloads import build_graph, expect_stats, find_matches, list_plain
 from tests.support.past_model import PastModel, State, Told
+from tests.support.recall_index import write_note
 from tests.support.walk_oracles import Graph, describe, expect_by_recursion
 
 T = TypeVar("T")
@@ -63,7 +64,7 @@ _TEXTS = [
 _CONTENTS = [*_TEXTS, "The kettle sings 世界.\r\n" * 400]
 _KEYS = ["a", "b", "c", "d\U0001f9e0", "d", "e", "f", "g", "Tea House", "lamp/1"]
 _WORDS = ["lamp", "rivers", "tea", "ss", "世界", "the", "b", "d", "x" * 50, "nowhere"]
-_NOTES = (NoteTerms("note", weigh_text("tea by the river", Language())),)
+_NOTES = (write_note("note", "tea by the river"),)
 
 _VALUES: dict[str, Sequence[object]] = {
     "content": _CONTENTS,

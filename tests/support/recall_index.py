@@ -9,7 +9,7 @@ from typing import Any, NamedTuple, TypeVar
 from abilities.helpers.search import postings, recall
 from abilities.helpers.search.ranking import MOST_INCOMING, MOST_OUTGOING, Links, Ranking
 from abilities.helpers.search.recall import rank
-from abilities.helpers.search.terms import Language, MemoryTexts, weigh_terms
+from abilities.helpers.search.terms import Language, MemoryTexts, weigh_terms, weigh_text
 from abilities.helpers.walk import compute_rank
 
 T = TypeVar("T")
@@ -56,6 +56,19 @@ class PlainMemory:
         """The links with their kinds."""
         kinds = chain(self.kinds, repeat("association"))
         return [PlainLink(*link, kind) for link, kind in zip(self.links, kinds, strict=False)]
+
+
+class PlainNote(NamedTuple):
+    """A chunk of a note."""
+
+    name: str
+    content: str
+    terms: Mapping[str, int]
+
+
+def write_note(name: str, content: str) -> PlainNote:
+    """Return a chunk of a note with the terms of its content."""
+    return PlainNote(name, content, weigh_text(content, Language()))
 
 
 def passes(memory: PlainMemory, filters: recall.Filters) -> bool:
@@ -159,9 +172,11 @@ class RecallIndex:
                 named = [doc for doc, key in enumerate(self._keys) if key in keys]
                 passing = [self._keys[doc] for doc in self._find_passing(filters, named)]
                 return {key: self.memories[key].updated_at for key in passing}
-            case recall.FetchTexts(keys):
-                long = [key for key in keys if len(self.memories[key].content) > 1_000]
-                return {key: self.memories[key].texts for key in long}
+            case recall.FetchTexts(keys, least, most):
+                texts = {key: self.memories[key].texts for key in keys}
+                return {
+                    key: each for key, each in texts.items() if least <= len(each.content) <= most
+                }
             case recall.FetchLinks(filters, keys):
                 return {key: self._find_links(key, filters) for key in keys}
 

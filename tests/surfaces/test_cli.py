@@ -185,7 +185,8 @@ def test_why_explains_the_place_of_a_memory(compilers: Settings) -> None:
         assert (told["place"], told["of"], told["score"]) == (place, 3, memory["score"])
 
         score = sum(word["points"] for word in told["words"]) * told.get("factor", 1)
-        score += told.get("links", {"points": 0})["points"]
+        for part in ("phrases", "links"):
+            score += told.get(part, {"points": 0})["points"]
         assert score * told.get("named", 1) == pytest.approx(told["score"], abs=0.006)
 
     told = json.loads(run(compilers, "why", "grammar", question).stdout)
@@ -198,6 +199,7 @@ def test_why_explains_the_place_of_a_memory(compilers: Settings) -> None:
     assert "ada -> parser (wrote 0.50) -> grammar (needs 0.50)" in printed
     printed = run(compilers, "why", "ada", question, "--pretty").stdout
     assert "2 of 2 in it: times 1.50" in printed and "begins with a name" in printed
+    assert "the phrases Ada write, which add" in printed
 
 
 LEFT_OUT = {

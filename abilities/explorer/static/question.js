@@ -204,11 +204,19 @@ function Why({ question, memoryKey }) {
 }
 
 function Explanation({ explanation }) {
-  const { key, words = [], links, named, by_meaning: byMeaning } = explanation;
+  const { key, words = [], phrases, links, named, by_meaning: byMeaning } = explanation;
 
   return html`
     <p><strong><${Name} of=${key} /></strong> ${describePlace(explanation)}</p>
     ${words.length > 0 && html`<${Words} words=${words} />`}
+    ${
+      phrases &&
+      html`
+        <p class="faint">
+          Its phrases, <${Name} of=${phrases.words.join(", ")} />, add ${phrases.points} points.
+        </p>
+      `
+    }
     ${
       links &&
       html`
