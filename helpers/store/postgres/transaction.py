@@ -171,7 +171,7 @@ class PostgresTransaction(Transaction):
 
     @override
     async def fetch(self, text: str, *values: object) -> Sequence[Columns]:
-        cursor = await self.connection.execute(_translate(text), values)
+        cursor = await self._execute(text, values)
         return await cursor.fetchall()
 
     @override
@@ -189,9 +189,13 @@ class PostgresTransaction(Transaction):
                 text = _FOR_EACH.format(statement.text)
                 values = (list(statement.keys), *statement.values)
 
-            cursors.append(await self.connection.execute(_translate(text), values))
+            cursors.append(await self._execute(text, values))
 
         return [await cursor.fetchall() for cursor in cursors]
+
+    async def _execute(self, text: str, values: Sequence[object]) -> AsyncCursor[TupleRow]:
+        # In the text format, the bytes of postings would be twice as long.
+        return await self.connection.execute(_translate(text), values, binary=True)
 
     @override
     async def fetch_for(self, text: str, keys: Sequence[str], *values: object) -> Sequence[Columns]:
