@@ -1,7 +1,7 @@
 """`recall`: from questions to memories and notes, over a real store."""
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
 from datetime import date, timedelta
 from pathlib import Path
 from typing import Any
@@ -19,17 +19,23 @@ from abilities.helpers.memory.recalling import find_within_days
 from abilities.helpers.search.passages import MAX_PART_CHARS, split_sections
 from abilities.server.telemetry import CallMetrics
 from tests.support.detail_cases import check_schema
+from tests.support.read_samples import TODAY, today_is
 from tests.support.stores import tamper
 
 Payload = dict[str, Any]
 
-TODAY = date.today()
+
+@pytest.fixture(autouse=True)
+def today() -> Iterator[None]:
+    """A day that does not end during a test."""
+    with today_is(TODAY):
+        yield
 
 
 @pytest.fixture
 async def app(roots: Settings) -> AsyncIterator[Abilities]:
     """An application with a few memories: Ada leads to tea, tea to the kettle."""
-    async with Abilities.open(roots.model_copy(update={"timezone": "UTC"})) as abilities:
+    async with Abilities.open(roots) as abilities:
         await store(abilities, "ada", "Ada writes compilers in Zurich.", links=["tea"])
         await store(abilities, "tea", "A drink of leaves.", links=["kettle"], tags=["drink"])
         await store(abilities, "kettle", "It is on the upper shelf.")
@@ -87,7 +93,8 @@ async def test_a_question_finds_memories_and_what_they_link_to(app: Abilities) -
     assert [record.get("via") for record in records] == [None, "ada", "ada"]
     assert records[0]["content"] == "Ada writes compilers in Zurich."
     assert list(records[0]) == ["key", "content", "date", "score"]
-    assert records[0]["date"] == TODAY.isoformat()
+    ada = await app.call("memory_get", {"key": "ada"})
+    assert records[0]["date"] == ada["data"]["updated_at"][:10]
     assert records[0]["score"] > records[1]["score"] > records[2]["score"] > 0
 
 

@@ -2,9 +2,8 @@
 
 import asyncio
 import re
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
-from datetime import UTC, datetime
 from typing import Any
 
 import pytest
@@ -18,12 +17,12 @@ from abilities.helpers.memory.namespaces import NamespaceReader
 from abilities.helpers.tokens import TokenFile
 from abilities.prompts import CATCH_UP_BYTES, MAX_INSTRUCTIONS_BYTES, build_instructions
 from tests.support.catalog import BUILT_IN
+from tests.support.read_samples import TODAY, today_is
 from tests.support.serving import serving_app, serving_stdio
 
 KEYS = ResourceTemplateReference(uri="memory://{key}")
 NAMES = {ability.name for ability in BUILT_IN}
 WRITERS = {ability.name for ability in BUILT_IN if not ability.read_only}
-TODAY = datetime.now(UTC).date().isoformat()
 
 
 @asynccontextmanager
@@ -35,9 +34,10 @@ async def connect(
 
 
 @pytest.fixture
-def roots(roots: Settings) -> Settings:
-    """Settings for empty roots, in a time zone whose day the tests know."""
-    return roots.model_copy(update={"timezone": "UTC"})
+def today() -> Iterator[None]:
+    """A day that does not end during the test."""
+    with today_is(TODAY):
+        yield
 
 
 async def read_prompt(client: Client, name: str, **arguments: str) -> str:
@@ -261,6 +261,7 @@ async def test_who_may_not_find_keys_or_read_gets_nothing_of_them(roots: Setting
         assert await list_names(client) == ["remember", "read"]
 
 
+@pytest.mark.usefixtures("today")
 async def test_catching_up_shows_what_matters_most_with_labels(roots: Settings) -> None:
     async with connect(roots) as client:
         nothing = await read_prompt(client, "catch_up")
@@ -281,10 +282,10 @@ async def test_catching_up_shows_what_matters_most_with_labels(roots: Settings) 
     async with connect(roots) as client:
         payload = read_findings(await read_prompt(client, "catch_up"))
 
-    assert payload["today"] == TODAY
+    assert payload["today"] == TODAY.isoformat()
     lasting, today, *memories = payload["results"]
     assert (lasting["filename"], lasting["content"]) == ("MEMORY.md", "Ada owns the parser.\n")
-    assert (today["date"], today["content"]) == (TODAY, "Fixed the lexer.")
+    assert (today["date"], today["content"]) == (TODAY.isoformat(), "Fixed the lexer.")
     assert [memory["key"] for memory in memories] == ["scored", "old but important", "minor"]
 
     (roots.agent_root.path / "MEMORY.md").unlink()
@@ -398,6 +399,7 @@ HOSTILE = (
 )
 
 
+@pytest.mark.usefixtures("today")
 async def test_hostile_contents_forge_no_record_and_stay_within_the_bound(roots: Settings) -> None:
     token = "ghp_" + "aB3dE5fG7hJ9kL1mN3pQ5rS7tU9vW1xY3z5A"
     write_note(roots, "MEMORY.md", f"token {token}\n{HOSTILE}" + "é\u0301" * 9_000)
