@@ -104,20 +104,6 @@ it instead, as in "depth must be 1 to 6."
 _COMMON = 3
 """What as many abilities have in common is described before all of them."""
 
-_TELLING = {
-    "also",
-    "concise",
-    "left",
-    "likewise",
-    "only",
-    "plan",
-    "replaces",
-    "send",
-    "start",
-    "with",
-}
-"""Words that add a rule: two meanings of which one lacks such a word are both shown."""
-
 
 class Group(NamedTuple):
     """The fields of one object of an answer, with the path to it."""
@@ -197,51 +183,9 @@ def find_common(abilities: list[list[Group]]) -> dict[str, str]:
     return common
 
 
-def is_alike(row: str, other: str | None) -> bool:
-    """Return whether a row says the same as another one.
-
-    Both have the same type, and lead to the same shared object or have similar words.
-    """
-    if other is None:
-        return False
-
-    (kind, meaning), (other_kind, other_meaning) = split_row(row), split_row(other)
-    if kind != other_kind:
-        return False
-
-    links = find_links(meaning)
-    if links or find_links(other_meaning):
-        return links == find_links(other_meaning)
-
-    if meaning == other_meaning:
-        return True
-
-    words, other_words = find_words(meaning), find_words(other_meaning)
-    if adds_rule(meaning, other_meaning):
-        return False
-
-    return 3 * len(words & other_words) >= 2 * max(1, min(len(words), len(other_words)))
-
-
-def adds_rule(meaning: str, other: str) -> bool:
-    """Return whether one of two meanings has a word that tells more than the other does."""
-    return bool(_TELLING & (find_words(meaning) ^ find_words(other)))
-
-
-def split_row(row: str) -> tuple[str, str]:
-    """Return the name and the type of a row, and its meaning."""
-    kind, _, meaning = row.partition(": ")
-    return kind.replace("**", ""), meaning
-
-
-def find_links(meaning: str) -> list[str]:
-    """Return the shared objects to which a meaning leads."""
-    return re.findall(r"\(#(\w+)\)", meaning)
-
-
-def find_words(meaning: str) -> set[str]:
-    """Return the words of a meaning that tell it apart."""
-    return set(re.findall(r"[a-z']{4,}", meaning.lower()))
+def is_same(row: str, other: str | None) -> bool:
+    """Return whether two rows say the same; one may be of a required argument."""
+    return other is not None and row.replace("**", "") == other.replace("**", "")
 
 
 def find_first(row: str, common: str | None, owner: str, firsts: dict[str, str]) -> str:
@@ -249,11 +193,11 @@ def find_first(row: str, common: str | None, owner: str, firsts: dict[str, str])
 
     The place of a row that is not common is the first ability that has it.
     """
-    if is_alike(row, common):
+    if is_same(row, common):
         return "*common*"
 
     for other, first in firsts.items():
-        if is_alike(row, other):
+        if is_same(row, other):
             return "as above" if first == owner else f"as in `{first}`"
 
     firsts[row] = owner
@@ -353,18 +297,14 @@ def describe_answer(schema: JsonObject, owner: str, known: Known) -> str:
         if group.is_concise:
             mark = f"**concise `{group.path}`**"
             fields = {name: row for name, row in fields.items() if name not in above}
-            if all(is_alike(row, known.fields.get(name)) for name, row in fields.items()):
+            if all(is_same(row, known.fields.get(name)) for name, row in fields.items()):
                 continue
 
         above.update(fields)
         words = ""
         for name, shared in known.shared.items():
             if name != owner and shared.keys() <= fields.keys():
-                fields = {
-                    key: row
-                    for key, row in fields.items()
-                    if key not in shared or adds_rule(row, shared[key])
-                }
+                fields = {key: row for key, row in fields.items() if row != shared.get(key)}
                 words = f": the fields of [{name}](#{name})"
 
         if group.path:

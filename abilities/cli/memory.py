@@ -390,7 +390,7 @@ def print_explanation(record: JsonObject, page: "Page") -> None:
         page.print_line(f"{words}, which makes {record['by_words']:.2f}.")
     if "phrases" in record:
         phrases, points = ", ".join(record["phrases"]["words"]), record["phrases"]["points"]
-        page.print_line(f"It has the phrases {phrases}, which add {points:.2f}.")
+        page.print_line(f"Words that are together as in the question add {points:.2f}: {phrases}.")
     if "links" in record:
         _print_links(record["links"], page)
     if "named" in record:

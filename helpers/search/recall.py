@@ -357,9 +357,9 @@ class FetchLinks(NamedTuple):
 
 
 class FetchTexts(NamedTuple):
-    """A request for the texts of those of these memories whose contents are of some length.
+    """A request for the texts of memories whose contents have ``least`` to ``most`` characters.
 
-    It is answered with a mapping from key to `MemoryTexts`. The length is in characters.
+    It is answered with a mapping from key to `MemoryTexts`, of those of these memories.
     """
 
     keys: tuple[str, ...]
@@ -450,10 +450,9 @@ def rank(request: RecallRequest) -> Conversation[tuple[ranking.Ranking, ...]]:
         points.append(by_word)
 
     phrases, read = yield from _find_phrases(searches, own, points, request)
-    for number, found_phrases in enumerate(phrases):
-        if any(found_phrases.values()):
-            own[number] = _add_phrases(own[number], points[number], found_phrases)
-            points[number] = {entry.name: points[number][entry.name] for entry in own[number]}
+    for number, in_hits in enumerate(phrases):
+        own[number] = _add_phrases(own[number], points[number], in_hits)
+        points[number] = {hit.name: points[number][hit.name] for hit in own[number]}
 
     spreadings = yield from _spread_all(points, request)
     times = dict(found.values())
@@ -800,8 +799,11 @@ def _add_phrases(
     """Return hits with the points that phrases add, best first."""
     raised: list[ranking.RankedEntry] = []
     for hit in hits:
-        more = ranking.score_phrases(points[hit.name], phrases.get(hit.name, ()))
-        raised.append(hit._replace(score=hit.score + more, own=hit.own + more))
+        held = phrases.get(hit.name)
+        if held:
+            more = ranking.score_phrases(points[hit.name], held)
+            hit = hit._replace(score=hit.score + more, own=hit.own + more)
+        raised.append(hit)
 
     return _sort(raised)
 

@@ -181,7 +181,8 @@ def test_a_question_says_why_for_each_answer_and_for_a_missing_memory(visitor: V
     answer = visitor.page.locator(".answer")
     visitor.follow(answer.locator("ol summary").first)
     expect(answer.locator("ol .why")).to_contain_text("tea is number 1 of 1")
-    expect(answer.locator("ol .why")).to_contain_text("Its phrases, Ada prefer, add")
+    expect(answer.locator("ol .why")).to_contain_text("together as in the question add")
+    expect(answer.locator("ol .why")).to_contain_text("points: Ada prefer.")
     visitor.expect_usable()
 
     field = visitor.field("A memory is missing?")

@@ -92,8 +92,9 @@ async def test_the_language_is_that_of_the_index(place: StorePlace) -> None:
     assert [entry.name for entry in recalled.rankings[0].entries] == ["a", "b"]
 
 
+@pytest.mark.parametrize("question", ["river", f"river {'x' * 140}"])
 async def test_a_question_with_two_hops_takes_six_trips(
-    database_place: DatabasePlace, monkeypatch: pytest.MonkeyPatch
+    question: str, database_place: DatabasePlace, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async with database_place.open() as store:
         changes: list[Change] = []
@@ -102,7 +103,7 @@ async def test_a_question_with_two_hops_takes_six_trips(
             changes.append(plan("store", f"m{n}", fields=fields, links=link_to(f"m{n + 1}")))
         await put_many(store, changes)
         trips = count_trips(monkeypatch)
-        recalled = await store.recall(NAMESPACE, RecallRequest((ask("river"),)), 8_000, (0,))
+        recalled = await store.recall(NAMESPACE, RecallRequest((ask(question),)), 8_000, (0,))
 
     assert len(trips) == 6
     assert len(recalled.memories) == 64

@@ -213,7 +213,8 @@ function Explanation({ explanation }) {
       phrases &&
       html`
         <p class="faint">
-          Its phrases, <${Name} of=${phrases.words.join(", ")} />, add ${phrases.points} points.
+          Words that are together as in the question add ${phrases.points} points:${" "}
+          <${Name} of=${phrases.words.join(", ")} />.
         </p>
       `
     }
