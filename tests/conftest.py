@@ -10,6 +10,7 @@ from inspect import signature
 from pathlib import Path
 from uuid import uuid4
 
+import psycopg
 import pytest
 from click.testing import CliRunner, Result
 from hypothesis import HealthCheck
@@ -20,6 +21,7 @@ from abilities.adapters import mcp
 from abilities.helpers.store import store
 from abilities.server import app
 from tests.support import postgres
+from tests.support.places import ENGINES, DatabasePlace, FilePlace, StorePlace
 from tests.support.remembered import RememberedRoutes, check_schema, find_version
 from tests.support.sample_files import SampleFiles, build_samples, lock_samples, make_roots
 from tests.support.serving import serving
@@ -31,6 +33,13 @@ if "ABILITIES_TEST_BROWSER" not in os.environ:
     collect_ignore.append("browser")  # needs what only make browser installs
 
 NOBODY = 65534
+
+EMPTY = """
+SELECT pg_terminate_backend(pid) FROM pg_stat_activity
+WHERE datname = current_database() AND pid != pg_backend_pid();
+DROP SCHEMA IF EXISTS abilities, abilities_data CASCADE;
+DO $$ BEGIN EXECUTE format('ALTER DATABASE %I RESET ALL', current_database()); END $$
+"""
 
 hypothesis_settings.register_profile(
     "at any speed",
@@ -202,3 +211,46 @@ def apart(tmp_path: Path) -> Settings:
         namespace="ada",
         detail="full",  # on every surface, so that their payloads can be compared
     )
+
+
+@pytest.fixture(scope="session")
+def _database(server: str) -> Iterator[str]:
+    with postgres.database(server) as url:
+        yield url
+
+
+@pytest.fixture
+def url(_database: str) -> Iterator[str]:
+    """An empty database; making one anew for each test would take longer than most tests do."""
+    yield _database
+    with psycopg.connect(_database, autocommit=True) as connection:
+        connection.execute("SET default_transaction_read_only = off")
+        connection.execute(EMPTY)
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """An empty folder that is not that of the store."""
+    made = tmp_path / "folder"
+    made.mkdir()
+    return made
+
+
+@pytest.fixture
+def file_place(tmp_path: Path) -> FilePlace:
+    """A place for a store that is a file."""
+    return FilePlace(tmp_path / "m.db")
+
+
+@pytest.fixture
+def database_place(url: str, tmp_path: Path) -> DatabasePlace:
+    """A place for a store in an empty database."""
+    return DatabasePlace(url, tmp_path)
+
+
+@pytest.fixture(params=ENGINES)
+def place(request: pytest.FixtureRequest) -> StorePlace:
+    """A place for a store of each engine."""
+    name = "file_place" if request.param == "sqlite" else "database_place"
+    chosen: StorePlace = request.getfixturevalue(name)
+    return chosen

@@ -46,7 +46,7 @@ FIGURES = {
             "tests/stores/test_stores.py",
             "tests/stores/test_postgres.py",
             "tests/stores/test_repair.py",
-            "tests/stores/test_transfer.py",
+            "tests/transfer/test_transfer.py",
             "tools/power_cuts.py",
             "-k",
             "kill_9 or killed_import or repair_that_is_killed or power or loss",
@@ -64,7 +64,7 @@ FIGURES = {
         "2,000 flips: <= 5 % unseen, none after a check; 100 of 100 live backups whole",
         [
             "tests/stores/test_stores.py",
-            "tests/stores/test_transfer.py",
+            "tests/transfer/test_transfer.py",
             "-k",
             "flipped or backups_of",
         ],
@@ -106,7 +106,7 @@ FIGURES = {
     ),
     11: Figure(
         "1,000,000 memories imported, exported and checked in bounded memory",
-        ["tests/stores/test_transfer.py", "-k", "bounded_however"],
+        ["tests/transfer/test_transfer.py", "-k", "bounded_however"],
         full={"MEMORIES": 1_000_000},
         quick={"MEMORIES": 5_000},
     ),
@@ -155,7 +155,7 @@ FIGURES = {
     ),
     18: Figure(
         "200,000 memories imported: a thousand takes <= 3 times as long at the end",
-        ["tests/stores/test_transfer.py", "-k", "last_memories_of_an_import"],
+        ["tests/transfer/test_transfer.py", "-k", "last_memories_of_an_import"],
         full={"IMPORTED": 200_000},
         quick={"IMPORTED": 10_000},
     ),
@@ -209,7 +209,7 @@ FIGURES = {
     ),
     21: Figure(
         "a mirror: two clones with 1,000 edits each lose none, 10,000 hostile keys come back",
-        ["tests/stores/test_mirror.py"],
+        ["tests/surfaces/test_mirror.py"],
         full={"MIRROR_EDITS": 1_000, "MIRROR_KEYS": 10_000, "MIRROR_KILLS": 40},
         quick={"MIRROR_EDITS": 40, "MIRROR_KEYS": 150, "MIRROR_KILLS": 2},
     ),

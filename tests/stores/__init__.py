@@ -1,1 +1,1 @@
-"""Stores: every store against one suite, damage, import and export."""
+"""Stores: every store against one suite, the law, and damage."""

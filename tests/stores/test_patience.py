@@ -21,9 +21,9 @@ from abilities.helpers.store.model import IncomingMemory
 from abilities.helpers.store.sqlite import file
 from abilities.helpers.store.sqlite.store import SqliteStore
 from abilities.helpers.transfer.exporting import ExportOptions, export
-from tests.stores.test_imports import entity, write_lines
 from tests.support.importing import import_file
 from tests.support.places import FilePlace, find_reason
+from tests.transfer.test_imports import entity, write_lines
 
 MEMORIES = 600
 

@@ -24,7 +24,6 @@ from abilities.helpers.transfer.export_lines import UnusableLine, format_line, p
 from abilities.helpers.transfer.sources import ForeignLink, ForeignMemory
 from benchmarks.generate import generate
 from tests.stores.behaviours import NAMESPACE, put
-from tests.stores.test_imports import entity, relation, write_lines
 from tests.support import writers
 from tests.support.forked import COMMAND_LINE, Forked
 from tests.support.importing import import_file
@@ -33,6 +32,7 @@ from tests.support.measurements import reached
 from tests.support.memory_cases import nest
 from tests.support.places import FilePlace, find_damage
 from tests.support.tier import size
+from tests.transfer.test_imports import entity, relation, write_lines
 
 KILLED_IMPORTS = size("ABILITIES_KILLED_IMPORTS", quick=2, full=6)
 BACKUPS = size("ABILITIES_BACKUPS", quick=1, full=5)
