@@ -34,9 +34,7 @@ from abilities.helpers.store.engine import (
     Work,
     write_mark,
 )
-from abilities.helpers.store.history import (
-    Entry,
-)
+from abilities.helpers.store.history import Entry
 from abilities.helpers.store.model import IncomingMemory, StoredMemory, check_names
 from abilities.helpers.store.past import StoreRules
 from abilities.helpers.store.protocol import (
@@ -226,11 +224,11 @@ class SqlStore(_Reads, ServableStore):
     async def find_about(
         self, namespace: str, paths: Sequence[str]
     ) -> dict[str, list[StoredMemory]]:
-        check_names(namespace, *paths)
         began_at, changes = time.monotonic(), self._changes
         if began_at < max(self._no_about_until, self._idle.get(namespace, 0)):
             return {}
 
+        check_names(namespace, *paths)
         work = partial(about.find_about, namespace=namespace, paths=paths, now=utc_now())
         found: dict[str, list[StoredMemory]] | None = None
         try:
