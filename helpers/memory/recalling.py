@@ -16,14 +16,9 @@ from abilities.declarations.refusals import Refused
 from abilities.declarations.values import JsonObject
 from abilities.helpers.memory.targets import NotePart
 from abilities.helpers.search.passages import Span, split_sentences
-from abilities.helpers.search.ranking import (
-    LEAST_LIKENESS,
-    RankedEntry,
-    Ranking,
-    compute_likeness,
-)
-from abilities.helpers.search.recall import Filters, RecallRequest
-from abilities.helpers.search.terms import Language, QuestionWord, split_question
+from abilities.helpers.search.ranking import RankedEntry, Ranking
+from abilities.helpers.search.recall import Filters
+from abilities.helpers.search.terms import Language
 from abilities.helpers.store.model import StoredMemory
 from abilities.helpers.store.protocol import MemoryStore, WriteResult
 from abilities.helpers.text import back_off
@@ -35,13 +30,10 @@ if TYPE_CHECKING:
 MOST_SIMILAR = 3
 """Memories to name that say nearly the same as a new one."""
 
-_COMPARED_CHARS = 2_000
-"""Characters at the beginning of a content that are compared with those of others."""
-
-_LOADED_BYTES = 1 << 20
-"""Bytes of the contents that are loaded to be compared with those of a call."""
-
 _BEGINNING_CHARS = 120
+_SENTENCE_CHARS = 2_000
+"""Characters at the beginning of a content in which its first sentence ends."""
+
 _LOOKUP_SECONDS = 2.0
 
 _DIGEST_BYTES = 6
@@ -114,44 +106,19 @@ async def compare_contents(
 
     Raises Refused.
     """
-    language = await store.read_language()
-    questions = {key: _split_beginning(text, language) for key, text in contents.items()}
-    request = RecallRequest(tuple(questions.values()), alike=True)
-    starts = [0] * len(contents)
-    recalled = await store.recall(namespace, request, _LOADED_BYTES, starts)
+    alike = await store.find_alike(namespace, contents, await store.read_language())
 
     found: dict[str, list[JsonObject]] = {}
-    for (key, question), ranking in zip(questions.items(), recalled.rankings, strict=True):
-        terms = {word.term for word in question}
-        alike: list[tuple[int, str, str]] = []
-        for entry in ranking.entries:
-            name, memory = entry.name, recalled.memories.get(entry.name)
-            if name == key or not isinstance(memory, StoredMemory):
-                continue
-
-            content = memory.row.content
-            others = {word.term for word in _split_beginning(content, language)}
-            likeness = compute_likeness(terms, others)
-            if likeness >= LEAST_LIKENESS:
-                alike.append((-likeness, name, content))
-
-        shown = [
-            {"key": name, "content": _begin(content)}
-            for _, name, content in sorted(alike)[:MOST_SIMILAR]
-        ]
-        if shown:
-            found[key] = shown
+    for key, memories in alike.items():
+        shown = memories[:MOST_SIMILAR]
+        found[key] = [{"key": one.row.key, "content": _begin(one.row.content)} for one in shown]
 
     return found
 
 
-def _split_beginning(content: str, language: Language) -> tuple[QuestionWord, ...]:
-    return split_question(content[:_COMPARED_CHARS], language)
-
-
 def _begin(content: str) -> str:
     """Return the first sentence of a content, cut if it is long."""
-    first, *_ = split_sentences(content[:_COMPARED_CHARS]) or [Span(0, len(content))]
+    first, *_ = split_sentences(content[:_SENTENCE_CHARS]) or [Span(0, len(content))]
     sentence = content[first.start : first.end]
     if len(sentence) <= _BEGINNING_CHARS:
         return sentence

@@ -256,9 +256,6 @@ class RecallRequest:
     is the key of a memory that the rankings can explain, even if it is not in them.
 
     ``language`` is that of the questions and of the index.
-
-    If ``alike`` is set, the questions are contents, and all else but these is ignored: the answers
-    are the few memories that share the most rare words with each, to be compared with it.
     """
 
     questions: tuple[Question, ...]
@@ -269,23 +266,12 @@ class RecallRequest:
     namespaces: int = 1
     similarities: tuple[Similarity, ...] = ()
     explained: str | None = None
-    alike: bool = False
     language: Language = field(default_factory=Language)
 
     @property
     def most(self) -> int:
         """The most memories that words find."""
         return MOST_SELECTED // self.namespaces
-
-
-class FetchRare(NamedTuple):
-    """A request for the postings of the rarest terms of each content; see `choose_rare`.
-
-    It is answered with `RareBlocks`. Terms are counted in the first blocks of the index, because
-    that takes the same time among any number of memories.
-    """
-
-    contents: tuple[tuple[str, ...], ...]
 
 
 class FetchBlocks(NamedTuple):
@@ -368,8 +354,7 @@ class FetchTexts(NamedTuple):
 
 
 Fetch = (
-    FetchRare
-    | FetchBlocks
+    FetchBlocks
     | FetchDoc
     | FetchMatching
     | FetchPassing
@@ -392,14 +377,6 @@ class IndexBlocks(NamedTuple):
     archived_blocks: Postings
 
 
-class RareBlocks(NamedTuple):
-    """The rarest terms of each content, and their postings; ``size`` is as in `IndexBlocks`."""
-
-    terms: Sequence[Sequence[str]]
-    size: int
-    blocks: Postings
-
-
 Conversation = Generator[Fetch, Any, T]
 """Yields requests, is sent their answers, and returns a result."""
 
@@ -409,9 +386,6 @@ def rank(request: RecallRequest) -> Conversation[tuple[ranking.Ranking, ...]]:
 
     If places are equal, it is in the ranking of the earlier question.
     """
-    if request.alike:
-        return (yield from _rank_alike(request.questions))
-
     filters = request.filters
     terms = {word.term: None for question in request.questions for word in question}
     for question in request.questions:
@@ -508,28 +482,6 @@ def rank(request: RecallRequest) -> Conversation[tuple[ranking.Ranking, ...]]:
     return ranking.keep_once(rankings)
 
 
-def _rank_alike(contents: Sequence[Question]) -> Conversation[tuple[ranking.Ranking, ...]]:
-    """Rank the memories that share the most rare words with each content.
-
-    The postings of common words would take longer to read than a write takes.
-    """
-    asked = tuple(tuple(word.term for word in content) for content in contents)
-    rare: RareBlocks = yield FetchRare(asked)
-    best = [_score_shared(terms, rare) for terms in rare.terms]
-
-    docs = tuple(dict.fromkeys(doc for selected in best for _, doc in selected))
-    found: Mapping[int, KeyAndTime] = {}
-    if docs:
-        found = yield FetchKeys(docs)
-
-    rankings: list[ranking.Ranking] = []
-    for selected in best:
-        columns = [(found[doc].key, False, -f, -f) for f, doc in selected if doc in found]
-        rankings.append(ranking.Ranking([ranking.RankedEntry(*one) for one in columns], ()))
-
-    return tuple(rankings)
-
-
 def choose_rare(terms: Iterable[str], counts: Mapping[str, int]) -> list[str]:
     """Return the rarest terms of a content, given their counts in a sample of the memories."""
     chosen: list[str] = []
@@ -543,27 +495,31 @@ def choose_rare(terms: Iterable[str], counts: Mapping[str, int]) -> list[str]:
     return chosen
 
 
-def _score_shared(terms: Sequence[str], rare: RareBlocks) -> list[tuple[int, int]]:
-    """Return the best memories with two or more of some terms, as falling score and number."""
+def find_sharing(terms: Iterable[str], postings: Postings, size: int) -> list[int]:
+    """Return the numbers of the memories with two or more of some terms, the best first.
+
+    ``size`` is the number of memories, and ``postings`` are those of the terms.
+    """
     holders: list[set[int]] = []
     once: set[int] = set()
     several: set[int] = set()
     for term in terms:
         docs: set[int] = set()
-        for block, postings in rare.blocks[term].items():
+        for block, values in postings[term].items():
             first = block * BLOCK_DOCS
-            docs.update([first + (value >> 6) for value in decode(postings)])
+            docs.update([first + (value >> 6) for value in decode(values)])
         holders.append(docs)
         several |= once & docs
         once |= docs
 
     scores: Counter[int] = Counter()
     for docs in holders:
-        idf = ranking.compute_idf(rare.size, len(docs))
+        idf = ranking.compute_idf(size, len(docs))
         for doc in docs & several:
             scores[doc] += idf
 
-    return heapq.nsmallest(MOST_ALIKE, [(-score, doc) for doc, score in scores.items()])
+    best = heapq.nsmallest(MOST_ALIKE, [(-score, doc) for doc, score in scores.items()])
+    return [doc for _, doc in best]
 
 
 class _Spreading(NamedTuple):

@@ -215,6 +215,16 @@ class MemoryStore(Protocol):
         """
         ...
 
+    async def find_alike(
+        self, namespace: str, contents: Mapping[str, str], language: Language
+    ) -> dict[str, list[StoredMemory]]:
+        """Return the memories that say nearly the same as others, given by key and content.
+
+        They are by these keys, a few at most, the most alike first; archived and damaged ones are
+        left out. ``language`` is that of the recall index.
+        """
+        ...
+
     async def query(self, namespace: str, query: Query) -> MemoryPage:
         """Return a page of matching memories and the exact number of matches."""
         ...

@@ -5,23 +5,26 @@ this module answers its requests.
 """
 
 import asyncio
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import islice
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, ParamSpec, TypeVar
 
 from abilities.declarations.limits import MAX_CONTENT_CHARS
 from abilities.helpers.search import postings
 from abilities.helpers.search import recall as requests
 from abilities.helpers.search.ranking import (
+    LEAST_LIKENESS,
     MOST_INCOMING,
     MOST_OUTGOING,
     BestLink,
     Links,
     RankedEntry,
     Ranking,
+    compute_likeness,
     keep_best,
 )
+from abilities.helpers.search.terms import Language, split_question
 from abilities.helpers.store import recall_index
 from abilities.helpers.store.about import list_ids
 from abilities.helpers.store.engine import Columns, ForEach, Statement, Transaction
@@ -30,6 +33,12 @@ from abilities.helpers.store.protocol import Recalled
 from abilities.helpers.store.queries import keep_indexes, select_passing
 from abilities.helpers.store.ranking import LINK_COLUMNS, BestLinks, Pages, Wanted
 from abilities.helpers.store.reads import read
+
+Parameters = ParamSpec("Parameters")
+ResultT = TypeVar("ResultT")
+
+_COMPARED_CHARS = 2_000
+"""Characters at the beginning of a content that are compared with those of others."""
 
 _SIZE = """
 SELECT number FROM counters WHERE namespace = ? AND name = 'all' AND archived = 0 AND value = ''
@@ -49,6 +58,11 @@ _SAMPLE = """
 SELECT t.term, sum(length(t.docs)) FROM recall_terms AS t
 WHERE t.namespace = ? AND t.part = (SELECT min(part) FROM recall_terms WHERE namespace = ?)
     AND t.archived = 0 AND t.term = ANY (?) GROUP BY t.term
+"""
+_BEGINNINGS = f"""
+SELECT s.doc, m.key, substr(m.content, 1, {_COMPARED_CHARS})
+FROM shelf AS s INDEXED BY shelf_doc CROSS JOIN memories AS m
+WHERE s.namespace = ? AND s.doc = ANY (?) AND m.namespace = s.namespace AND m.id = s.id
 """
 _RECENT = """
 SELECT doc, archived, terms, weights FROM recall_recent
@@ -125,11 +139,7 @@ async def recall(
     fetch = _advance(conversation, None)
     while not isinstance(fetch, _End):
         answer = await _answer(transaction, namespace, fetch)
-        if transaction.is_remote:
-            # The event loop is shared, and ranking may take as long as many other calls.
-            fetch = await asyncio.to_thread(_advance, conversation, answer)
-        else:
-            fetch = _advance(conversation, answer)
+        fetch = await _compute(transaction, _advance, conversation, answer)
 
     memories: dict[str, StoredMemory | Exception] = {}
     keys = (entry.name for entry in take_turns(fetch.rankings, starts))
@@ -142,6 +152,19 @@ async def recall(
         size *= 2
 
     return Recalled(fetch.rankings, memories)
+
+
+async def _compute(
+    transaction: Transaction,
+    function: Callable[Parameters, ResultT],
+    *args: Parameters.args,
+    **kwargs: Parameters.kwargs,
+) -> ResultT:
+    """Return the result of a function that may compute as long as many other calls."""
+    if transaction.is_remote:  # the event loop is shared
+        return await asyncio.to_thread(function, *args, **kwargs)
+
+    return function(*args, **kwargs)
 
 
 class _End(NamedTuple):
@@ -159,8 +182,6 @@ def _advance(
 
 async def _answer(transaction: Transaction, namespace: str, fetch: requests.Fetch) -> object:
     match fetch:
-        case requests.FetchRare(contents):
-            return await _fetch_rare(transaction, namespace, contents)
         case requests.FetchBlocks(terms, archived):
             return await _fetch_blocks(transaction, namespace, terms, [0, 1][: 1 + archived])
         case requests.FetchDoc(key):
@@ -209,24 +230,6 @@ async def _fetch_blocks(
     return requests.IndexBlocks(sum(number for (number,) in counted), *found)
 
 
-async def _fetch_rare(
-    transaction: Transaction, namespace: str, contents: Sequence[Sequence[str]]
-) -> requests.RareBlocks:
-    """Return the postings of the rarest terms of contents, with all recent changes applied."""
-    terms = list(dict.fromkeys(term for content in contents for term in content))
-    counted, sizes, recent = await transaction.fetch_each(
-        (_SIZE, namespace),
-        (_SAMPLE, namespace, namespace, terms),
-        (_RECENT, namespace, [0]),
-    )
-    counts = {term: int(size) // postings.POSTING_BYTES for term, size in sizes}
-    chosen = [requests.choose_rare(content, counts) for content in contents]
-    rare = list(dict.fromkeys(term for content in chosen for term in content))
-    values = (namespace, namespace, namespace, [0], rare)
-    found, _ = _read_postings(rare, await transaction.fetch(_BLOCKS, *values), recent)
-    return requests.RareBlocks(chosen, sum(number for (number,) in counted), found)
-
-
 def _read_postings(
     terms: Sequence[str], stored: Iterable[Columns], recent: Iterable[Columns]
 ) -> tuple[requests.Postings, requests.Postings]:
@@ -272,6 +275,70 @@ def count_bytes(memory: StoredMemory | Exception) -> int:
 
     # An answer shows only a passage of a long content.
     return len(memory.row.content[:MAX_CONTENT_CHARS].encode())
+
+
+async def find_alike(
+    transaction: Transaction, namespace: str, contents: Mapping[str, str], language: Language
+) -> dict[str, list[StoredMemory]]:
+    """Return the memories that say nearly the same as contents, as `MemoryStore.find_alike` does.
+
+    Only those that share the rarest words are compared: the postings of common words would take
+    longer to read than a write takes. Words are counted in the first blocks of the index, because
+    that takes the same time among any number of memories.
+    """
+    asked = await _compute(transaction, _list_terms, contents.values(), language)
+    counted, sizes, recent = await transaction.fetch_each(
+        (_SIZE, namespace),
+        (_SAMPLE, namespace, namespace, list(set[str]().union(*asked))),
+        (_RECENT, namespace, [0]),
+    )
+    counts = {term: int(size) // postings.POSTING_BYTES for term, size in sizes}
+    chosen = [requests.choose_rare(terms, counts) for terms in asked]
+    rare = list(dict.fromkeys(term for terms in chosen for term in terms))
+    stored = await transaction.fetch(_BLOCKS, namespace, namespace, namespace, [0], rare)
+
+    def find_sharing() -> list[list[int]]:
+        found, _ = _read_postings(rare, stored, recent)
+        size = sum(number for (number,) in counted)
+        return [requests.find_sharing(terms, found, size) for terms in chosen]
+
+    sharing = await _compute(transaction, find_sharing)
+    docs = list({doc for selected in sharing for doc in selected})
+    beginnings = await transaction.fetch(_BEGINNINGS, namespace, docs) if docs else ()
+
+    def compare() -> dict[str, list[str]]:
+        texts = [text for _, _, text in beginnings]
+        others: dict[int, tuple[str, Sequence[str]]] = {}
+        for (doc, key, _), terms in zip(beginnings, _list_terms(texts, language), strict=True):
+            others[doc] = key, terms
+
+        alike: dict[str, list[str]] = {}
+        for name, terms, selected in zip(contents, asked, sharing, strict=True):
+            found: list[tuple[int, str]] = []
+            for key, other_terms in (others[doc] for doc in selected if doc in others):
+                likeness = compute_likeness(terms, other_terms)
+                if key != name and likeness >= LEAST_LIKENESS:
+                    found.append((-likeness, key))
+            alike[name] = [key for _, key in sorted(found)]
+        return alike
+
+    alike = await _compute(transaction, compare)
+    keys = list({key for names in alike.values() for key in names})
+    memories: dict[str, StoredMemory] = {}
+    for memory in await read(transaction, namespace, keys) if keys else ():
+        if isinstance(memory, StoredMemory):
+            memories[memory.row.key] = memory
+
+    shown = {
+        name: [memories[key] for key in names if key in memories] for name, names in alike.items()
+    }
+    return {name: found for name, found in shown.items() if found}
+
+
+def _list_terms(contents: Iterable[str], language: Language) -> list[list[str]]:
+    """Return the terms at the beginning of each content."""
+    questions = [split_question(content[:_COMPARED_CHARS], language) for content in contents]
+    return [[word.term for word in question] for question in questions]
 
 
 class _LinkReader:

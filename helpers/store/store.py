@@ -94,6 +94,7 @@ class _Reads:
     query = _reading(queries.run_query)
     walk = _reading(reads.walk)
     recall = _reading(recalling.recall)
+    find_alike = _reading(recalling.find_alike)
     read_history = _reading(past.read_history)
     read_version = _reading(past.read_version)
     read_changes = _reading(past.read_changes)

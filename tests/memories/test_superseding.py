@@ -140,7 +140,7 @@ async def test_a_lookup_that_fails_fails_no_write(
     async def fail(*_: object) -> None:
         raise error
 
-    monkeypatch.setattr(SqlStore, "recall", fail)
+    monkeypatch.setattr(SqlStore, "find_alike", fail)
     answer = await store(call, "ada", "Ada lives in Porto.")
 
     assert answer["created"] and "similar" not in answer

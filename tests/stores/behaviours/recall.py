@@ -143,24 +143,25 @@ async def a_recall_of_a_day_finds_what_was_replaced_later(store: MemoryStore) ->
     expect(shown["gone"], ("", ""), "what is merely archived names nothing")
 
 
-async def a_content_leads_to_those_with_its_rare_words(store: MemoryStore) -> None:
+async def a_content_leads_to_those_that_say_nearly_the_same(store: MemoryStore) -> None:
     """Memories that share the most rare words come first; archived and other ones never do."""
     await put(store, "own", content="Ada moved from Lisbon to Porto in the common spring")
     await put(store, "twin", content="In spring the common Ada has moved to Porto")
+    await put(store, "near", content="Ada moved from Lisbon to Porto in the common autumn")
     await put(store, "far", content="the common spring")
     await put(store, "gone", content="Ada moved from Lisbon to Porto in the common spring")
     await end(store, "archive", "gone")
     for number in range(30):
         await put(store, f"k{number}", content=f"a common thing {number}")
 
-    language = await store.read_language()
-    own = split_question("Ada moved from Lisbon to Porto in the common spring", language)
-    request = RecallRequest((own, split_question("nothing", language)), alike=True)
-    found, nothing = (await store.recall(NAMESPACE, request, _ROOM, [0, 0])).rankings
-
-    expect(_list_names(found)[:3], ["own", "twin", "far"], "more rare words in common come first")
-    expect("gone" in _list_names(found), False, "archived memories are left out")
-    expect(_list_names(nothing), [], "a content alone has nothing like it")
+    contents = {
+        "own": "Ada moved from Lisbon to Porto in the common spring",
+        "far": "the common spring",
+        "other": "nothing",
+    }
+    found = await store.find_alike(NAMESPACE, contents, await store.read_language())
+    keys = {key: [memory.row.key for memory in memories] for key, memories in found.items()}
+    expect(keys, {"own": ["twin", "near"]}, "present memories that are alike, the most first")
 
 
 async def _recall(
