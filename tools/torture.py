@@ -213,6 +213,12 @@ FIGURES = {
         full={"MIRROR_EDITS": 1_000, "MIRROR_KEYS": 10_000, "MIRROR_KILLS": 40},
         quick={"MIRROR_EDITS": 40, "MIRROR_KEYS": 150, "MIRROR_KILLS": 2},
     ),
+    22: Figure(
+        "20,000 random callers and calls against a model of what each may see: no trace of more",
+        ["tests/stores/test_namespace_visibility.py"],
+        full={"NAMESPACE_WORLDS": 100, "NAMESPACE_STEPS": 100},
+        quick={"NAMESPACE_WORLDS": 3, "NAMESPACE_STEPS": 60},
+    ),
 }
 
 

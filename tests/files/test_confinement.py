@@ -40,8 +40,8 @@ from tests.support.measurements import reached
 from tests.support.reading import count_descriptors, fail_for, write_files
 from tests.support.tier import size
 
-TRIES = size("ABILITIES_RACE_TRIES", quick=2000, full=50000)
-NAIVE_TRIES = size("ABILITIES_NAIVE_TRIES", quick=1, full=20_000)
+TRIES = size("ABILITIES_RACE_TRIES", quick=2_000, full=20_000)
+NAIVE_TRIES = size("ABILITIES_NAIVE_TRIES", quick=1, full=10_000)
 SECRET = "SECRET from outside"
 GIVEN_UP = "symlink_escape"
 """The reason for a name that keeps changing."""

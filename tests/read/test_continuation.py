@@ -20,7 +20,7 @@ from tests.support.tier import size
 
 Payload = dict[str, Any]
 
-EXAMPLES = size("ABILITIES_EXAMPLES", quick=8, full=50)
+EXAMPLES = size("ABILITIES_EXAMPLES", quick=8, full=20)
 some = hypothesis_settings(max_examples=EXAMPLES)
 
 

@@ -16,7 +16,7 @@ from tests.support.tier import size
 
 Payload = dict[str, Any]
 
-EXAMPLES = size("ABILITIES_EXAMPLES", quick=25, full=200)
+EXAMPLES = size("ABILITIES_EXAMPLES", quick=25, full=100)
 
 
 @hypothesis_settings(max_examples=EXAMPLES)

@@ -53,8 +53,8 @@ SEED = size("ABILITIES_LAW_SEED", quick=1, full=1)
 """What a run is made from; 0 chooses a new one, as every block of make torture does."""
 
 PAST_TRIALS = {
-    "sqlite": size("ABILITIES_HISTORY_LAW", quick=5, full=50),
-    "postgres": size("ABILITIES_HISTORY_LAW", quick=2, full=25),
+    "sqlite": size("ABILITIES_HISTORY_LAW", quick=5, full=25),
+    "postgres": size("ABILITIES_HISTORY_LAW", quick=2, full=12),
 }
 PAST_STEPS = 60
 

@@ -21,8 +21,8 @@ from tests.support.tier import size
 NAMESPACES = ("ada", "bob", "project", "team", "vault")
 SHARED_KEYS = ("plan", "rules", "notes/plan")
 SORTS = ("created_at", "updated_at", "importance")
-WORLDS = size("NAMESPACE_WORLDS", quick=3, full=50)
-STEPS_EACH = size("NAMESPACE_STEPS", quick=60, full=100)
+WORLDS = size("ABILITIES_NAMESPACE_WORLDS", quick=3, full=15)
+STEPS_EACH = size("ABILITIES_NAMESPACE_STEPS", quick=60, full=100)
 
 
 class Held(NamedTuple):

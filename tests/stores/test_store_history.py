@@ -40,8 +40,8 @@ from tests.support.writers import BATCH, count_up, start, store_and_delete, stor
 
 PROCESSES = size("ABILITIES_HISTORY_PROCESSES", quick=4, full=8)
 CONDITIONAL = {
-    "sqlite": size("ABILITIES_CONDITIONAL", quick=150, full=3_000),
-    "postgres": size("ABILITIES_CONDITIONAL", quick=150, full=600),
+    "sqlite": size("ABILITIES_CONDITIONAL", quick=150, full=1_000),
+    "postgres": size("ABILITIES_CONDITIONAL", quick=150, full=300),
 }
 """Conditional updates by all processes together; those of a server take longer."""
 FOLLOWED = size("ABILITIES_FOLLOWED", quick=60, full=120)

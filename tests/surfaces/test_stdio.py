@@ -342,7 +342,7 @@ async def test_nothing_is_kept_of_requests_that_were_cancelled(settings: Setting
         await client.read()
         objects_before = count_protocol_objects()
 
-        for number in range(size("ABILITIES_INPUTS", quick=150, full=2_000)):
+        for number in range(size("ABILITIES_INPUTS", quick=150, full=1_000)):
             await client.send(build_call(number, "wait"))
             await client.cancel(number)
 
@@ -430,7 +430,7 @@ def build_write(key: str) -> bytes:
 
 
 async def test_thousands_of_requests_at_once_wait_for_their_turn(settings: Settings) -> None:
-    count = size("ABILITIES_INPUTS", quick=300, full=1_500)
+    count = size("ABILITIES_INPUTS", quick=300, full=700)
 
     async with open_gated(settings) as (client, gate):
         calls = [build_call(number, "wait") for number in range(count)]
@@ -532,7 +532,7 @@ TEXTS = st.one_of(
 SEQUENCES = st.lists(TEXTS | st.sampled_from(ASKED), max_size=10)
 
 LOTS = trying(
-    max_examples=size("ABILITIES_INPUTS", quick=40, full=300),
+    max_examples=size("ABILITIES_INPUTS", quick=40, full=150),
     suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
 )
 
