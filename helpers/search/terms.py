@@ -30,7 +30,7 @@ from typing import Literal, NamedTuple, Protocol, get_args
 import orjson
 
 from abilities.helpers.importing import defer_packages
-from abilities.helpers.search.passages import LONGEST_PASSAGE, split_sections
+from abilities.helpers.search.passages import LONGEST_PASSAGE, Section, split_sections
 from abilities.helpers.search.ranking import compute_weight
 
 _Words = dict[str, list[str]]
@@ -171,7 +171,7 @@ def weigh_terms(texts: MemoryTexts, language: Language) -> dict[str, int]:
 
 def weigh_passages(texts: MemoryTexts, language: Language) -> Iterator[dict[str, int]]:
     """Yield the terms of a memory, with each of its passages in turn as its content."""
-    for section in split_sections(texts.content):
+    for section in split_sections(texts.content) or [Section(0, 0, ())]:  # a blank content has none
         content = texts.content[section.start : section.end]
         yield _weigh_short(texts._replace(content=content), language)
 

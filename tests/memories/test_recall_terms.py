@@ -101,6 +101,10 @@ def test_a_long_word_is_cut() -> None:
     assert list_terms("x" * 500) == list_terms("x" * 400) == ["x" * LONGEST_TERM]
 
 
+def test_a_long_blank_content_keeps_no_other_word_from_the_index() -> None:
+    assert "lamp" in weigh_terms(MemoryTexts("lamp", "", " " * 5_000), ENGLISH)
+
+
 def test_a_key_that_is_a_uuid_is_no_word() -> None:
     key = "550e8400-e29b-41d4-a716-446655440000"
 

@@ -128,7 +128,8 @@ def _weigh_texts(texts: MemoryTexts, language: Language) -> Mapping[str, int]:
     content = texts.content
     passages = [content]
     if len(content) > 3_000:
-        passages = [content[section.start : section.end] for section in split_sections(content)]
+        sections = split_sections(content)
+        passages = [content[section.start : section.end] for section in sections] or [""]
 
     weights: dict[str, int] = {}
     for passage in passages:
@@ -268,7 +269,8 @@ def rank_one(
         texts = [by_note[entry.name].terms] if entry.is_note else [weights[entry.name]]
         content = "" if entry.is_note else by_key[entry.name].content
         if len(content) > 1_000:
-            parts = [content[section.start : section.end] for section in split_sections(content)]
+            sections = split_sections(content)
+            parts = [content[section.start : section.end] for section in sections] or [""]
             passages = [by_key[entry.name]._replace(content=part) for part in parts]
             texts = [count_terms(passage, request.language)[0] for passage in passages]
 
