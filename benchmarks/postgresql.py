@@ -49,7 +49,7 @@ _SHELF = (
     "access_count",
 )
 COPIED = {
-    "memories": f"SELECT {', '.join(MemoryRow._fields[:-1])}, hash, expires_at FROM memories",
+    "memories": f"SELECT {', '.join(MemoryRow._fields)}, hash FROM memories",
     "versions": "SELECT namespace, number, forgotten FROM versions",
     "links": f"SELECT namespace, {', '.join(LinkRecord._fields)} FROM links",
     "link_counts": "SELECT namespace, key, outgoing, incoming FROM link_counts",
