@@ -18,7 +18,7 @@ from abilities.helpers.store import model
 from abilities.helpers.store.engine import Columns, Statement, Transaction, split, to_name, to_raw
 from abilities.helpers.store.model import MemoryLine, check_names
 from abilities.helpers.store.protocol import MAX_TOUCHES, Backlinks, WalkResult
-from abilities.helpers.store.ranking import LINK_COLUMNS, BestLinks, Side, WalkLinks
+from abilities.helpers.store.ranking import LINK_COLUMNS, BestLinks, Side, WalkLinks, Wanted
 from abilities.helpers.walk import WalkLimits
 
 COLUMNS = ", ".join(f"m.{name}" for name in model.Row._fields)
@@ -27,15 +27,15 @@ COLUMNS = ", ".join(f"m.{name}" for name in model.Row._fields)
 _MEMORIES = f"""
 SELECT %s, coalesce(c.outgoing, 0), coalesce(c.incoming, 0), m.hash, {COLUMNS}
 FROM memories AS m %s LEFT JOIN link_counts AS c ON c.namespace = m.namespace AND c.key = m.key
-WHERE m.namespace = ? AND m.%s = ANY (?)
+WHERE m.namespace = ? AND m.%s
 """
 _COUNTED = (
     "coalesce(s.accessed_at, m.created_at), coalesce(s.access_count, 0)",
     "LEFT JOIN shelf AS s ON s.namespace = m.namespace AND s.id = m.id",
 )
-_BY_KEY = _MEMORIES % ("'', 0", "", "key")
-_COUNTED_BY_KEY = _MEMORIES % (*_COUNTED, "key")
-_COUNTED_BY_ID = _MEMORIES % (*_COUNTED, "id")
+_BY_KEY = _MEMORIES % ("'', 0", "", "key = ANY (?)")
+_COUNTED_BY_ID = _MEMORIES % (*_COUNTED, "id = ANY (?)")
+_ONE = _MEMORIES % (*_COUNTED, "key = ?")  # planned once; a list is planned anew each time
 _INCOMING = "SELECT incoming FROM link_counts WHERE namespace = ? AND key = ?"
 _LINKS = f"""
 SELECT {LINK_COLUMNS} FROM links AS l INDEXED BY links_name
@@ -152,7 +152,7 @@ async def read_linked(
     Raises Refused: memory_not_found, checksum_mismatch, invalid_stored_value.
     """
     check_names(key)
-    rows = await transaction.fetch(_COUNTED_BY_KEY, namespace, [key])
+    links, rows = await _read_page(transaction, namespace, "target", key, limit, offset, _ONE)
     if not rows:
         raise Refused("memory_not_found")
 
@@ -163,20 +163,26 @@ async def read_linked(
     if memory.row.archived:
         (memory,) = await _add_replacements(transaction, [memory])
 
-    links = await _read_page(transaction, namespace, "target", key, limit, offset)
     return memory._replace(links=links)
 
 
 async def _read_page(
-    transaction: Transaction, namespace: str, side: Side, key: str, limit: int, offset: int
-) -> tuple[model.LinkRow, ...]:
-    """Return the sound links of a page."""
-    if not limit:  # most callers need no links, so save them a statement
-        return ()
+    transaction: Transaction,
+    namespace: str,
+    side: Side,
+    key: str,
+    limit: int,
+    offset: int,
+    text: str,
+) -> tuple[tuple[model.LinkRow, ...], Sequence[Columns]]:
+    """Return the sound links of a page, and the rows of a statement about the key."""
+    if not limit:  # most callers need no links, so save them two statements
+        return (), await transaction.fetch(text, namespace, key)
 
-    page = await BestLinks(transaction, namespace).fetch_page(side, key, limit, offset)
-    records = map(model.LinkRecord._make, page)
-    return tuple(record.row for record in records if record.is_sound)
+    best, wanted = BestLinks(transaction, namespace), Wanted(side, [key], limit, offset)
+    (pages,), (rows,) = await best.fetch([wanted], (text, namespace, key))
+    records = map(model.LinkRecord._make, pages[key])
+    return tuple(record.row for record in records if record.is_sound), rows
 
 
 async def read_backlinks(
@@ -184,8 +190,9 @@ async def read_backlinks(
 ) -> Backlinks:
     """Return a page of the sound links to a key, best first, and the total number of links."""
     check_names(key)
-    totals = await transaction.fetch(_INCOMING, namespace, key)
-    links = await _read_page(transaction, namespace, "source", key, limit, offset)
+    links, totals = await _read_page(
+        transaction, namespace, "source", key, limit, offset, _INCOMING
+    )
     return Backlinks(links, sum(total for (total,) in totals))
 
 

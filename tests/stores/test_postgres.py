@@ -135,6 +135,25 @@ async def test_a_page_of_an_export_takes_two_round_trips(
     assert links == {f"m{n}": [f"m{n + 1}"] * (n % 3 > 0) for n in range(40)}
 
 
+async def test_a_memory_comes_with_its_links_in_one_round_trip(
+    database_place: DatabasePlace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A change takes two more: one to find the memory and one to read back what was written."""
+    async with database_place.open() as store:
+        await put(store, "a", links=[("b", 0.5)])
+        trips = count_trips(monkeypatch)
+
+        memory = await store.read_linked(NAMESPACE, "a", 0, 20)
+        assert len(trips) == 1
+        backlinks = await store.read_backlinks(NAMESPACE, "b", 0, 20)
+        assert len(trips) == 2
+        trips.clear()
+        await put(store, "c")
+
+    assert len(trips) == 3
+    assert memory.links == backlinks.links == (LinkRow("a", "b", "association", 0.5),)
+
+
 async def test_several_processes_at_once_make_one_schema(database_place: DatabasePlace) -> None:
     running = [start(link_once, database_place.url, f"t{n}") for n in range(SCHEMA_MAKERS)]
     for process in running:

@@ -230,7 +230,7 @@ async def test_a_change_is_finished_when_its_caller_goes_away(url: str, patient:
     assert not isinstance(memory, Exception)
 
 
-PORTION = 10
+PORTION = 12
 LINKS = 20 * PORTION
 TARGETS = [(f"t{number}", 0.5) for number in range(LINKS)]
 

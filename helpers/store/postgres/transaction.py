@@ -146,6 +146,12 @@ _FOR_EACH = """
 SELECT asked.key, found.* FROM TEXTS(?) AS asked (key) CROSS JOIN LATERAL ({}) AS found
 """
 
+# The server plans this once; with a list of keys, it plans anew each time.
+_FOR_ONE = """
+SELECT asked.key, found.* FROM (SELECT CAST(? AS text) AS key) AS asked
+CROSS JOIN LATERAL ({}) AS found
+"""
+
 _FOR_REACHED = """
 SELECT asked.key, found.* FROM unnest(reached(?, ?, ?, ?, ?, ?)) AS asked (key)
 LEFT JOIN LATERAL ({}) AS found ON true
@@ -184,6 +190,9 @@ class PostgresTransaction(Transaction):
                 text, *values = statement
             elif isinstance(statement.keys, Reached):
                 text = _FOR_REACHED.format(statement.text)
+                values = (*statement.keys, *statement.values)
+            elif len(statement.keys) == 1:
+                text = _FOR_ONE.format(statement.text)
                 values = (*statement.keys, *statement.values)
             else:
                 text = _FOR_EACH.format(statement.text)
