@@ -5,6 +5,7 @@ and ``make test-all`` set it. Without it everything runs.
 """
 
 import os
+import re
 import zlib
 from collections.abc import Sequence
 
@@ -18,6 +19,9 @@ MEMORY = "/dev/shm"
 """A folder in memory: a store waits for the disk at each change, and here for none."""
 
 _ROOM_BYTES = 4 << 30
+
+_ENGINE = re.compile(r"(?<=[\[-])(?:sqlite|postgres(?:ql)?)(?=[]-])")
+"""The engine among the parameters of a test, which its name ends with."""
 
 
 def size(variable: str, *, quick: int, full: int) -> int:
@@ -43,8 +47,9 @@ def choose_quick_tier(items: Sequence[pytest.Item]) -> list[pytest.Item]:
     """Return the tests that the quick tier runs, in their order.
 
     It leaves out tests marked ``thorough``. Of a test that runs once per surface it runs one
-    surface, which a hash of the test's name chooses: each surface is compared with Python on its
-    share of all cases. Of the cases of a test marked ``sampled`` it runs as many as the mark says.
+    surface, and of one that runs once per engine it runs one engine, which a hash of the test's
+    name chooses: each surface is compared with Python on its share of all cases, and each engine
+    has its share. Of the cases of a test marked ``sampled`` it runs as many as the mark says.
     """
     candidates = [item for item in items if _is_in_quick_tier(item)]
     cases: dict[str, list[pytest.Item]] = {}
@@ -60,7 +65,19 @@ def choose_quick_tier(items: Sequence[pytest.Item]) -> list[pytest.Item]:
         (count,) = mark.args
         chosen = spread(count, len(tests))
         left_out |= {test.nodeid for n, test in enumerate(tests) if n not in chosen}
-    return [item for item in candidates if item.nodeid not in left_out]
+    return _choose_engines([item for item in candidates if item.nodeid not in left_out])
+
+
+def _choose_engines(items: Sequence[pytest.Item]) -> list[pytest.Item]:
+    """Return tests without those of the other engine, if the same test runs on several."""
+    engines: dict[str, list[str]] = {}
+    for item in items:
+        engines.setdefault(_ENGINE.sub("*", item.nodeid), []).append(item.nodeid)
+
+    chosen: set[str] = set()
+    for case, names in engines.items():
+        chosen.add(sorted(names)[zlib.crc32(case.encode()) % len(names)])
+    return [item for item in items if item.nodeid in chosen]
 
 
 def spread(count: int, total: int) -> set[int]:
