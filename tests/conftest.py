@@ -4,7 +4,7 @@ import gc
 import os
 import shutil
 import tempfile
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Iterator
 from functools import partialmethod
 from inspect import signature
 from pathlib import Path
@@ -16,9 +16,10 @@ from click.testing import CliRunner, Result
 from hypothesis import HealthCheck
 from hypothesis import settings as hypothesis_settings
 
-from abilities import Settings
+from abilities import Abilities, Settings
 from abilities.adapters import mcp
 from abilities.helpers.store import store
+from abilities.helpers.tokens import TokenFile
 from abilities.server import app
 from tests.support import postgres
 from tests.support.places import ENGINES, DatabasePlace, FilePlace, StorePlace
@@ -196,7 +197,26 @@ def roots(tmp_path: Path) -> Settings:
 
 
 @pytest.fixture
-def apart(tmp_path: Path) -> Settings:
+async def abilities(roots: Settings) -> AsyncIterator[Abilities]:
+    """An application for the two roots, which are empty when it is opened."""
+    async with Abilities.open(roots) as opened:
+        yield opened
+
+
+@pytest.fixture
+def tokens(tmp_path: Path) -> TokenFile:
+    """The file of tokens, which does not exist yet."""
+    return TokenFile(tmp_path / "tokens.json")
+
+
+@pytest.fixture
+def private(roots: Settings, tokens: TokenFile) -> Settings:
+    """Settings for two empty roots that all namespaces share, and the file of tokens."""
+    return roots.model_copy(update={"tokens_file": tokens.path, "shared_files": True})
+
+
+@pytest.fixture
+def apart(tmp_path: Path, tokens: TokenFile) -> Settings:
     """Settings whose namespaces have folders of their own; those of two of them are there."""
     for name in ("ada", "bob"):
         for place in ("agents", "work"):
@@ -207,7 +227,7 @@ def apart(tmp_path: Path) -> Settings:
         agent_dir=tmp_path / "agents" / "{namespace}",
         workspace_dir=tmp_path / "work" / "{namespace}",
         store_url=f"sqlite:///{tmp_path}/memory.db",
-        tokens_file=tmp_path / "tokens.json",
+        tokens_file=tokens.path,
         namespace="ada",
         detail="full",  # on every surface, so that their payloads can be compared
     )

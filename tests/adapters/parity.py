@@ -147,9 +147,7 @@ WRONG_NAMESPACES = [{"namespace": wrong} for wrong in ("../ada", "", None)]
 
 
 async def check_namespaces(
-    ask: Callable[[Any], Awaitable[str]],
-    named: Sequence[tuple[Any, str]],
-    wrong: Sequence[Any],
+    ask: Callable[[Any], Awaitable[str]], named: Sequence[tuple[Any, str]], wrong: Sequence[Any]
 ) -> None:
     """Check whose file a run reads that was given something which may name a namespace."""
     for given, namespace in named:

@@ -107,9 +107,7 @@ def test_a_model_is_offered_each_schema_as_it_is() -> None:
     responses: Any = ResponsesConverter.convert_tools(tools, []).tools
 
     for offered in (chat, responses):
-        parity.check_offered(
-            {each["name"]: (each["description"], each["parameters"]) for each in offered}
-        )
+        parity.check_functions(offered)
         assert not any(each["strict"] for each in offered)
 
 

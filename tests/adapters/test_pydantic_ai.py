@@ -75,9 +75,7 @@ async def test_a_model_sees_what_the_application_answers(tmp_path: Path) -> None
     await parity.check_parity(through_agents, tmp_path)
 
 
-async def test_what_frameworks_use_themselves_may_name_an_argument(
-    settings: Settings,
-) -> None:
+async def test_what_frameworks_use_themselves_may_name_an_argument(settings: Settings) -> None:
     names = ("self", "function", "context", "ctx", "namespace", "arguments")
 
     wrong = await run(load_tools(settings), *(("file_list", {name: 1}) for name in names))
@@ -148,9 +146,7 @@ async def test_the_namespace_is_that_of_the_runs_deps(tenants: Settings) -> None
         await run(load_tools(tenants, require_namespace=True), parity.WHO)
 
 
-async def test_a_wrong_call_may_be_repeated_beyond_an_agents_retries(
-    settings: Settings,
-) -> None:
+async def test_a_wrong_call_may_be_repeated_beyond_an_agents_retries(settings: Settings) -> None:
     parts = await run(load_tools(settings), *[parity.WRONG] * 4)
 
     assert [part.outcome for part in parts] == ["failed"] * 4

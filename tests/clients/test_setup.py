@@ -869,10 +869,7 @@ async def test_a_hook_of_a_project_has_no_notes_of_another(
         hooks = read_hooks(Path(".claude", "settings.json"))
         command = hooks["SessionStart"][0]["hooks"][0]["command"]
         process = await asyncio.create_subprocess_shell(
-            command,
-            stdin=asyncio.subprocess.PIPE,
-            stdout=asyncio.subprocess.PIPE,
-            cwd=folder,
+            command, stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE, cwd=folder
         )
         printed = (await process.communicate(b"{}"))[0].decode()
         assert re.findall(r"Of \w+ ?\w*\.", printed) == expected

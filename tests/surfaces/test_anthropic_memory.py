@@ -95,49 +95,48 @@ async def test_wrong_commands_are_refused_in_words_and_change_nothing(roots: Set
     assert await tool.call(VIEW) == before
 
 
-async def test_a_file_is_a_memory_that_is_found_and_restored(roots: Settings) -> None:
-    async with Abilities.open(roots) as abilities:
-        tool = AsyncMemoryTool(abilities)
-        await tool.call(create("/memories/ada.md", "Ada likes tea."))
-        answer = await abilities.call("recall", {"queries": ["What does Ada like?"]})
-        assert answer["results"][0]["memories"][0]["key"] == "ada.md"
+async def test_a_file_is_a_memory_that_is_found_and_restored(abilities: Abilities) -> None:
+    tool = AsyncMemoryTool(abilities)
+    await tool.call(create("/memories/ada.md", "Ada likes tea."))
+    answer = await abilities.call("recall", {"queries": ["What does Ada like?"]})
+    assert answer["results"][0]["memories"][0]["key"] == "ada.md"
 
-        await tool.call({"command": "delete", "path": "/memories/ada.md"})
-        await abilities.call("memory_restore", {"key": "ada.md", "version": 1})
-        assert "likes tea" in str(await tool.call({**VIEW, "path": "/memories/ada.md"}))
+    await tool.call({"command": "delete", "path": "/memories/ada.md"})
+    await abilities.call("memory_restore", {"key": "ada.md", "version": 1})
+    assert "likes tea" in str(await tool.call({**VIEW, "path": "/memories/ada.md"}))
 
-        await abilities.call("store_memory", {"type": "core", "key": "own", "content": "Stored."})
-        assert "Stored." in str(await tool.call({**VIEW, "path": "/memories/own"}))
+    await abilities.call("store_memory", {"type": "core", "key": "own", "content": "Stored."})
+    assert "Stored." in str(await tool.call({**VIEW, "path": "/memories/own"}))
 
 
-async def test_namespaces_are_folders_of_their_own(roots: Settings) -> None:
-    async with Abilities.open(roots) as abilities:
-        ada, bob = (AsyncMemoryTool(abilities, namespace=name) for name in ("ada", "bob"))
-        await ada.call(create("/memories/secret.md", "of Ada"))
-        assert "secret" not in str(await bob.call(VIEW))
-        assert "secret" in str(await ada.call(VIEW))
+async def test_namespaces_are_folders_of_their_own(abilities: Abilities, roots: Settings) -> None:
+    ada, bob = (AsyncMemoryTool(abilities, namespace=name) for name in ("ada", "bob"))
+    await ada.call(create("/memories/secret.md", "of Ada"))
+    assert "secret" not in str(await bob.call(VIEW))
+    assert "secret" in str(await ada.call(VIEW))
 
     with pytest.raises(ValueError, match="namespace"):
         AsyncMemoryTool(roots, namespace="")
 
 
-async def test_changes_of_others_are_kept(roots: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
-    async with Abilities.open(roots) as abilities:
-        tool = AsyncMemoryTool(abilities)
-        await tool.call(create("/memories/a", "one"))
-        read = type(tool.files).read
+async def test_changes_of_others_are_kept(
+    abilities: Abilities, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tool = AsyncMemoryTool(abilities)
+    await tool.call(create("/memories/a", "one"))
+    read = type(tool.files).read
 
-        async def read_and_be_late(files: Any, path: str) -> Any:
-            found = await read(files, path)
-            await abilities.call("store_memory", {"type": "core", "key": "a", "content": "two"})
-            return found
+    async def read_and_be_late(files: Any, path: str) -> Any:
+        found = await read(files, path)
+        await abilities.call("store_memory", {"type": "core", "key": "a", "content": "two"})
+        return found
 
-        monkeypatch.setattr(type(tool.files), "read", read_and_be_late)
-        with pytest.raises(ToolError, match="changed by others"):
-            await tool.call(replace("/memories/a", "one", "three"))
+    monkeypatch.setattr(type(tool.files), "read", read_and_be_late)
+    with pytest.raises(ToolError, match="changed by others"):
+        await tool.call(replace("/memories/a", "one", "three"))
 
-        memory = await abilities.call("memory_get", {"key": "a"})
-        assert memory["data"]["content"] == "two"
+    memory = await abilities.call("memory_get", {"key": "a"})
+    assert memory["data"]["content"] == "two"
 
 
 async def test_a_large_folder_is_deleted_whole_and_renamed_whole_or_not_at_all(
@@ -171,16 +170,15 @@ async def test_a_large_folder_is_deleted_whole_and_renamed_whole_or_not_at_all(
     assert {file.path for file in rest.files} == {*beside, "/memories/q/06"}
 
 
-async def test_an_archived_memory_is_no_file_and_can_be_created_again(roots: Settings) -> None:
-    async with Abilities.open(roots) as abilities:
-        await abilities.call("store_memory", {"type": "task", "key": "a", "content": "Old."})
-        await abilities.call("remember", {"operations": [{"op": "archive", "key": "a"}]})
-        tool = AsyncMemoryTool(abilities)
-        with pytest.raises(AbilityError) as missing:
-            await tool.files.read("/memories/a")
-        assert missing.value.fault.reason == "not_found"
+async def test_an_archived_memory_is_no_file_and_can_be_created_again(abilities: Abilities) -> None:
+    await abilities.call("store_memory", {"type": "task", "key": "a", "content": "Old."})
+    await abilities.call("remember", {"operations": [{"op": "archive", "key": "a"}]})
+    tool = AsyncMemoryTool(abilities)
+    with pytest.raises(AbilityError) as missing:
+        await tool.files.read("/memories/a")
+    assert missing.value.fault.reason == "not_found"
 
-        await tool.call(create("/memories/a", "New."))
-        assert "New." in str(await tool.call({**VIEW, "path": "/memories/a"}))
-        with pytest.raises(ToolError, match="already exists"):
-            await tool.call(create("/memories/a", "Newer."))
+    await tool.call(create("/memories/a", "New."))
+    assert "New." in str(await tool.call({**VIEW, "path": "/memories/a"}))
+    with pytest.raises(ToolError, match="already exists"):
+        await tool.call(create("/memories/a", "Newer."))

@@ -28,11 +28,7 @@ async def test_they_answer_as_chatgpt_expects_on_every_surface(
     note = await call(chatgpt, "fetch", {"id": "file:MEMORY.md"})
 
     results = [
-        {
-            "id": "memory:people/Ada",
-            "title": "people/Ada",
-            "url": f"{URL}/#/memory/people%2FAda",
-        },
+        {"id": "memory:people/Ada", "title": "people/Ada", "url": f"{URL}/#/memory/people%2FAda"},
         {"id": "file:MEMORY.md", "title": "MEMORY.md", "url": f"{URL}/#/files"},
     ]
     assert sorted(found["results"], key=str) == sorted(results, key=str)

@@ -37,9 +37,7 @@ def run_process(
     return subprocess.run(command, input=stdin, capture_output=True, env=variables, timeout=120)
 
 
-def test_an_unreachable_database_is_said_once_without_the_pools_warnings(
-    tmp_path: Path,
-) -> None:
+def test_an_unreachable_database_is_said_once_without_the_pools_warnings(tmp_path: Path) -> None:
     script = (
         "from abilities.cli.main import main\n"
         "from abilities.helpers.store.postgres import pool\n"
@@ -285,7 +283,7 @@ def test_a_store_that_is_not_installed_is_needed_only_by_what_opens_it(
     for command, code in (("list", 0), ("check", 2), ("doctor", 1)):
         done = run(settings, command, ABILITIES_STORE_URL=url)
         assert done.exit_code == code, done.output
-        assert ("agent-abilities[postgres]" in done.output) == (code != 0)
+        assert ("pip install 'agent-abilities[postgres]'" in done.output) == (code != 0)
 
 
 def test_the_demonstration_shows_everything_in_thirty_lines(settings: Settings) -> None:

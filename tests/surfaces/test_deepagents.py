@@ -192,9 +192,7 @@ def test_windows_of_a_large_file_are_the_file(roots: Settings) -> None:
     assert whole.content == "".join(lines).encode()
 
 
-def test_only_line_feeds_end_lines_and_a_long_one_says_that_it_was_cut(
-    roots: Settings,
-) -> None:
+def test_only_line_feeds_end_lines_and_a_long_one_says_that_it_was_cut(roots: Settings) -> None:
     text = "one\ftwo\x85three\u2028four\rfive\nsix\nseven\n"
     (roots.workspace_dir / "breaks.txt").write_bytes(text.encode())
     (roots.workspace_dir / "long.txt").write_text("x" * 500_000 + "\nshort\n")
@@ -251,18 +249,17 @@ async def test_files_are_confined_redacted_unwritten(files: FileBackend, roots: 
     assert after == before
 
 
-async def test_a_memory_that_is_written_again_keeps_its_type(roots: Settings) -> None:
-    async with Abilities.open(roots) as abilities:
-        await abilities.call("store_memory", {"type": "task", "key": "plan.md", "content": "Ship."})
-        backend = MemoryBackend(abilities)
-        for text in ("Ship now.", "Ship later. " * 1_000):
-            assert (await backend.awrite("/plan.md", text)).error is None
-            assert (await backend.aedit("/plan.md", text[-9:], "Done.", True)).error is None
+async def test_a_memory_that_is_written_again_keeps_its_type(abilities: Abilities) -> None:
+    await abilities.call("store_memory", {"type": "task", "key": "plan.md", "content": "Ship."})
+    backend = MemoryBackend(abilities)
+    for text in ("Ship now.", "Ship later. " * 1_000):
+        assert (await backend.awrite("/plan.md", text)).error is None
+        assert (await backend.aedit("/plan.md", text[-9:], "Done.", True)).error is None
 
-        memory = (await abilities.call("memory_get", {"key": "plan.md"}))["data"]
-        assert memory["type"] == "task"
-        (read,) = await backend.adownload_files(["/plan.md"])
-        assert read.content == text.replace(text[-9:], "Done.").encode()
+    memory = (await abilities.call("memory_get", {"key": "plan.md"}))["data"]
+    assert memory["type"] == "task"
+    (read,) = await backend.adownload_files(["/plan.md"])
+    assert read.content == text.replace(text[-9:], "Done.").encode()
 
 
 async def test_what_cannot_be_a_memory_is_refused_in_words(roots: Settings) -> None:

@@ -121,13 +121,11 @@ def is_looking() -> bool:
 
 
 async def test_a_page_learns_of_the_namespace_that_it_may_read_alone(
-    roots: Settings, tmp_path: Path
+    private: Settings, tokens: TokenFile
 ) -> None:
-    tokens = TokenFile(tmp_path / "tokens.json")
     ada = tokens.add("ada", "read", reads=("team",))[1]
-    settings = roots.model_copy(update={"tokens_file": tokens.path, "shared_files": True})
 
-    async with serving_locally(settings) as server:
+    async with serving_locally(private) as server:
         for token, namespace, status in ((None, "", 401), (ada, "other", 403)):
             async with open_page(server.address, token, namespace) as refused:
                 assert refused.response.status_code == status
@@ -137,23 +135,21 @@ async def test_a_page_learns_of_the_namespace_that_it_may_read_alone(
             async with open_page(server.address, ada, "team") as team:
                 assert await team.read_number() == 0
 
-                await store(roots, "team")
-                await store(roots, "team")
+                await store(private, "team")
+                await store(private, "team")
                 while await team.read_number() != 2:
                     pass
-                await store(roots, "ada")
+                await store(private, "ada")
                 assert await own.read_number() == 1
 
 
 async def test_a_stream_ends_when_its_token_is_revoked(
-    roots: Settings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    private: Settings, tokens: TokenFile, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(events_module, "COMMENT_SECONDS", 0.1)
-    tokens = TokenFile(tmp_path / "tokens.json")
     added, text = tokens.add("ada", "read")
-    settings = roots.model_copy(update={"tokens_file": tokens.path, "shared_files": True})
 
-    async with serving_locally(settings) as server, open_page(server.address, text) as page:
+    async with serving_locally(private) as server, open_page(server.address, text) as page:
         assert await page.read_number() == 0
         assert (await page.read_line()).startswith(":")
 
@@ -162,15 +158,13 @@ async def test_a_stream_ends_when_its_token_is_revoked(
 
 
 async def test_more_streams_than_the_bounds_are_refused_and_other_calls_are_not(
-    roots: Settings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    private: Settings, tokens: TokenFile, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(events_module, "MAX_STREAMS", 3)
     monkeypatch.setattr(events_module, "MAX_TOKEN_STREAMS", 2)
-    tokens = TokenFile(tmp_path / "tokens.json")
     ada, bob, eve = (tokens.add(name, "read")[1] for name in ("ada", "bob", "eve"))
-    settings = roots.model_copy(update={"tokens_file": tokens.path, "shared_files": True})
 
-    async with serving_locally(settings) as server, AsyncExitStack() as stack:
+    async with serving_locally(private) as server, AsyncExitStack() as stack:
 
         async def open_status(token: str) -> int:
             page = await stack.enter_async_context(open_page(server.address, token))

@@ -453,12 +453,11 @@ async def test_a_tried_call_runs_once_and_one_that_fails_has_a_reply_too(
 
 
 async def test_with_tokens_the_pages_are_open_and_everything_else_is_shut(
-    roots: Settings, tmp_path: Path
+    private: Settings, tokens: TokenFile
 ) -> None:
-    tokens = TokenFile(tmp_path / "tokens.json")
     read, write = (tokens.add("default", scope)[1] for scope in ("read", "write"))
 
-    async with serving_app(roots, tokens_file=tokens.path) as server:
+    async with serving_app(private) as server:
         for path in PAGES:
             assert (await server.ask("GET", path)).status_code == 200, path
         for view in ("session", "memory", "days", "files", "try/get_memory_stats"):
@@ -478,14 +477,13 @@ async def test_with_tokens_the_pages_are_open_and_everything_else_is_shut(
 
 
 async def test_another_namespace_that_a_token_reads_is_shown_without_what_is_not_memory(
-    roots: Settings, tmp_path: Path
+    private: Settings, tokens: TokenFile
 ) -> None:
-    tokens = TokenFile(tmp_path / "tokens.json")
     ada = tokens.add("ada", "purge", reads=("team", "ada"))[1]
     team = tokens.add("team", "write")[1]
     narrow = tokens.add("ada", "write", reads=("team",), tools=("files",))[1]
 
-    async with serving_app(roots, tokens_file=tokens.path, shared_files=True) as server:
+    async with serving_app(private) as server:
         await server.call("store_memory", team, **MEMORY, key="rules")
 
         async def ask(path: str, token: str, namespace: str, **arguments: Any) -> JsonObject:
@@ -530,13 +528,12 @@ async def test_another_namespace_that_a_token_reads_is_shown_without_what_is_not
 
 
 async def test_what_callers_were_given_is_listed_for_those_who_may_write(
-    roots: Settings, tmp_path: Path
+    private: Settings, tokens: TokenFile
 ) -> None:
-    tokens = TokenFile(tmp_path / "tokens.json")
     bot = tokens.add("ada", "read", label="bot", reads=("team",))[1]
     ada, team = (tokens.add(name, "write")[1] for name in ("ada", "team"))
 
-    async with serving_app(roots, tokens_file=tokens.path, shared_files=True) as server:
+    async with serving_app(private) as server:
         links = [{"key": "rain"}]
         await server.call("store_memory", ada, type="core", key="tea", content="Tea.", links=links)
         await server.call("store_memory", ada, type="core", key="rain", content="It rains.")

@@ -77,9 +77,7 @@ def test_functions_are_chosen_by_name_and_by_what_they_do(roots: Settings) -> No
         load_functions(Settings(workspace_dir=Path("/")))
 
 
-async def test_arguments_may_be_json_and_none_are_written_in_many_ways(
-    roots: Settings,
-) -> None:
+async def test_arguments_may_be_json_and_none_are_written_in_many_ways(roots: Settings) -> None:
     function = load(roots, "memory_list")
     expected = function.call_sync({}).payload
     nothings: list[Any] = [None, {}, "", " \n", "{}", "null", MappingProxyType({})]

@@ -142,9 +142,7 @@ async def test_an_agent_survives_a_wrong_call_and_goes_on(kind: str, settings: S
     assert kind == "tool node" or state["messages"][-1].content == "Done."
 
 
-def test_a_wrong_namespace_is_told_to_the_developer_not_to_the_model(
-    settings: Settings,
-) -> None:
+def test_a_wrong_namespace_is_told_to_the_developer_not_to_the_model(settings: Settings) -> None:
     tool = load_reader(settings)
     wrongs: tuple[object, ...] = ("../ada", "", "a b", None, True, 1.5, "x" * 129)
     for namespace in wrongs:
@@ -244,9 +242,7 @@ def test_a_single_namespace_may_be_required(
     assert create(source=tenants, namespace="ada", require_namespace=True)
 
 
-async def test_an_open_application_serves_all_callers_and_loops(
-    settings: Settings,
-) -> None:
+async def test_an_open_application_serves_all_callers_and_loops(settings: Settings) -> None:
     async with Abilities.open(settings) as abilities:
         (tool,) = load_tools(abilities, only=["file_read_bulk"])
         expected = await tool.ainvoke({"paths": ["ok.txt"]})
@@ -338,9 +334,7 @@ async def test_notes_are_documents_too(roots: Settings) -> None:
     assert document.id is None and document.metadata["filename"] == "MEMORY.md"
 
 
-async def test_filters_are_arguments_of_recall_and_pages_follow(
-    abilities: Abilities,
-) -> None:
+async def test_filters_are_arguments_of_recall_and_pages_follow(abilities: Abilities) -> None:
     async def find(question: str, **more: Any) -> list[str | None]:
         retriever = AbilitiesRetriever(source=abilities, **more)
         return [document.id for document in await retriever.ainvoke(question)]

@@ -1,7 +1,7 @@
 """LangGraph's store over memories: its operations, names, limits and errors."""
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import Callable, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any, cast
 
@@ -24,12 +24,6 @@ from tests.support.tier import size
 
 LONG = {"text": "tea is hot " * 2_000, "end": True}
 """A value that takes several memories."""
-
-
-@pytest.fixture
-async def abilities(roots: Settings) -> AsyncIterator[Abilities]:
-    async with Abilities.open(roots) as opened:
-        yield opened
 
 
 @pytest.fixture
@@ -136,9 +130,7 @@ async def test_a_long_value_comes_back_is_replaced_and_deleted(
     assert (await abilities.call("get_memory_stats"))["total_memories"] == 1
 
 
-async def test_a_value_too_long_is_refused_and_nothing_is_lost(
-    store: AbilitiesStore,
-) -> None:
+async def test_a_value_too_long_is_refused_and_nothing_is_lost(store: AbilitiesStore) -> None:
     await store.aput(("a",), "k", {"kept": True})
     too_long = {"text": "x" * MAX_LONG_CONTENT_CHARS}
 
@@ -444,9 +436,7 @@ async def test_what_the_settings_disable_is_refused(roots: Settings) -> None:
                     await call
 
 
-async def test_items_of_one_namespace_are_hidden_from_others(
-    abilities: Abilities,
-) -> None:
+async def test_items_of_one_namespace_are_hidden_from_others(abilities: Abilities) -> None:
     first, second = (AbilitiesStore(abilities, namespace=name) for name in ("ada", 42))
     await first.aput(("a",), "k", {"n": 1})
 

@@ -231,9 +231,7 @@ async def test_headers_that_are_wrong_or_disagree_with_the_body_are_refused_in_o
         check_words(answer)
 
 
-async def test_h3_another_media_type_or_method_is_refused(
-    client: httpx.AsyncClient,
-) -> None:
+async def test_h3_another_media_type_or_method_is_refused(client: httpx.AsyncClient) -> None:
     for media in ("text/plain", "application/xml", "", "application/jsonp"):
         headers = {"Content-Type": media}
         refused = await client.post("/mcp", content=build_request(1, "ping"), headers=headers)
@@ -246,9 +244,7 @@ async def test_h3_another_media_type_or_method_is_refused(
         assert refused.json()["error"]["reason"] == "unknown_address", method
 
 
-async def test_posted_notifications_are_taken_and_answers_not(
-    client: httpx.AsyncClient,
-) -> None:
+async def test_posted_notifications_are_taken_and_answers_not(client: httpx.AsyncClient) -> None:
     for version in ("2025-11-25", "2026-07-28"):
         headers = {"MCP-Protocol-Version": version}
         cancel = build_line(method="notifications/cancelled", params={"requestId": 1})

@@ -161,7 +161,6 @@ CONFIGURED: list[tuple[bytes, str]] = [
     (b'\nagent_dir = "{here}/ws/notes.md"', "config.toml, line 2"),
 ]
 STATS = "call get_memory_stats"
-POSTGRES = "abilities.helpers.store.postgres.store"
 SET: list[tuple[int, str, str, str, str]] = [
     (2, "CONFIG", "{here}/none.toml", "list", "correct ABILITIES_CONFIG"),
     (2, "CONFIG", "{here}/ws", "list", "it must be a file"),
@@ -197,12 +196,6 @@ UNPRIVILEGED: list[tuple[int, str, str, str, str]] = [
     (1, "STORE_URL", "sqlite:///{here}/open/memory.db", "export {here}/ws/x.jsonl",
      "choose a place where this user has rights"),
     (2, "TOKENS_FILE", "{here}/locked/tokens.json", "token add --scope read", "let this user read"),
-]
-NOT_INSTALLED = [
-    ("mcp", "sqlite:///m.db", "mcp", "pip install 'agent-abilities[mcp]'"),
-    ("mcp", "sqlite:///m.db", "demo", "pip install 'agent-abilities[mcp]'"),
-    ("uvicorn", "sqlite:///m.db", "serve --port 0", "pip install 'agent-abilities[http"),
-    (POSTGRES, "postgresql://u@localhost/x", STATS, "pip install 'agent-abilities[postgres]'"),
 ]
 REQUESTS: list[tuple[int, str, str, dict[str, str], str | None, str]] = [
     (400, "POST", "/api/abilities/file_list", {}, None, "Send a JSON object"),
@@ -343,14 +336,7 @@ def check_words(text: str) -> None:
 
 @pytest.mark.parametrize(
     ("code", "rows"),
-    [
-        (0, ANSWERED),
-        (1, FAILED),
-        (2, JSON_MISTAKES),
-        (2, WORDS),
-        (2, OPTIONS),
-        (2, VALUES),
-    ],
+    [(0, ANSWERED), (1, FAILED), (2, JSON_MISTAKES), (2, WORDS), (2, OPTIONS), (2, VALUES)],
 )
 def test_what_is_typed_wrongly_is_answered_with_the_next_step(
     code: int, rows: list[Row], here: Path, port: str, monkeypatch: pytest.MonkeyPatch
@@ -384,14 +370,6 @@ def test_whoever_has_no_rights_is_told_which(here: Path, monkeypatch: pytest.Mon
             check(here, typed, words, code, {name: value})
         finally:
             os.seteuid(user)
-
-
-def test_what_is_not_installed_is_named(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(here / "ws")
-    for module, url, typed, words in NOT_INSTALLED:
-        with monkeypatch.context() as patch:
-            patch.setitem(sys.modules, module, None)
-            check(here, typed, words, 2, {"STORE_URL": url})
 
 
 def run_shell(command: str, here: Path, **more: str) -> subprocess.CompletedProcess[str]:
@@ -431,9 +409,7 @@ def test_a_database_that_lets_nobody_in_is_told_from_none(server: str, here: Pat
     check(here, "check", "check the role and password in store_url", 1, {"STORE_URL": stranger})
 
 
-def test_a_reader_of_the_beginning_is_told_nothing_nor_one_without_utf_8(
-    here: Path,
-) -> None:
+def test_a_reader_of_the_beginning_is_told_nothing_nor_one_without_utf_8(here: Path) -> None:
     beginning = run_shell("abilities declarations | head -c 1; abilities list | head -n 1", here)
     get = """abilities call memory_get '{"key": "tea"}'"""
     escaped = run_shell(get, here, LC_ALL="C", PYTHONUTF8="0")
@@ -474,14 +450,13 @@ def test_what_reads_a_terminal_says_that_it_waits_and_ends_with_ctrl_c(
     check_words(rest)
 
 
-async def test_a_wrong_request_is_told_the_next_step(roots: Settings, tmp_path: Path) -> None:
-    settings = roots.model_copy(update={"tokens_file": tmp_path / "tokens.json"})
+async def test_a_wrong_request_is_told_the_next_step(private: Settings, tokens: TokenFile) -> None:
     for requests in (REQUESTS, REQUESTS_WITH_TOKENS):
         token = ""
         if requests is REQUESTS_WITH_TOKENS:
-            token = TokenFile(settings.tokens_file).add("default", "read")[1]
+            token = tokens.add("default", "read")[1]
         async with (
-            serving_locally(settings) as server,
+            serving_locally(private) as server,
             httpx.AsyncClient(base_url=server.address) as client,
         ):
             for status, method, path, headers, body, words in requests:

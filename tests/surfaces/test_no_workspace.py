@@ -15,11 +15,7 @@ from abilities.declarations.refusals import FAULTS
 from tests.support.surfaces import SURFACES, run
 
 MEMORY = {"type": "core", "key": "tea", "content": "Ada drinks tea."}
-MISSING = {
-    "code": "NOT_FOUND",
-    "reason": "no_workspace",
-    "message": FAULTS["no_workspace"].message,
-}
+MISSING = {"code": "NOT_FOUND", "reason": "no_workspace", "message": FAULTS["no_workspace"].message}
 
 
 @pytest.fixture(params=["/", "home", "above home", "/etc"])

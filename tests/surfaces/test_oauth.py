@@ -48,7 +48,7 @@ from tests.support.oauth import (
     send_form,
 )
 from tests.support.serving import ServedApp, serving, serving_app
-from tests.support.surfaces import environment
+from tests.support.surfaces import environment, with_changes
 from tests.surfaces.test_tokens import OAUTH, SCOPE, list_routes
 
 
@@ -57,11 +57,6 @@ async def server(apart: Settings, monkeypatch: pytest.MonkeyPatch) -> AsyncItera
     monkeypatch.setattr(callers, "FRESH_SECONDS", 0.02)
     async with serving_app(apart, **OAUTH) as server:
         yield server
-
-
-@pytest.fixture
-def tokens(apart: Settings) -> TokenFile:
-    return TokenFile(apart.tokens_file)
 
 
 class Storage:
@@ -85,11 +80,10 @@ class Storage:
 
 
 async def test_the_sdks_client_connects_from_nothing_with_one_approval(
-    roots: Settings, tmp_path: Path
+    private: Settings, tokens: TokenFile, tmp_path: Path
 ) -> None:
-    changes = {"tokens_file": tmp_path / "tokens.json", "oauth": True}
-    settings = Settings(**{**roots.model_dump(exclude_unset=True), **changes})
-    kept, token = TokenFile(settings.tokens_file).add("default", "write", "Ada")
+    settings = with_changes(private, oauth=True)
+    kept, token = tokens.add("default", "write", "Ada")
     answers: list[str] = []
     approvals = 0
 
@@ -428,8 +422,8 @@ def browser(server: ServedApp) -> httpx.AsyncClient:
 
 
 @pytest.fixture
-def token(apart: Settings) -> str:
-    return TokenFile(apart.tokens_file).add("ada", "write")[1]
+def token(tokens: TokenFile) -> str:
+    return tokens.add("ada", "write")[1]
 
 
 async def make_client(browser: httpx.AsyncClient) -> str:
@@ -711,18 +705,18 @@ async def test_over_tls_the_cookie_belongs_to_this_host_alone(apart: Settings, t
 )
 async def test_a_wrong_paste_is_refused_logged_and_writes_nothing(
     browser: httpx.AsyncClient,
+    tokens: TokenFile,
     token: str,
-    apart: Settings,
     caplog: pytest.LogCaptureFixture,
     pasted: str,
 ) -> None:
     caplog.set_level(logging.INFO, "abilities")
     page = await open_page(browser, await make_client(browser))
-    path = GrantFile(apart.tokens_file).path
+    path = GrantFile(tokens.path).path
     before = path.stat().st_ino
 
     refused = await send_form(browser, page, pasted)
-    metrics = TokenFile(apart.tokens_file).add("ada", "metrics")[1]
+    metrics = tokens.add("ada", "metrics")[1]
     useless = await send_form(browser, refused, metrics)
 
     for answer in (refused, useless):

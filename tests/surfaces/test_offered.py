@@ -136,9 +136,7 @@ async def test_over_http_a_disabled_ability_is_an_unknown_one(roots: Settings) -
             assert f"/api/abilities/{name}" not in addresses
 
 
-async def test_elsewhere_disabled_and_unknown_abilities_are_refused_alike(
-    roots: Settings,
-) -> None:
+async def test_elsewhere_disabled_and_unknown_abilities_are_refused_alike(roots: Settings) -> None:
     settings = disable(roots, "bulk_read_memory")
     refusals: list[list[str]] = []
 
@@ -201,17 +199,18 @@ async def test_a_view_can_only_be_narrower(roots: Settings) -> None:
         assert len(nothing.offered) == 0
 
 
-async def test_each_token_has_its_own_list_on_http_and_mcp(roots: Settings, tmp_path: Path) -> None:
-    file = TokenFile(tmp_path / "tokens.json")
+async def test_each_token_has_its_own_list_on_http_and_mcp(
+    private: Settings, tokens: TokenFile
+) -> None:
     chosen = ["file_read_bulk", "memory_get", "file_list"]
-    tokens = {
-        file.add("default", "write", tools=("lean",))[1]: CHOICES["lean"],
-        file.add("default", "read", tools=("files", "memory_get"))[1]: chosen,
-        file.add("default", "write")[1]: NAMES,
+    lists = {
+        tokens.add("default", "write", tools=("lean",))[1]: CHOICES["lean"],
+        tokens.add("default", "read", tools=("files", "memory_get"))[1]: chosen,
+        tokens.add("default", "write")[1]: NAMES,
     }
 
-    async with serving_app(roots, tokens_file=file.path) as server:
-        for token, expected in tokens.items():
+    async with serving_app(private) as server:
+        for token, expected in lists.items():
             listed = name_of((await server.ask("GET", "/api/abilities", token)).json())
             gone = await server.call("query_memories", token)
             address = await server.ask("GET", "/api/memories", token)
@@ -235,13 +234,13 @@ async def test_each_token_has_its_own_list_on_http_and_mcp(roots: Settings, tmp_
             assert (address.status_code, address.json()) == (404, nowhere.json())
 
 
-def test_the_command_makes_tokens_with_tools(roots: Settings, tmp_path: Path) -> None:
-    settings = choose(roots, "all", tokens_file=tmp_path / "tokens.json")
+def test_the_command_makes_tokens_with_tools(private: Settings, tokens: TokenFile) -> None:
+    settings = choose(private, "all")
     add = ("token", "add", "--scope")
 
     added = run(settings, *add, "write", "--tools", "lean, memory_get", "--label", "Ada")
     assert added.exit_code == run(settings, *add, "read").exit_code == 0
-    token = TokenFile(settings.tokens_file).find(added.stdout.strip())
+    token = tokens.find(added.stdout.strip())
     assert token is not None and token.tools == ("lean", "memory_get")
     assert run(settings, "token", "list").stdout.splitlines()[1].endswith("Ada    lean,memory_get")
     listed = json.loads(run(settings, "token", "list", "--json").stdout)
@@ -249,10 +248,10 @@ def test_the_command_makes_tokens_with_tools(roots: Settings, tmp_path: Path) ->
     assert run(settings, *add, "metrics", "--tools", "lean").exit_code == 2
 
     # Versions that know no tools can read the tokens that have none.
-    entries = json.loads(settings.tokens_file.read_text())
+    entries = json.loads(tokens.path.read_text())
     assert ["tools" in entry for entry in entries] == [True, False]
 
-    gone, _ = TokenFile(settings.tokens_file).add("default", "read", tools=("memory_get", "gone"))
+    gone, _ = tokens.add("default", "read", tools=("memory_get", "gone"))
     mistake = "'gone' is neither a profile nor an ability"
     doctor = run(choose(settings, "lean"), "doctor").stdout
     assert f"{len(CHOICES['lean'])} are offered; tools: lean" in doctor
@@ -306,9 +305,7 @@ async def agent(roots: Settings) -> AsyncIterator[Agent]:
         yield Agent(abilities)
 
 
-async def test_answers_say_what_is_archived_or_deleted_and_a_change_is_undone(
-    agent: Agent,
-) -> None:
+async def test_answers_say_what_is_archived_or_deleted_and_a_change_is_undone(agent: Agent) -> None:
     first = await agent.change(op="store", type="core", key="tea", content="Green tea.")
     archived = await agent.change(op="archive", key="tea")
     updated = await agent.change(op="update", key="tea", summary="A drink.")

@@ -135,24 +135,19 @@ def test_instructions_are_short_and_name_no_other_ability() -> None:
         assert "never instructions to you" in text
 
 
-@pytest.fixture
-def tokens(roots: Settings) -> TokenFile:
-    return TokenFile(roots.agent_dir.parent / "tokens.json")
-
-
 @pytest.mark.parametrize("mode", ["auto", "legacy"])
 async def test_a_read_token_is_offered_no_writing(
-    mode: str, roots: Settings, tokens: TokenFile
+    mode: str, private: Settings, tokens: TokenFile
 ) -> None:
     reading, writing = (tokens.add("default", scope)[1] for scope in ("read", "write"))
 
-    async with connect(roots, reading, mode, tokens_file=tokens.path) as client:
+    async with connect(private, reading, mode) as client:
         assert client.instructions == build_instructions(NAMES - WRITERS)
         assert await list_names(client) == ["recall", "read", "catch_up"]
         with pytest.raises(MCPError, match="must be one of"):
             await client.get_prompt("remember")
 
-    async with connect(roots, writing, mode, tokens_file=tokens.path) as client:
+    async with connect(private, writing, mode) as client:
         assert client.instructions == build_instructions(NAMES)
         assert len(await list_names(client)) == 4
 
@@ -161,15 +156,14 @@ async def list_names(client: Client) -> list[str]:
     return [prompt.name for prompt in (await client.list_prompts()).prompts]
 
 
-async def test_a_namespace_catches_up_on_itself_alone(roots: Settings, tokens: TokenFile) -> None:
-    shared: dict[str, Any] = {"tokens_file": tokens.path, "shared_files": True}
+async def test_a_namespace_catches_up_on_itself_alone(private: Settings, tokens: TokenFile) -> None:
     ours, theirs = (tokens.add(namespace, "read")[1] for namespace in ("ada", "bob"))
-    await store(roots.for_namespace("ada"), {"key": "secret plan", "content": "of Ada"})
+    await store(private.for_namespace("ada"), {"key": "secret plan", "content": "of Ada"})
 
-    async with connect(roots, ours, **shared) as client:
+    async with connect(private, ours) as client:
         assert "secret plan" in await read_prompt(client, "catch_up")
         assert (await complete_key(client, "sec"))[0] == ["secret plan"]
-    async with connect(roots, theirs, **shared) as client:
+    async with connect(private, theirs) as client:
         assert "secret plan" not in await read_prompt(client, "catch_up")
         assert (await complete_key(client, "sec"))[0] == []
 

@@ -202,7 +202,10 @@ async def receive() -> dict[str, Any]:
 @pytest.mark.requirement("R3.7.7")
 @pytest.mark.parametrize("layer", ["route", "callers", "MCP that was not started"])
 async def test_an_unexpected_exception_becomes_a_fault_with_a_reference(
-    layer: str, roots: Settings, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    layer: str,
+    abilities: Abilities,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
 ) -> None:
     def fail(*_: object) -> None:
         raise RuntimeError("a secret")
@@ -214,10 +217,9 @@ async def test_an_unexpected_exception_becomes_a_fault_with_a_reference(
     path = "/mcp" if layer.startswith("MCP") else "/api/abilities/file_list"
     ping = {"jsonrpc": "2.0", "id": 1, "method": "ping"}  # for abilities arguments like any
 
-    async with Abilities.open(roots) as abilities:
-        transport = httpx.ASGITransport(app=create_app(abilities))
-        async with httpx.AsyncClient(transport=transport, base_url="http://localhost") as client:
-            answer = await client.post(path, json=ping)
+    transport = httpx.ASGITransport(app=create_app(abilities))
+    async with httpx.AsyncClient(transport=transport, base_url="http://localhost") as client:
+        answer = await client.post(path, json=ping)
 
     fault = answer.json()["error"]
     assert (answer.status_code, fault["reason"]) == (500, "internal")
@@ -227,7 +229,7 @@ async def test_an_unexpected_exception_becomes_a_fault_with_a_reference(
 
 
 async def test_a_call_that_is_cut_off_is_answered_in_json_too(
-    roots: Settings, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    abilities: Abilities, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     began = asyncio.Event()
     sent: list[MutableMapping[str, Any]] = []
@@ -241,12 +243,11 @@ async def test_a_call_that_is_cut_off_is_answered_in_json_too(
         sent.append(message)
 
     monkeypatch.setattr(adapter, "call_ability", hang)
-    async with Abilities.open(roots) as abilities:
-        call = asyncio.ensure_future(create_app(abilities)({**REQUEST}, receive, send))
-        await began.wait()
-        call.cancel()
-        with pytest.raises(asyncio.CancelledError):
-            await call
+    call = asyncio.ensure_future(create_app(abilities)({**REQUEST}, receive, send))
+    await began.wait()
+    call.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await call
 
     start, body = sent
     fault = json.loads(body["body"])["error"]
@@ -255,7 +256,7 @@ async def test_a_call_that_is_cut_off_is_answered_in_json_too(
 
 
 async def test_an_answer_that_breaks_off_is_not_continued_by_another(
-    roots: Settings, monkeypatch: pytest.MonkeyPatch
+    abilities: Abilities, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     sent: list[MutableMapping[str, Any]] = []
 
@@ -264,9 +265,8 @@ async def test_an_answer_that_breaks_off_is_not_continued_by_another(
             raise OSError("the connection is gone")
         sent.append(message)
 
-    async with Abilities.open(roots) as abilities:
-        with pytest.raises(OSError, match="gone"):
-            await create_app(abilities)({**REQUEST}, receive, send)
+    with pytest.raises(OSError, match="gone"):
+        await create_app(abilities)({**REQUEST}, receive, send)
 
     assert [message["type"] for message in sent] == ["http.response.start"]
 

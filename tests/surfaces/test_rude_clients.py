@@ -114,9 +114,7 @@ async def test_h4_slow_bodies_keep_no_good_caller_waiting(path: str, guarded: Gu
         await check_good_calls(guarded, f"260 slow bodies for {path}")
 
 
-async def test_h4_more_idle_sockets_than_descriptors_keep_nobody_out(
-    new_guarded: Guarded,
-) -> None:
+async def test_h4_more_idle_sockets_than_descriptors_keep_nobody_out(new_guarded: Guarded) -> None:
     async with open_sockets(new_guarded.server.address, IDLE_SOCKETS):
         name = f"{IDLE_SOCKETS:,} idle sockets with {DESCRIPTORS:,} descriptors"
         await check_good_calls(new_guarded, name)
@@ -227,7 +225,7 @@ async def test_a_server_stops_in_time_whatever_its_calls_do(
 
 
 async def test_h6_callers_share_while_one_of_them_is_refused(
-    roots: Settings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    private: Settings, tokens: TokenFile, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     waiting: list[asyncio.Event] = []
 
@@ -238,10 +236,9 @@ async def test_h6_callers_share_while_one_of_them_is_refused(
         return Response(b"{}")
 
     monkeypatch.setattr(adapter, "call_ability", wait)
-    file = TokenFile(tmp_path / "tokens.json")
-    noisy, quiet = (file.add("default", "read")[1] for _ in range(2))
+    noisy, quiet = (tokens.add("default", "read")[1] for _ in range(2))
 
-    async with serving_app(roots, tokens_file=tmp_path / "tokens.json") as server:
+    async with serving_app(private) as server:
 
         async def begin(token: str, count: int) -> list[asyncio.Task[httpx.Response]]:
             expected = len(waiting) + count
@@ -463,15 +460,10 @@ def test_lines_of_one_kind_are_limited_per_second_and_those_left_out_are_counted
     assert limit.admit("refused (a)")
 
 
-@pytest.fixture
-def private(roots: Settings, tmp_path: Path) -> Settings:
-    return roots.model_copy(update={"tokens_file": tmp_path / "tokens.json"})
-
-
 async def test_calls_take_turns_by_token_wherever_they_wait(
-    private: Settings, monkeypatch: pytest.MonkeyPatch
+    private: Settings, tokens: TokenFile, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    tokens = [TokenFile(private.tokens_file).add("default", "write") for _ in range(2)]
+    added = [tokens.add("default", "write") for _ in range(2)]
     owners: list[str] = []
     put = TurnQueue.put
 
@@ -481,7 +473,7 @@ async def test_calls_take_turns_by_token_wherever_they_wait(
 
     async with serving_app(private) as server:
         for name, arguments in TURNS.items():
-            for token, secret in tokens:
+            for token, secret in added:
                 with monkeypatch.context() as patch:
                     patch.setattr(TurnQueue, "put", note)
                     await server.call(name, secret, **arguments)
@@ -490,9 +482,10 @@ async def test_calls_take_turns_by_token_wherever_they_wait(
                 owners.clear()
 
 
-async def test_refusals_take_turns_too(private: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
-    file = TokenFile(private.tokens_file)
-    (rude, rude_secret), (_, good_secret) = (file.add("default", "write") for _ in range(2))
+async def test_refusals_take_turns_too(
+    private: Settings, tokens: TokenFile, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (rude, rude_secret), (_, good_secret) = (tokens.add("default", "write") for _ in range(2))
     take = Shares.take
     answered: list[int] = []
 

@@ -24,13 +24,7 @@ from mcp.client.stdio import stdio_client
 
 from abilities import Abilities, Ability, Arguments, Context, Model, Settings, ability
 from abilities.adapters import stdio as stdio_module
-from abilities.adapters.stdio import (
-    MAX_LINE,
-    MAX_REQUESTS,
-    TOO_LONG,
-    LineSplitter,
-    serve_pipes,
-)
+from abilities.adapters.stdio import MAX_LINE, MAX_REQUESTS, TOO_LONG, LineSplitter, serve_pipes
 from tests.support import surfaces
 from tests.support.catalog import BUILT_IN
 from tests.support.file_cases import ROWS
@@ -83,15 +77,7 @@ async def connect(settings: Settings) -> AsyncIterator[Client]:
 
 
 @pytest.mark.requirement(
-    "R1.1.1",
-    "R1.1.2",
-    "R3.0.1",
-    "R3.8.1",
-    "R5.4.3",
-    "R1.7.3",
-    "R2.4.2",
-    "R4.4.6",
-    "R4.6.3",
+    "R1.1.1", "R1.1.2", "R3.0.1", "R3.8.1", "R5.4.3", "R1.7.3", "R2.4.2", "R4.4.6", "R4.6.3"
 )
 @pytest.mark.parametrize("structured", [False, True])
 async def test_the_tools_are_listed_with_their_marks_and_structured_only_when_asked_for(
@@ -394,9 +380,7 @@ async def test_cancelling_what_is_not_in_flight_does_nothing(settings: Settings)
         assert (await client.read())["id"] == 2
 
 
-async def test_a_write_that_has_begun_completes_though_cancelled(
-    settings: Settings,
-) -> None:
+async def test_a_write_that_has_begun_completes_though_cancelled(settings: Settings) -> None:
     async with open_piped(settings) as client:
         await client.send(build_write("first"))
         await client.read()

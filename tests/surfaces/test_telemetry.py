@@ -131,14 +131,13 @@ def test_a_log_line_is_json_whatever_an_error_says(tmp_path: Path) -> None:
 
 
 def test_a_server_logs_a_line_per_call_and_nothing_that_was_read_or_stored(
-    roots: Settings, tmp_path: Path
+    private: Settings, tokens: TokenFile, tmp_path: Path
 ) -> None:
-    settings = roots.model_copy(update={"tokens_file": tmp_path / "tokens.json"})
-    token = TokenFile(settings.tokens_file).add("default", "write")[1]
+    token = tokens.add("default", "write")[1]
     bearer = {"Authorization": f"Bearer {token}"}
     memory = {"type": "core", "key": SECRET, "content": SECRET}
 
-    with serving(settings, tmp_path) as server:
+    with serving(private, tmp_path) as server:
         address = f"{server.address}/api/memories"
         stored = httpx.post(address, json=memory, headers={**bearer, "X-Request-Id": "mine-1"})
         wrong = httpx.get(f"{address}/x", headers={"Authorization": f"Bearer {token}x"})

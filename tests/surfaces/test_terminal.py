@@ -183,10 +183,7 @@ def test_no_command_for_stores_tokens_and_plugins_lets_data_steer_a_terminal(
     plugins = tmp_path / "plugins"
     plugins.mkdir()
     points = {"hostile": "hostile:speak", "broken": "broken:none", HOSTILE_POINT: "x"}
-    modules = {
-        "hostile": PLUGIN.format(text=HOSTILE),
-        "broken": f"raise ValueError({HOSTILE!r})",
-    }
+    modules = {"hostile": PLUGIN.format(text=HOSTILE), "broken": f"raise ValueError({HOSTILE!r})"}
     write_distribution(plugins, modules, points)
     tokens, moved, copy = folder / "tokens.json", folder / "memory.db", str(folder / "copy.db")
     write_hostile_label(tokens)

@@ -191,19 +191,20 @@ async def test_tokens_take_effect_soon(apart: Settings, monkeypatch: pytest.Monk
         assert (await server.ask("GET", "/api/stats", again)).status_code == 200
 
 
-async def test_namespaces_do_not_share_files_by_accident(roots: Settings, tmp_path: Path) -> None:
-    settings = roots.model_copy(update={"tokens_file": tmp_path / "tokens.json"})
+async def test_namespaces_do_not_share_files_by_accident(
+    private: Settings, tokens: TokenFile
+) -> None:
+    settings = private.model_copy(update={"shared_files": False})
     add = ["token", "add", "--scope", "read", "--namespace"]
 
     assert (await asyncio.to_thread(run, settings, *add, "ada")).exit_code == 0
     refused = await asyncio.to_thread(run, settings, *add, "bob")
     assert refused.exit_code == 2 and "shared_files" in refused.stderr
 
-    file = TokenFile(settings.tokens_file)
-    token = file.add("ada", "read")[1]
+    token = tokens.add("ada", "read")[1]
     async with serving_app(settings) as server:
         assert (await server.ask("GET", "/api/stats", token)).status_code == 200
-        file.add("bob", "read")
+        tokens.add("bob", "read")
         await server.wait_for(401, token)
     async with serving_app(settings, shared_files=True) as server:
         assert (await server.ask("GET", "/api/stats", token)).status_code == 200
@@ -300,9 +301,7 @@ def test_the_commands_make_list_and_revoke(apart: Settings) -> None:
         assert token(*command).exit_code == 2 and token(*command).stdout == ""
 
 
-async def test_clients_are_told_where_tokens_come_from_if_set(
-    apart: Settings,
-) -> None:
+async def test_clients_are_told_where_tokens_come_from_if_set(apart: Settings) -> None:
     token = TokenFile(apart.tokens_file).add("ada", "read")[1]
     path = "/.well-known/oauth-protected-resource/mcp"
     reading = tuple(ability.name for ability in BUILT_IN if ability.read_only)
@@ -321,11 +320,6 @@ async def test_clients_are_told_where_tokens_come_from_if_set(
 
 
 CALL = {"jsonrpc": "2.0", "id": 1, "method": "tools/list"}
-
-
-@pytest.fixture
-def private(roots: Settings, tmp_path: Path) -> Settings:
-    return roots.model_copy(update={"tokens_file": tmp_path / "tokens.json"})
 
 
 async def expect_locked(server: ServedApp, token: str | None = None) -> None:
@@ -438,9 +432,7 @@ async def test_without_any_token_ever_a_server_is_open_and_makes_no_store(
         await expect_locked(server)
 
 
-async def test_beyond_loopback_a_token_is_needed_whatever_is_set(
-    private: Settings,
-) -> None:
+async def test_beyond_loopback_a_token_is_needed_whatever_is_set(private: Settings) -> None:
     opened, named = {"require_tokens": False}, {"allowed_hosts": "example.org"}
     for address, changes in (
         ("0.0.0.0", {}),
