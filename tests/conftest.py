@@ -25,7 +25,7 @@ from tests.support import postgres
 from tests.support.places import ENGINES, DatabasePlace, FilePlace, StorePlace
 from tests.support.remembered import RememberedRoutes, check_schema, find_version
 from tests.support.sample_files import SampleFiles, build_samples, lock_samples, make_roots
-from tests.support.serving import serving
+from tests.support.serving import LocalServer, serving, serving_locally
 from tests.support.surfaces import SURFACES, Through, calls_through
 from tests.support.tier import MEMORY, QUICK, choose_quick_tier, has_room_in_memory, size
 
@@ -188,6 +188,13 @@ def served(roots: Settings, tmp_path: Path) -> Iterator[str]:
     with serving(roots, tmp_path) as server:
         yield server.address
         server.stop()
+
+
+@pytest.fixture
+async def local(roots: Settings) -> AsyncIterator[LocalServer]:
+    """A server for the roots at a port, in this process."""
+    async with serving_locally(roots) as server:
+        yield server
 
 
 @pytest.fixture

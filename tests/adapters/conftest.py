@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from abilities import Settings
-from tests.adapters.parity import fill, make_settings
+from tests.adapters.parity import fill, make_settings, make_tenants
 from tools.adapters import WITHOUT_TELEMETRY
 
 os.environ.update(WITHOUT_TELEMETRY)  # the frameworks are imported after this
@@ -33,14 +33,7 @@ async def settings(tmp_path: Path) -> Settings:
 
 @pytest.fixture
 def tenants(tmp_path: Path) -> Settings:
-    """Settings by which each namespace has a file of its own, which holds its name."""
-    for namespace in ("default", "ada", "42"):
-        folder = tmp_path / "tenants" / namespace
-        folder.mkdir(parents=True)
-        (folder / "who.txt").write_text(namespace)
-
-    template = tmp_path / "tenants" / "{namespace}"
-    return Settings(agent_dir=template, workspace_dir=template)
+    return make_tenants(tmp_path / "tenants", "default", "ada", "42")
 
 
 @pytest.fixture

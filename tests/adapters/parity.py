@@ -57,6 +57,16 @@ def make_settings(folder: Path) -> Settings:
     )
 
 
+def make_tenants(folder: Path, *namespaces: str) -> Settings:
+    """Return settings by which each namespace has a file of its own, which holds its name."""
+    for namespace in namespaces:
+        (folder / namespace).mkdir(parents=True)
+        (folder / namespace / "who.txt").write_text(namespace)
+
+    template = folder / "{namespace}"
+    return Settings(agent_dir=template, workspace_dir=template)
+
+
 async def fill(folder: Path) -> str:
     """Make the sample: files, notes and memories; return the id of one memory."""
     (folder / "agent").mkdir(parents=True)

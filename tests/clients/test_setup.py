@@ -26,6 +26,7 @@ from abilities.clients.jsonc import parse
 from abilities.clients.table import CLIENTS, Machine
 from abilities.clients.trial import ServerAnswer, try_entry, try_hook
 from abilities.declarations.memory import parse_namespace
+from tests.support.surfaces import with_changes
 
 NAMES = list(CLIENTS)
 every_client = pytest.mark.parametrize("name", NAMES)
@@ -798,8 +799,9 @@ async def setup_in_thread(*arguments: str) -> str:
 async def test_the_official_client_starts_what_was_written(name: str, tmp_path: Path) -> None:
     (tmp_path / "project" / "a.txt").write_text("read")
     write_sample(name)
+    hooks = ["--hooks"] if name in HOOKS else []
 
-    shown = await setup_in_thread(name, "--workspace-dir", ".")
+    shown = await setup_in_thread(name, "--workspace-dir", ".", *hooks)
 
     tested = r"^Tested: agent-abilities \S+ answers with \d+ tools, and file_list works"
     assert re.search(tested, shown)
@@ -852,7 +854,6 @@ async def test_a_hook_that_fails_says_why(tmp_path: Path) -> None:
     )
 
 
-@pytest.mark.usefixtures("really_tried")
 async def test_a_hook_of_a_project_has_no_notes_of_another(
     home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -880,7 +881,7 @@ async def test_it_says_what_each_profile_costs_and_recommends_one(roots: Setting
     costs: list[str] = []
 
     for profile in ("all", *PROFILES):
-        settings = roots.model_copy(update={"tools": (profile,)})
+        settings = with_changes(roots, tools=(profile,))
         async with (
             Abilities.open(settings) as abilities,
             McpClient(create_server(abilities)) as client,

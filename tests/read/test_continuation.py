@@ -16,6 +16,7 @@ from tests.read.conftest import BOUND, Opened
 from tests.support.read_collecting import Collected, collect, count_cut, is_atomic
 from tests.support.read_samples import batches
 from tests.support.reading import drop_nulls, follow, read, write_files
+from tests.support.surfaces import with_changes
 from tests.support.tier import size
 
 Payload = dict[str, Any]
@@ -127,7 +128,7 @@ async def test_globs_that_share_their_bound_bring_no_more_in_parts(roots: Settin
     write_files(roots.workspace_dir, {f"{n:03}.txt": f"{n} " * 100 for n in range(120)})
     glob = {"glob": "*.txt", "limit": 80}
     request: Payload = {"items": [glob, glob, {**glob, "weight": 9}]}
-    whole_settings = roots.model_copy(update={"max_response_bytes": 1_000_000})
+    whole_settings = with_changes(roots, max_response_bytes=1_000_000)
 
     async with Abilities.open(whole_settings) as abilities:
         expected = await collect(partial(abilities.call, "read"), request, 1)

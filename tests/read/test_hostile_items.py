@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from abilities import Abilities, AbilityError, Settings
 from tests.read.conftest import Opened
 from tests.support.reading import write_files
+from tests.support.surfaces import with_changes
 from tests.support.tier import size
 
 Payload = dict[str, Any]
@@ -226,7 +227,7 @@ async def read_every_item(settings: Settings) -> list[str]:
 
 @pytest.mark.parametrize("name", ITEMS_OF)
 async def test_items_of_a_disabled_ability_are_refused(name: str, roots: Settings) -> None:
-    outcomes = await read_every_item(roots.model_copy(update={"disabled": (name,)}))
+    outcomes = await read_every_item(with_changes(roots, disabled=(name,)))
 
     for item, outcome in zip(EVERY_ITEM, outcomes, strict=True):
         assert (outcome == "disabled") == (item in ITEMS_OF[name]), item
@@ -234,7 +235,7 @@ async def test_items_of_a_disabled_ability_are_refused(name: str, roots: Setting
 
 @pytest.mark.parametrize("tools", ["lean", "read", "all"])
 async def test_profiles_keep_nothing_from_it(tools: str, roots: Settings) -> None:
-    outcomes = await read_every_item(roots.model_copy(update={"tools": (tools,)}))
+    outcomes = await read_every_item(with_changes(roots, tools=(tools,)))
 
     assert "disabled" not in outcomes
     assert outcomes[0] == "found"

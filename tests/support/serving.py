@@ -25,7 +25,7 @@ from abilities import Abilities, Settings
 from abilities.server.app import create_app
 from abilities.server.connections import GracefulServer
 from tests.support.forked import COMMAND_LINE, Forked
-from tests.support.surfaces import environment, run_lifespan
+from tests.support.surfaces import environment, run_lifespan, with_changes
 from tests.support.waiting import GIVE_UP_SECONDS, POLL_SECONDS
 
 _FIRST_LINE = re.compile(
@@ -33,12 +33,6 @@ _FIRST_LINE = re.compile(
     r" - press Ctrl-C to stop\.\n"
 )
 
-LIMITED = f"""
-import resource
-resource.setrlimit(resource.RLIMIT_NOFILE, ({{0}}, {{0}}))
-{COMMAND_LINE}
-"""
-"""The command line with so many open files at most."""
 PIPED = f"""
 import os
 os.dup2(os.open("requests", os.O_RDONLY), 0)
@@ -69,12 +63,12 @@ def serving(
     settings: Settings,
     folder: Path,
     *options: str,
-    descriptors: int | None = None,
+    before: str = "",
     program: Sequence[str] = (),
 ) -> Iterator[Server]:
     """Serve at a free port, and kill the server in the end if it still runs.
 
-    ``folder`` is the server's home and holds its log; ``descriptors`` limits its open files.
+    ``folder`` is the server's home and holds its log; ``before`` is code that runs first.
     ``program`` is what Python runs, from its start, in place of the command.
     """
     arguments = ["serve", "--port", "0", *options]
@@ -87,8 +81,8 @@ def serving(
             command = [sys.executable, *program, *arguments]
             process = subprocess.Popen(command, env=variables, stderr=output, cwd=folder)
         else:
-            code = COMMAND_LINE if descriptors is None else LIMITED.format(descriptors)
             log.touch()
+            code = f"{before}\n{COMMAND_LINE}"
             process = Forked(code, *arguments, variables=variables, folder=folder, errors=log)
 
         try:
@@ -192,10 +186,8 @@ async def serving_app(
     settings: Settings, address: str = "127.0.0.1", **changes: Any
 ) -> AsyncIterator[ServedApp]:
     """Serve settings, some of them changed, as a server that listens at an address would."""
-    if changes:
-        settings = Settings(**{**settings.model_dump(exclude_unset=True), **changes})
     async with (
-        Abilities.open(settings) as abilities,
+        Abilities.open(with_changes(settings, **changes)) as abilities,
         run_lifespan(create_app(abilities, address)) as app,
         httpx.AsyncClient(
             transport=httpx.ASGITransport(app=app), base_url="http://localhost"

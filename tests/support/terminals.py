@@ -5,11 +5,23 @@ import os
 import pty
 import re
 import struct
-import subprocess
-import sys
 import termios
 from collections.abc import Mapping
 from typing import TextIO
+
+from tests.support.forked import COMMAND_LINE, Forked
+
+ON_TERMINAL = f"""
+import os, sys
+sys.path[:0] = filter(None, os.environ.get("PYTHONPATH", "").split(":"))
+terminal = os.open(sys.argv.pop(1), os.O_WRONLY | os.O_NOCTTY)
+os.write(1, b".")
+os.dup2(terminal, 1)
+os.dup2(terminal, 2)
+os.close(terminal)
+{COMMAND_LINE}
+"""
+"""The command line on the terminal that its first argument names."""
 
 _STYLE = re.compile(r"\x1b\[[?\d;]*[A-Za-z]")
 
@@ -51,13 +63,10 @@ def run_on_terminal(*arguments: str, variables: Mapping[str, str], columns: int 
     inherited = {name: value for name, value in os.environ.items() if name != "COLUMNS"}
 
     with Terminal(columns) as terminal:
-        process = subprocess.Popen(
-            [sys.executable, "-m", "abilities", *arguments],
-            stdin=subprocess.DEVNULL,
-            stdout=terminal.stream,
-            stderr=terminal.stream,
-            env={**inherited, **variables, "PYTHONUTF8": "1", "TERM": "xterm"},
-        )
+        place = os.ttyname(terminal.stream.fileno())
+        more = {**variables, "TERM": "xterm"}
+        process = Forked(ON_TERMINAL, place, *arguments, variables={**inherited, **more})
+        assert process.stdout.read(1), "it has the terminal open"
         printed = terminal.read()
         process.wait(60)
     return _STYLE.sub("", printed)

@@ -10,6 +10,7 @@ from abilities import Abilities, Settings
 from abilities.adapters.anthropic_memory import AsyncMemoryTool, MemoryTool
 from abilities.adapters.memory_files import MemoryFolder
 from abilities.errors import AbilityError
+from tests.support.surfaces import with_changes
 
 VIEW = {"command": "view", "path": "/memories"}
 
@@ -72,7 +73,7 @@ WRONG: list[tuple[dict[str, Any], str]] = [
 async def test_the_six_commands_answer_as_documented(roots: Settings, tmp_path: Path) -> None:
     tool = AsyncMemoryTool(roots)
     url = f"sqlite:///{tmp_path}/another.db"
-    synchronous = MemoryTool(roots.model_copy(update={"store_url": url}))
+    synchronous = MemoryTool(with_changes(roots, store_url=url))
     assert tool.to_dict() == {"type": "memory_20250818", "name": "memory"}
 
     for command, part in STEPS:

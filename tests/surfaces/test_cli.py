@@ -25,8 +25,9 @@ from abilities.helpers.store import migration
 from abilities.helpers.tokens import TokenFile
 from tests.stores.behaviours import NAMESPACE, put
 from tests.support.catalog import BUILT_IN, list_commands
+from tests.support.forked import Forked
 from tests.support.plugins import write_distribution
-from tests.support.surfaces import environment, run
+from tests.support.surfaces import environment, run, with_changes
 
 
 def run_process(
@@ -45,13 +46,14 @@ def test_an_unreachable_database_is_said_once_without_the_pools_warnings(tmp_pat
         "main()"
     )
     variables = {**os.environ, "ABILITIES_STORE_URL": "postgresql://u@127.0.0.1:1/none"}
-    command = [sys.executable, "-c", script, "call", "get_memory_stats"]
+    command, said = ("call", "get_memory_stats"), tmp_path / "said"
 
-    done = subprocess.run(command, capture_output=True, text=True, env=variables, cwd=tmp_path)
+    process = Forked(script, *command, variables=variables, folder=tmp_path, errors=said)
+    printed, _ = process.communicate()
 
-    assert (done.returncode, json.loads(done.stdout)["error"]["reason"]) == (1, "unavailable")
-    assert "pool" not in done.stderr
-    assert len(set(done.stderr.splitlines())) == 2, "the cause, and what to do"
+    assert (process.returncode, json.loads(printed)["error"]["reason"]) == (1, "unavailable")
+    assert "pool" not in said.read_text()
+    assert len(set(said.read_text().splitlines())) == 2, "the cause, and what to do"
 
 
 def test_a_process_reads_stdin_and_prints_a_reply_as_it_is(settings: Settings) -> None:
@@ -428,7 +430,7 @@ def test_a_command_works_in_the_namespace_wherever_the_option_stands(
 def test_the_option_after_the_command_wins_over_the_one_before_and_that_over_the_setting(
     filled: Settings, tmp_path: Path
 ) -> None:
-    other = filled.model_copy(update={"namespace": "other"})
+    other = with_changes(filled, namespace="other")
 
     assert run(filled, "--namespace", "other", *GET, "--namespace", "team").exit_code == 0
     assert run(filled, "--namespace", "team", *GET, "--namespace", "other").exit_code == 1
@@ -455,7 +457,7 @@ def test_a_command_for_the_whole_store_refuses_the_option(
 def test_a_token_is_for_the_namespace_that_its_own_option_or_the_commands_names(
     roots: Settings, tmp_path: Path
 ) -> None:
-    settings = roots.model_copy(update={"tokens_file": tmp_path / "t.json", "shared_files": True})
+    settings = with_changes(roots, tokens_file=tmp_path / "t.json", shared_files=True)
     add = ["token", "add", "--scope", "read"]
     team, others = (["--namespace", name] for name in ("team", "others"))
 

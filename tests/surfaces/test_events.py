@@ -70,7 +70,8 @@ async def store(settings: Settings, namespace: str = "default") -> None:
 async def test_every_page_learns_what_another_process_wrote_and_a_shutdown_ends_its_stream(
     roots: Settings, tmp_path: Path
 ) -> None:
-    with serving(roots, tmp_path) as server:
+    hurry = "from abilities.server import events; events.LOOK_SECONDS = 0.05"
+    with serving(roots, tmp_path, before=hurry) as server:
         async with open_page(server.address) as first, open_page(server.address) as second:
             assert first.response.headers["content-type"].startswith("text/event-stream")
             pages = (first, second)
@@ -121,8 +122,9 @@ def is_looking() -> bool:
 
 
 async def test_a_page_learns_of_the_namespace_that_it_may_read_alone(
-    private: Settings, tokens: TokenFile
+    private: Settings, tokens: TokenFile, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(events_module, "LOOK_SECONDS", 0.01)
     ada = tokens.add("ada", "read", reads=("team",))[1]
 
     async with serving_locally(private) as server:

@@ -27,7 +27,7 @@ from tests.support.detail_cases import CASES, Case, check_schema, fill, without_
 from tests.support.file_cases import ROWS, Row
 from tests.support.sample_files import SampleFiles
 from tests.support.serving import serving_app
-from tests.support.surfaces import FORMATTED, SURFACES, calls_through, python
+from tests.support.surfaces import FORMATTED, SURFACES, calls_through, python, with_changes
 from tests.support.tier import size
 
 FORMATS = get_args(OutputFormat)
@@ -67,7 +67,7 @@ async def full(roots: Settings) -> Settings:
         (roots.workspace_dir / f"{n}.txt").write_bytes(f"{n}\r{QUOTES}".encode())
 
     (roots.agent_dir / "MEMORY.md").write_text(QUOTES * 9)
-    settings = roots.model_copy(update={"max_response_bytes": BOUND})
+    settings = with_changes(roots, max_response_bytes=BOUND)
 
     async with Abilities.open(settings) as abilities:
         for n in range(12):
@@ -103,7 +103,7 @@ async def test_models_read_the_format_set_and_programs_json(surface: str, full: 
     for chosen, name in zip(
         FORMATS, ("file_read_bulk", "recall", "bulk_read_memory", "file_list"), strict=True
     ):
-        settings = full.model_copy(update={"output_format": chosen})
+        settings = with_changes(full, output_format=chosen)
         payload = await SURFACES[surface](settings, name, CALLS[name])
         if surface not in MODEL_SURFACES:
             assert payload == await python(full, name, CALLS[name])
@@ -223,7 +223,7 @@ async def test_a_concise_answer_has_few_fields(case: Case, settings: Settings) -
 @pytest.mark.parametrize("surface", SURFACES)
 async def test_the_setting_decides_where_a_call_does_not(surface: str, settings: Settings) -> None:
     await fill(settings)
-    concise = settings.model_copy(update={"detail": "concise"})
+    concise = with_changes(settings, detail="concise")
     call = SURFACES[surface]
 
     for name, arguments, _ in CASES:
@@ -251,7 +251,7 @@ async def test_models_get_concise_answers_by_default_and_programs_full_ones(
     surface: str, roots: Settings
 ) -> None:
     (roots.workspace_dir / "tiny.txt").write_text("tiny")
-    unset = roots.model_copy(update={"detail": None})
+    unset = with_changes(roots, detail=None)
     is_for_models = surface.startswith(("mcp", "langchain"))
 
     usual = await SURFACES[surface](unset, "file_read_bulk", {"paths": ["tiny.txt"]})
@@ -373,7 +373,7 @@ async def test_metrics_count_concise_answers_as_full_ones(settings: Settings) ->
 
 
 async def test_a_concise_walk_continues_to_the_last_character(roots: Settings) -> None:
-    limited = roots.model_copy(update={"max_response_bytes": 40_000})
+    limited = with_changes(roots, max_response_bytes=40_000)
     texts = {f"k{number}": f'{number} "é"\n' * 700 for number in range(30)}
 
     async with Abilities.open(limited) as abilities:

@@ -24,7 +24,7 @@ from abilities.adapters.functions import (
     load_functions,
 )
 from abilities.registry import Reply
-from tests.adapters.parity import Call, Seen, check_parity
+from tests.adapters.parity import Call, Seen, check_parity, make_tenants
 from tests.support.catalog import BUILT_IN
 
 
@@ -93,11 +93,7 @@ async def test_arguments_may_be_json_and_none_are_written_in_many_ways(roots: Se
 
 
 async def test_the_namespace_is_that_of_the_call(tmp_path: Path) -> None:
-    template = tmp_path / "{namespace}"
-    for namespace in ("default", "ada", "42"):
-        (tmp_path / namespace).mkdir()
-        (tmp_path / namespace / "who.txt").write_text(namespace)
-    function = load(Settings(agent_dir=template, workspace_dir=template), "file_read_bulk")
+    function = load(make_tenants(tmp_path, "default", "ada", "42"), "file_read_bulk")
     request = {"paths": ["who.txt"]}
 
     texts = [

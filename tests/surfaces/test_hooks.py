@@ -33,6 +33,12 @@ asking.answer_stdin(sys.argv[1])
 """
 """The command, which gives a busy machine time to answer."""
 
+HASTY = f"""
+from abilities.helpers.store.sqlite import file
+file.BUSY_SECONDS = file.IN_USE_SECONDS = 0.1
+{PATIENT}"""
+"""The command, which does not wait long for other processes that use the store."""
+
 ASKING = f"import sys; sys.modules['abilities.hooks.answering'] = None\n{PATIENT}"
 """The command, which cannot answer by itself."""
 
@@ -315,7 +321,7 @@ def test_a_store_that_cannot_be_read_is_passed_over(
             other.execute("BEGIN EXCLUSIVE")
             other.execute("UPDATE memories SET score = score")
 
-        assert filled.answer(event, given) == b""
+        assert filled.answer(event, given, code=HASTY) == b""
 
 
 WRONG = [

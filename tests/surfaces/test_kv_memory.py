@@ -24,14 +24,15 @@ from abilities.declarations.suggestions import ADDRESSES
 from abilities.helpers.memory.helper import MemoryHelper
 from tests.support.serving import serving_app
 from tests.support.stores import store_file
-from tests.support.surfaces import SURFACES
+from tests.support.surfaces import SURFACES, with_changes
 
 PREVIOUS_ARGUMENTS = {"session": "5f2a", "sortLinks": "False"}
 
 
 @pytest.fixture
 def compat(roots: Settings) -> Settings:
-    return roots.model_copy(update={"compat": "kv-memory"})
+    size = roots.max_response_bytes  # by default, answers may be larger then
+    return with_changes(roots, compat="kv-memory", max_response_bytes=size)
 
 
 async def store(settings: Settings, *memories: dict[str, Any]) -> None:
@@ -98,7 +99,7 @@ async def test_one_memory_is_answered_in_the_previous_names(compat: Settings) ->
 @pytest.mark.requirement("R1.8.2", "R4.4.5")
 async def test_a_bulk_read_is_answered_in_the_previous_names(compat: Settings) -> None:
     await store_project(compat)
-    concise = compat.model_copy(update={"detail": "concise"})
+    concise = with_changes(compat, detail="concise")
     path = "/api/memories/project"
 
     async with connect(compat) as client:
@@ -175,7 +176,7 @@ async def test_failures_keep_their_wrapper(
 
     store_file(compat).write_bytes(b"no database at all")
     # Otherwise the server first asks the store whether there ever was a token.
-    settings = compat.model_copy(update={"require_tokens": False})
+    settings = with_changes(compat, require_tokens=False)
     broken = await fetch(settings, "/api/memories/project/bulk")
     assert (broken.status_code, broken.json()["success"]) == (500, False)
     assert isinstance(broken.json()["message"], str)
@@ -206,7 +207,7 @@ async def test_the_bound_holds_and_nothing_is_lost_in_silence(compat: Settings) 
     memories = [{**memory, "key": key, "links": own_links[key]} for key in keys]
     await store(compat, *memories, {"key": "hub", "links": links})
 
-    async with connect(compat.model_copy(update={"max_response_bytes": limit})) as client:
+    async with connect(with_changes(compat, max_response_bytes=limit)) as client:
         response = await client.get("/api/memories/hub/bulk?breadth=20&total=50")
         single = await client.get("/api/memories/k00")
 
@@ -335,7 +336,7 @@ async def test_all_else_stays_byte_for_byte(
             ]
         return [(r.status_code, r.headers["content-type"], r.content) for r in responses]
 
-    copied = compat.model_copy(update={"store_url": f"sqlite:///{copy}"})
+    copied = with_changes(compat, store_url=f"sqlite:///{copy}")
     assert await ask_all(roots) == await ask_all(copied)
 
 
@@ -390,14 +391,14 @@ def read_rows() -> list[tuple[set[str], str, str]]:
 
 @pytest.fixture(params=[None, "kv-memory"])
 def either(request: pytest.FixtureRequest, roots: Settings) -> Settings:
-    return roots.model_copy(update={"compat": request.param})
+    return with_changes(roots, compat=request.param)
 
 
 async def test_the_page_says_what_to_call_for_every_address_and_tool(either: Settings) -> None:
     rows = read_rows()
     assert set().union(*(former for former, _, _ in rows)) == {*ADDRESSES, *TOOLS}
 
-    tools = either.model_copy(update={"namespace": "tools"})
+    tools = with_changes(either, namespace="tools")
     async with connect(either) as client, Abilities.open(tools) as abilities:
         for _, name, arguments in rows:
             if name:
@@ -410,7 +411,7 @@ async def test_the_page_says_what_to_call_for_every_address_and_tool(either: Set
 
 @pytest.mark.parametrize("tools", ["all", "lean", "memory"])
 async def test_an_unknown_tool_is_refused_with_the_right_one(tools: str, either: Settings) -> None:
-    settings = either.model_copy(update={"tools": (tools,)})
+    settings = with_changes(either, tools=(tools,))
     async with Abilities.open(settings) as abilities, Client(create_server(abilities)) as client:
         offered = abilities.registry.names
         for name in TOOLS - {*offered, *PREVIOUS}:

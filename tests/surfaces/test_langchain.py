@@ -30,8 +30,10 @@ from abilities.adapters.deepagents import create_backend
 from abilities.adapters.langchain import AbilitiesToolkit, load_tools
 from abilities.adapters.langgraph_store import AbilitiesStore
 from abilities.adapters.retriever import AbilitiesRetriever
+from tests.adapters.parity import make_tenants
 from tests.support.catalog import BUILT_IN
 from tests.support.scripted import ToolCall, find_answers, script_model
+from tests.support.surfaces import with_changes
 
 KNOWN = "00000000-0000-4000-8000-000000000000"
 """Stands for the id of the memory that a test knows."""
@@ -204,12 +206,7 @@ def test_the_context_of_a_run_or_its_configuration_names_the_user(tenants: Setti
 
 @pytest.fixture
 def tenants(tmp_path: Path) -> Settings:
-    for namespace in ("default", "ada", "bob", "42", "%41da"):
-        (tmp_path / namespace).mkdir()
-        (tmp_path / namespace / "who.txt").write_text(namespace)
-
-    template = tmp_path / "{namespace}"
-    return Settings(agent_dir=template, workspace_dir=template)
+    return make_tenants(tmp_path, "default", "ada", "bob", "42", "%41da")
 
 
 WHO: ToolCall = ("file_read_bulk", {"paths": ["who.txt"]})
@@ -349,7 +346,7 @@ async def test_filters_are_arguments_of_recall_and_pages_follow(abilities: Abili
 
 
 def test_settings_are_a_source_and_may_disable_recall(roots: Settings) -> None:
-    without = roots.model_copy(update={"disabled": ("recall",)})
+    without = with_changes(roots, disabled=("recall",))
 
     assert AbilitiesRetriever(source=roots).invoke("tea") == []
     with pytest.raises(AbilityError):

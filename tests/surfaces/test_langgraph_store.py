@@ -20,6 +20,7 @@ from abilities.declarations.memory import is_key
 from abilities.helpers.store.sqlite.store import SqliteEngine
 from tests.support import postgres
 from tests.support.postgres import count_trips
+from tests.support.surfaces import with_changes
 from tests.support.tier import size
 
 LONG = {"text": "tea is hot " * 2_000, "end": True}
@@ -425,7 +426,7 @@ async def test_what_the_settings_disable_is_refused(roots: Settings) -> None:
         ("store_memory", ""),
     ):
         # A short list of tools takes nothing from the store.
-        settings = roots.model_copy(update={"disabled": (disabled,), "tools": ("lean",)})
+        settings = with_changes(roots, disabled=(disabled,), tools=("lean",))
         async with Abilities.open(settings) as abilities:
             for name, op in ops.items():
                 call = AbilitiesStore(abilities).abatch([op])

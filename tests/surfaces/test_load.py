@@ -29,7 +29,7 @@ from tests.support import named_threads
 from tests.support.measurements import reached
 from tests.support.rude import HUB, WAYS, build_request
 from tests.support.serving import Server, serving
-from tests.support.surfaces import environment
+from tests.support.surfaces import environment, with_changes
 from tests.support.tier import size
 from tests.support.waiting import wait_until
 
@@ -302,7 +302,7 @@ def shared(apart: Settings, tmp_path: Path, store_url: str) -> Settings:
             file = tmp_path / "work" / namespace / f"{n}.txt"
             file.write_text(f"line {n}\n" * 2_000)
 
-    return apart.model_copy(update={"store_url": store_url, "namespace": GOOD})
+    return with_changes(apart, store_url=store_url, namespace=GOOD)
 
 
 async def fill_store(settings: Settings, folder: Path) -> None:

@@ -515,7 +515,7 @@ def list_parts(paths: list[str]) -> Iterator[str]:
 
 
 def test_names_that_a_file_system_confuses_are_told_apart() -> None:
-    keys = list_hostile_keys(10_000)
+    keys = list_hostile_keys(size("ABILITIES_MIRROR_NAMES", quick=3_000, full=10_000))
     plain = {key: name_file(key) for key in keys}
     marked = {key: name_file(key, marked=True) for key in keys}
 
@@ -539,7 +539,7 @@ def test_names_that_a_file_system_confuses_are_told_apart() -> None:
 def test_hostile_keys_come_back_from_a_folder(
     place: StorePlace, folder: Path, tmp_path: Path
 ) -> None:
-    keys = list_hostile_keys(size("ABILITIES_MIRROR_KEYS", quick=150, full=400))
+    keys = list_hostile_keys(size("ABILITIES_MIRROR_KEYS", quick=80, full=400))
     for start in range(0, len(keys), 50):
         change(place, *(store(key, f"of {key!r}") for key in keys[start : start + 50]))
 
@@ -689,7 +689,7 @@ def test_two_clones_with_two_stores_lose_no_edit(tmp_path: Path) -> None:
     for clone in clones:
         clone.mirror()
 
-    edits = size("ABILITIES_MIRROR_EDITS", quick=40, full=80)
+    edits = size("ABILITIES_MIRROR_EDITS", quick=25, full=80)
     while min(len(clone.tokens) for clone in clones) < edits:
         for clone in clones:
             for _ in range(random.randint(1, 12)):

@@ -15,14 +15,14 @@ from abilities.helpers.files.reader import name_folder
 from abilities.helpers.tokens import TokenFile
 from tests.memories.calls import calls_of, find_fault, find_reason, follow, store
 from tests.support.serving import serving_app
-from tests.support.surfaces import SURFACES, Call, run
+from tests.support.surfaces import SURFACES, Call, run, with_changes
 
 OTHERS = ("project", "team")
 
 
 @pytest.fixture
 def sharing(roots: Settings) -> Settings:
-    return roots.model_copy(update={"namespace": "ada", "read_namespaces": OTHERS})
+    return with_changes(roots, namespace="ada", read_namespaces=OTHERS)
 
 
 @pytest.fixture
@@ -276,7 +276,7 @@ async def test_a_store_of_a_framework_has_its_own_namespace_alone(app: Abilities
 
 
 async def test_a_token_reads_what_it_was_made_for(apart: Settings) -> None:
-    shared = apart.model_copy(update={"read_namespaces": ("team",)})
+    shared = with_changes(apart, read_namespaces=("team",))
 
     async def add(*options: str) -> Any:
         command = ("token", "add", "--namespace", "ada", *options)
@@ -360,7 +360,7 @@ def test_export_and_import_keep_a_users_namespace(apart: Settings, tmp_path: Pat
         run(apart.for_namespace(user), "call", "store_memory", json.dumps(memory))
 
     exported = run(apart, "export", "--no-history").stdout
-    copy = apart.model_copy(update={"store_url": f"sqlite:///{tmp_path}/copy.db"})
+    copy = with_changes(apart, store_url=f"sqlite:///{tmp_path}/copy.db")
     run(copy, "import", "-", stdin=exported)
 
     assert exported and run(copy, "export", "--no-history").stdout == exported

@@ -48,21 +48,13 @@ ROUTES = {
 }
 
 
-def choose(settings: Settings, tools: str, **more: Any) -> Settings:
-    return with_changes(settings, tools=tools, **more)
-
-
-def disable(settings: Settings, *names: str) -> Settings:
-    return settings.model_copy(update={"disabled": names})
-
-
 def name_of(tools: list[dict[str, Any]]) -> list[str]:
     return [tool["name"] for tool in tools]
 
 
 @pytest.mark.parametrize("tools", CHOICES)
 async def test_every_surface_offers_what_was_chosen(tools: str, roots: Settings) -> None:
-    settings = choose(roots, tools)
+    settings = with_changes(roots, tools=tools)
     lists = {"langchain": [tool.name for tool in load_tools(settings)]}
 
     async with serving_app(settings) as server:
@@ -87,8 +79,8 @@ async def test_what_is_not_chosen_is_refused_like_the_disabled(index: int, roots
     answers: list[object] = []
 
     for settings in (
-        choose(roots, "memory_get,store_memory"),
-        disable(roots, *({*NAMES} - {"memory_get", "store_memory"})),
+        with_changes(roots, tools="memory_get,store_memory"),
+        with_changes(roots, disabled=[*({*NAMES} - {"memory_get", "store_memory"})]),
     ):
         for name, arguments in (("memory_get", {"key": "k", "bulkRead": True}), ("file_list", {})):
             try:
@@ -105,7 +97,7 @@ async def test_what_is_not_chosen_is_refused_like_the_disabled(index: int, roots
 async def test_without_the_bulk_ability_memory_get_reads_one_memory_and_no_more(
     surface: str, roots: Settings
 ) -> None:
-    settings = disable(roots, "bulk_read_memory")
+    settings = with_changes(roots, disabled="bulk_read_memory")
     refused = {"error": Fault.from_refusal(Refused("disabled", "bulkRead")).to_payload()}
 
     async def call(name: str, **arguments: Any) -> dict[str, Any]:
@@ -120,7 +112,7 @@ async def test_without_the_bulk_ability_memory_get_reads_one_memory_and_no_more(
 
 
 async def test_over_http_a_disabled_ability_is_an_unknown_one(roots: Settings) -> None:
-    async with serving_app(disable(roots, *ROUTES)) as server:
+    async with serving_app(with_changes(roots, disabled=[*ROUTES])) as server:
         addresses = (await server.ask("GET", "/openapi.json")).json()["paths"]
         for name, (method, address) in ROUTES.items():
             for verb in ("GET", "POST"):
@@ -137,7 +129,7 @@ async def test_over_http_a_disabled_ability_is_an_unknown_one(roots: Settings) -
 
 
 async def test_elsewhere_disabled_and_unknown_abilities_are_refused_alike(roots: Settings) -> None:
-    settings = disable(roots, "bulk_read_memory")
+    settings = with_changes(roots, disabled="bulk_read_memory")
     refusals: list[list[str]] = []
 
     for name in ("bulk_read_memory", "never_there_at_all"):
@@ -169,23 +161,23 @@ def test_an_unknown_name_is_an_error_that_suggests(roots: Settings) -> None:
         "xyzzy": "choose from all, lean, files, memory, file_read_bulk",
     }.items():
         with pytest.raises(ValueError, match="neither a profile nor an ability") as refused:
-            load_tools(choose(roots, tools))
+            load_tools(with_changes(roots, tools=tools))
         assert words in str(refused.value)
 
         for settings, *command in (
-            (choose(roots, tools), "serve", "--port", "0"),
+            (with_changes(roots, tools=tools), "serve", "--port", "0"),
             (roots, "token", "add", "--scope", "read", "--tools", tools),
         ):
             result = run(settings, *command)
             assert (result.exit_code, result.stdout) == (2, "")
             assert words in " ".join(result.stderr.split())
 
-    refused_call = run(choose(roots, "lean"), "call", "store_memory")
+    refused_call = run(with_changes(roots, tools="lean"), "call", "store_memory")
     assert "tools: store_memory is not offered, only lean." in refused_call.stderr
 
 
 async def test_a_view_can_only_be_narrower(roots: Settings) -> None:
-    async with Abilities.open(choose(roots, "memory")) as abilities:
+    async with Abilities.open(with_changes(roots, tools="memory")) as abilities:
         lean = abilities.for_caller("x", tools=("lean", "file_read_bulk"))
         again = lean.for_caller("y", tools=("all",)).for_namespace("other")
         nothing = lean.for_caller("z", tools=("no_longer_there",))
@@ -235,7 +227,7 @@ async def test_each_token_has_its_own_list_on_http_and_mcp(
 
 
 def test_the_command_makes_tokens_with_tools(private: Settings, tokens: TokenFile) -> None:
-    settings = choose(private, "all")
+    settings = with_changes(private, tools="all")
     add = ("token", "add", "--scope")
 
     added = run(settings, *add, "write", "--tools", "lean, memory_get", "--label", "Ada")
@@ -253,13 +245,13 @@ def test_the_command_makes_tokens_with_tools(private: Settings, tokens: TokenFil
 
     gone, _ = tokens.add("default", "read", tools=("memory_get", "gone"))
     mistake = "'gone' is neither a profile nor an ability"
-    doctor = run(choose(settings, "lean"), "doctor").stdout
+    doctor = run(with_changes(settings, tools="lean"), "doctor").stdout
     assert f"{len(CHOICES['lean'])} are offered; tools: lean" in doctor
     assert f"tools of token {gone.id}: {mistake}" in doctor
 
 
 def test_options_of_mcp_and_serve_win_over_the_settings(roots: Settings, tmp_path: Path) -> None:
-    settings = choose(roots, "memory")
+    settings = with_changes(roots, tools="memory")
     with serving(settings, tmp_path, "--tools", "files") as served:
         over_http = name_of(httpx.get(f"{served.address}/api/abilities").json())
 
@@ -272,63 +264,56 @@ def test_options_of_mcp_and_serve_win_over_the_settings(roots: Settings, tmp_pat
     assert (over_http, over_stdio) == (CHOICES["files"], CHOICES["lean"])
 
 
-Payload = dict[str, Any]
-
 NAMED = re.compile(r"[a-z]+(?:_[a-z]+)+")
 """What could be the name of an ability of several words."""
 
 
-class Agent:
-    def __init__(self, abilities: Abilities) -> None:
-        self._abilities = abilities
-
-    async def call(self, name: str, **arguments: Any) -> Payload:
-        reply = await self._abilities.reply(name, arguments, for_model=True)
-        assert not reply.failed, reply.text
-        return parse_text(reply.text)
-
-    async def read(self, *items: Any, **more: Any) -> Payload:
-        records: list[Payload] = (await self.call("read", items=list(items), **more))["results"]
-        (record,) = records
-        return record
-
-    async def change(self, **operation: Any) -> Payload:
-        records: list[Payload] = (await self.call("remember", operations=[operation]))["results"]
-        (record,) = records
-        return record
-
-
 @pytest.fixture
-async def agent(roots: Settings) -> AsyncIterator[Agent]:
-    settings = roots.model_copy(update={"tools": ("lean",), "detail": None})
-    async with Abilities.open(settings) as abilities:
-        yield Agent(abilities)
+async def lean(roots: Settings) -> AsyncIterator[Abilities]:
+    async with Abilities.open(with_changes(roots, tools="lean", detail=None)) as abilities:
+        yield abilities
 
 
-async def test_answers_say_what_is_archived_or_deleted_and_a_change_is_undone(agent: Agent) -> None:
-    first = await agent.change(op="store", type="core", key="tea", content="Green tea.")
-    archived = await agent.change(op="archive", key="tea")
-    updated = await agent.change(op="update", key="tea", summary="A drink.")
-    read = await agent.read({"memory": "tea"})
-    walked = await agent.read({"memory": "tea", "depth": 1})
-    (found,) = (await agent.call("recall", queries=["tea"], archived=True))["results"]
-    deleted = await agent.change(op="delete", key="tea", permanent=True)
+async def test_answers_say_what_is_archived_or_deleted_and_a_change_is_undone(
+    lean: Abilities,
+) -> None:
+    async def call(name: str, **arguments: Any) -> dict[str, Any]:
+        """Return the record of the one item of a call, as a model reads it."""
+        reply = await lean.reply(name, arguments, for_model=True)
+        assert not reply.failed, reply.text
+        record: dict[str, Any]
+        (record,) = parse_text(reply.text)["results"]
+        return record
 
-    assert archived["archived"] and updated["archived"] and read["archived"]
+    async def read(**item: Any) -> dict[str, Any]:
+        return await call("read", items=[item])
+
+    async def change(**operation: Any) -> dict[str, Any]:
+        return await call("remember", operations=[operation])
+
+    first = await change(op="store", type="core", key="tea", content="Green tea.")
+    archived = await change(op="archive", key="tea")
+    updated = await change(op="update", key="tea", summary="A drink.")
+    present = await read(memory="tea")
+    walked = await read(memory="tea", depth=1)
+    found = await call("recall", queries=["tea"], archived=True)
+    deleted = await change(op="delete", key="tea", permanent=True)
+
+    assert archived["archived"] and updated["archived"] and present["archived"]
     assert walked["items"][0]["archived"] and found["memories"][0]["archived"]
     assert deleted["deleted"] and "archived" not in deleted
 
     for version in ({}, {"version": first["version"]}):
-        restored = await agent.change(op="restore", id=first["id"], **version)
+        restored = await change(op="restore", id=first["id"], **version)
         assert first["version"] < deleted["version"] < restored["version"]
-        read = await agent.read({"memory": "tea"})
-        assert read["content"] == "Green tea." and ("archived" in read) == (not version)
+        present = await read(memory="tea")
+        assert present["content"] == "Green tea." and ("archived" in present) == (not version)
 
 
 @pytest.mark.parametrize("structured", [False, True])
 async def test_a_model_reads_of_offered_abilities_only(structured: bool, roots: Settings) -> None:
     for tools in (*PROFILES, *NAMES):
-        settings = roots.model_copy(update={"tools": (tools,), "structured": structured})
+        settings = with_changes(roots, tools=(tools,), structured=structured)
 
         async with (
             Abilities.open(settings) as abilities,

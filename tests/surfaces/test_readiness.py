@@ -34,7 +34,7 @@ from tests.stores.test_stores import find_reason, read_until
 from tests.support import postgres
 from tests.support.serving import serving, serving_app, serving_locally
 from tests.support.stores import store_file
-from tests.support.surfaces import python
+from tests.support.surfaces import python, with_changes
 from tests.support.waiting import GIVE_UP_SECONDS, wait_until
 
 MEMORY = {"type": "core", "content": "x", "key": "k"}
@@ -44,12 +44,12 @@ SLOW_READS = 2 * pool.MAX_CONNECTIONS
 @pytest.fixture
 def on_postgres(roots: Settings, server: str) -> Iterator[Settings]:
     with postgres.database(server) as url:
-        yield roots.model_copy(update={"store_url": url})
+        yield with_changes(roots, store_url=url)
 
 
 @pytest.fixture
 def settings(roots: Settings, store_url: str) -> Settings:
-    return roots.model_copy(update={"store_url": store_url})
+    return with_changes(roots, store_url=store_url)
 
 
 @asynccontextmanager
@@ -109,8 +109,8 @@ async def test_a_server_that_is_not_ready_says_why(on_postgres: Settings, roots:
     for settings, reason, retryable in (
         (roots, "schema_too_new", False),
         (on_postgres, "schema_too_new", False),
-        (on_postgres.model_copy(update={"store_url": missing}), "storage_missing", False),
-        (on_postgres.model_copy(update={"store_url": unreachable}), "unavailable", True),
+        (with_changes(on_postgres, store_url=missing), "storage_missing", False),
+        (with_changes(on_postgres, store_url=unreachable), "unavailable", True),
     ):
         async with serving_app(settings) as app:
             answer = await app.ask("GET", "/readyz")
@@ -124,7 +124,7 @@ def test_a_server_says_at_its_start_what_to_do_about_its_store(
     on_postgres: Settings, tmp_path: Path
 ) -> None:
     missing = urlsplit(on_postgres.store_url)._replace(path="/none").geturl()
-    settings = on_postgres.model_copy(update={"store_url": missing})
+    settings = with_changes(on_postgres, store_url=missing)
 
     with serving(settings, tmp_path) as server:
         said = "What to do: create the database"

@@ -3,7 +3,7 @@
 import asyncio
 import logging
 import time
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -25,7 +25,7 @@ from abilities.server.telemetry import MAX_REPEATS, LineLimit
 from tests.support.measurements import reached
 from tests.support.rude import build_request, count_answered, exchange, open_sockets
 from tests.support.sample_files import make_roots
-from tests.support.serving import LocalServer, Server, serving, serving_app, serving_locally
+from tests.support.serving import LocalServer, Server, serving, serving_app
 from tests.support.tier import size
 from tests.support.waiting import wait_until
 
@@ -52,7 +52,8 @@ def serve_guarded(folder: Path) -> Iterator[Guarded]:
     rude, good = (tokens.add("default", "write")[1] for _ in range(2))
     settings = make_roots(folder)
 
-    with serving(settings, folder, descriptors=DESCRIPTORS) as server:
+    limit = f"import resource; resource.setrlimit(resource.RLIMIT_NOFILE, ({DESCRIPTORS},) * 2)"
+    with serving(settings, folder, before=limit) as server:
         yield Guarded(server, rude, good)
         server.stop()
 
@@ -73,12 +74,6 @@ def guarded(shared_guarded: Guarded) -> Guarded:
 def new_guarded(tmp_path: Path) -> Iterator[Guarded]:
     with serve_guarded(tmp_path) as guarded:
         yield guarded
-
-
-@pytest.fixture
-async def local(roots: Settings) -> AsyncIterator[LocalServer]:
-    async with serving_locally(roots) as server:
-        yield server
 
 
 async def check_good_calls(guarded: Guarded, attack: str) -> None:

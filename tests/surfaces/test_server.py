@@ -31,20 +31,14 @@ from abilities.server.app import create_app
 from tests.support.measurements import reached
 from tests.support.memory_cases import nest
 from tests.support.rude import build_request
-from tests.support.serving import LocalServer, ServedApp, serving, serving_app, serving_locally
+from tests.support.serving import LocalServer, ServedApp, serving, serving_app
 from tests.support.sources import ROOT
-from tests.support.surfaces import SURFACES, python, read_tool_result, run
+from tests.support.surfaces import SURFACES, python, read_tool_result, run, with_changes
 from tests.support.tier import size
 from tests.surfaces.test_tokens import with_oauth
 
 KEYS = ["plain", "with/slash", "a:b", "two words", "世界/ä", "100%", "a?b#c", "by-id/x", "x/bulk"]
 MEMORY = {"type": "core", "content": "x"}
-
-
-@pytest.fixture
-async def local(roots: Settings) -> AsyncIterator[LocalServer]:
-    async with serving_locally(roots) as server:
-        yield server
 
 
 @pytest.fixture
@@ -212,8 +206,7 @@ async def test_h1_hostile_hosts_and_origins_are_refused_beyond_loopback_too(
     roots: Settings, tmp_path: Path, changes: dict[str, Any]
 ) -> None:
     if changes:
-        public = {**changes, "public_url": "https://memory.example"}
-        roots = Settings(**{**roots.model_dump(exclude_unset=True), **public})
+        roots = with_changes(roots, **{**changes, "public_url": "https://memory.example"})
 
     token = TokenFile(tmp_path / ".abilities" / "tokens.json").add("default", "read")[1]
     bearer = {"Authorization": f"Bearer {token}"}

@@ -83,7 +83,7 @@ async def connect(settings: Settings) -> AsyncIterator[Client]:
 async def test_the_tools_are_listed_with_their_marks_and_structured_only_when_asked_for(
     structured: bool, settings: Settings
 ) -> None:
-    async with connect(settings.model_copy(update={"structured": structured})) as client:
+    async with connect(surfaces.with_changes(settings, structured=structured)) as client:
         tools = (await client.list_tools()).tools
         result = await client.call_tool("file_read_bulk", {"paths": ["ok.txt", "none"]})
         with pytest.raises(MCPError) as caught:
@@ -523,7 +523,7 @@ LOTS = trying(
 
 @pytest.fixture(params=[False, True], ids=["plain", "structured"])
 async def abilities(settings: Settings, request: pytest.FixtureRequest) -> AsyncIterator[Abilities]:
-    chosen = settings.model_copy(update={"structured": request.param})
+    chosen = surfaces.with_changes(settings, structured=request.param)
     async with Abilities.open(chosen) as abilities:
         yield abilities
 

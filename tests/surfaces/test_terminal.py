@@ -32,7 +32,7 @@ from tests.support.plugins import write_distribution
 from tests.support.pretty_answers import record_answers
 from tests.support.sample_files import make_roots
 from tests.support.serving import serving
-from tests.support.surfaces import environment, run
+from tests.support.surfaces import environment, run, with_changes
 from tests.support.terminals import Terminal, run_on_terminal
 from tests.support.tier import size
 
@@ -234,7 +234,7 @@ def test_no_command_for_stores_tokens_and_plugins_lets_data_steer_a_terminal(
 def test_the_log_of_a_server_is_lines_of_its_own(roots: Settings, tmp_path: Path) -> None:
     tokens = tmp_path / "tokens.json"
     secret = write_hostile_label(tokens)
-    settings = roots.model_copy(update={"tokens_file": tokens})
+    settings = with_changes(roots, tokens_file=tokens)
 
     with serving(settings, tmp_path) as server:
         for path in (f"abilities/{quote(HOSTILE)}", "abilities/file_list"):

@@ -194,7 +194,7 @@ async def test_tokens_take_effect_soon(apart: Settings, monkeypatch: pytest.Monk
 async def test_namespaces_do_not_share_files_by_accident(
     private: Settings, tokens: TokenFile
 ) -> None:
-    settings = private.model_copy(update={"shared_files": False})
+    settings = with_changes(private, shared_files=False)
     add = ["token", "add", "--scope", "read", "--namespace"]
 
     assert (await asyncio.to_thread(run, settings, *add, "ada")).exit_code == 0
