@@ -389,16 +389,6 @@ def list_names(folder: Path) -> list[str]:
     return sorted(os.listdir(folder))
 
 
-def test_the_backup_has_what_was_there(file: Path) -> None:
-    backup = replace_file(read_file(file), b"new")
-
-    assert backup is not None
-    assert (file.read_bytes(), backup.read_bytes()) == (b"new", b"old")
-    assert list_names(file.parent) == ["mcp.json"]
-    assert backup.parent == Path.home() / ".abilities" / "backups"
-    assert stat.S_IMODE(backup.parent.stat().st_mode) == 0o700
-
-
 def test_a_new_file_is_private_and_has_no_backup(tmp_path: Path) -> None:
     path = tmp_path / "deep" / "er" / "mcp.json"
 
@@ -419,6 +409,9 @@ def test_files_of_one_name_have_backups_of_their_own_and_the_newest_comes_first(
 
     assert [backup.content for backup in list_backups(read_file(file))] == [b"two", b"old"]
     assert [backup.content for backup in list_backups(read_file(other))] == [b"other"]
+    backups = Path.home() / ".abilities" / "backups"
+    assert stat.S_IMODE(backups.stat().st_mode) == 0o700
+    assert (len(list_names(backups)), list_names(file.parent)) == (3, ["[o]ther", "mcp.json"])
 
 
 def test_with_a_removed_file_go_its_empty_folders_in_the_home_or_the_current_folder(

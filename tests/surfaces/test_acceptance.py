@@ -11,6 +11,7 @@ from abilities.cli.main import main
 from abilities.declarations.memory_reads import MemoryReadBulkAnswer
 from abilities.declarations.read import FileReadBulkAnswer
 from abilities.declarations.refusals import FAULTS, Fault, Reason, ReplyOf
+from tests.support.catalog import BUILT_IN
 from tests.support.file_cases import ROWS, Ok, Row, Wrong, check_refusal, check_wrong_item
 from tests.support.measurements import reached
 from tests.support.sample_files import SampleFiles
@@ -143,12 +144,14 @@ def check_that_errors_quote_no_item(row: Row, payload: dict[str, Any]) -> None:
 
 @pytest.mark.requirement("R3.6.1", "R3.8.5")
 def test_a_fault_is_one_short_sentence_that_names_no_internals() -> None:
+    names = {ability.name for ability in BUILT_IN if "_" in ability.name}
     internal_words = ("Error", "errno", "Exception", "Traceback", "{", "%")
 
     for reason, meaning in FAULTS.items():
         assert len(meaning.message) <= 120 and meaning.message.endswith("."), reason
         assert not any(word in meaning.message for word in internal_words), reason
         assert {*re.findall(r"'abilities (\w+)", meaning.message)} <= main.commands.keys()
+        assert names.isdisjoint(re.findall(r"\w+", meaning.message)), "it may be disabled"
 
 
 @pytest.mark.requirement("R5.3.1")

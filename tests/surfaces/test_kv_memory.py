@@ -11,7 +11,6 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
-from urllib.parse import quote
 
 import httpx
 import pytest
@@ -180,22 +179,6 @@ async def test_failures_keep_their_wrapper(
     broken = await fetch(settings, "/api/memories/project/bulk")
     assert (broken.status_code, broken.json()["success"]) == (500, False)
     assert isinstance(broken.json()["message"], str)
-
-
-async def test_keys_and_texts_in_any_script_come_through(compat: Settings) -> None:
-    keys = ["世界/ä", "🙂", "project:architecture", "two words", "x/bulk"]
-    memory = {"content": "ä\u2028é", "links": [{"key": "日本", "term": "関係"}]}
-    first = {"key": "日本", "summary": "要約 🙂", "content": '"\n\x01'}
-    await store(compat, first, *({"key": key, **memory} for key in keys))
-
-    async with connect(compat) as client:
-        for key in keys:
-            response = await client.get(f"/api/memories/{quote(key, safe='')}/bulk")
-            data = response.json()["data"]
-            (link,), (linked,) = data["targetMemory"]["links"], data["associatedMemories"]
-            assert (data["targetMemory"]["key"], data["targetMemory"]["text"]) == (key, "ä\u2028é")
-            assert (link["summary"], link["term"]) == ("要約 🙂", "関係")
-            assert linked["text"] == '"\n\x01'
 
 
 async def test_the_bound_holds_and_nothing_is_lost_in_silence(compat: Settings) -> None:

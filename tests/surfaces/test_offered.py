@@ -17,7 +17,7 @@ from abilities import Abilities, AbilityError, Settings, parse_text
 from abilities.adapters.langchain import load_tools
 from abilities.adapters.mcp import create_server
 from abilities.builtin.index import PROFILES
-from abilities.declarations.refusals import FAULTS, Fault, Refused
+from abilities.declarations.refusals import Fault, Refused
 from abilities.helpers.tokens import TokenFile
 from tests.support.catalog import BUILT_IN
 from tests.support.piped import HELLO, build_request, open_piped
@@ -330,9 +330,3 @@ async def test_a_model_reads_of_offered_abilities_only(structured: bool, roots: 
 
         named = {name for text in texts for name in NAMED.findall(text)}
         assert named.intersection(NAMES) <= {tool.name for tool in listed}, tools
-
-
-def test_no_fault_names_an_ability() -> None:
-    messages = " ".join(meaning.message for meaning in FAULTS.values())
-
-    assert set(NAMED.findall(messages)).isdisjoint(NAMES)
