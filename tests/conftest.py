@@ -3,9 +3,10 @@
 import gc
 import os
 import shutil
+import ssl
 import tempfile
 from collections.abc import AsyncIterator, Iterator
-from functools import partialmethod
+from functools import cache, partialmethod
 from inspect import signature
 from pathlib import Path
 from uuid import uuid4
@@ -92,11 +93,13 @@ def _remembered() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         for module in (app, mcp):
             patch.setattr(module, "version", find_version)
-        for name in ("add_ability_routes", "add_memories", "add_explorer"):
+        for name in ("add_ability_routes", "add_memories"):
             patch.setattr(app, name, RememberedRoutes(getattr(app, name)))
         # Files wait for what is remembered about them, however slow the machine is.
         patch.setattr(store, "ABOUT_SECONDS", 60.0)
         patch.setattr("jsonschema.Draft202012Validator.check_schema", check_schema)
+        # Each client of httpx would read all certificates anew; no test uses any.
+        patch.setattr("ssl.create_default_context", cache(ssl.create_default_context))
         yield
 
 
