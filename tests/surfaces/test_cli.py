@@ -31,9 +31,9 @@ from tests.support.surfaces import environment, run, with_changes
 
 
 def run_process(
-    settings: Settings | None, *arguments: str, stdin: bytes = b"", **more: str
+    settings: Settings, *arguments: str, stdin: bytes = b""
 ) -> subprocess.CompletedProcess[bytes]:
-    variables = {**os.environ, **(environment(settings) if settings else {}), **more}
+    variables = {**os.environ, **environment(settings)}
     command = [sys.executable, "-m", "abilities", *arguments]
     return subprocess.run(command, input=stdin, capture_output=True, env=variables, timeout=120)
 
