@@ -374,10 +374,6 @@ async def test_a_wrong_namespace_is_refused_by_the_rule(apart: Settings) -> None
                 with pytest.raises(ValueError, match=RULE):
                     view(wrong)
 
-    for command in (("export",), ("import", "-")):
-        refused = await to_thread(run, apart, *command, "--namespace", "a b")
-        assert refused.exit_code == 2 and RULE in refused.stderr
-
 
 def test_a_number_in_the_file_is_a_namespace(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
