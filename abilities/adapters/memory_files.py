@@ -149,12 +149,7 @@ class MemoryFolder:
                     found[memory["key"]] = memory.get("size", 0)
             request = answer.get("next_request")
 
-        files: list[MemoryFile] = []
-        for key, size in found.items():
-            first = _find_first_part(key)
-            if first == key or first not in found:  # further parts of a file are no files
-                files.append(MemoryFile(self._root + key, size))
-
+        files = [MemoryFile(self._root + key, size) for key, size in found.items()]
         return FolderListing(files, request is None)
 
     async def delete(self, path: str) -> int:
@@ -194,7 +189,7 @@ class MemoryFolder:
 
     async def find_holding(self, text: str) -> FolderListing:
         """Return the files that may contain a text, ignoring case."""
-        # The parts of a long content end between words, so they may not contain the whole text.
+        # A search takes a text apart into words, and the longest is in the fewest memories.
         word = max(text.split(), key=len, default=text)
         request: JsonObject | None = {"search": word, "limit": MAX_QUERY_MEMORIES}
         keys: set[str] = set()
@@ -207,16 +202,7 @@ class MemoryFolder:
                     keys.add(key)
             request = answer.get("next_request")
 
-        # A part of a long content belongs to the file of the first part.
-        names: set[str] = set()
-        for key in keys:
-            first = _find_first_part(key)
-            if first in names or first in keys or await self._find_size(first) is not None:
-                names.add(first)
-            else:
-                names.add(key)
-
-        files = [MemoryFile(self._root + key, 0) for key in sorted(names)]
+        files = [MemoryFile(self._root + key, 0) for key in sorted(keys)]
         return FolderListing(files, request is None)
 
     def _refuse_root(self, path: str) -> None:
@@ -254,13 +240,3 @@ def _is_path(key: str) -> bool:
     """Return whether a memory's key can be the path of a file."""
     parts = key.split("/")
     return is_key(key) and not any(part in ("", ".", "..") for part in parts)
-
-
-def _find_first_part(key: str) -> str:
-    """Return the key of the first part of a long content, if a key is that of a further part.
-
-    >>> _find_first_part("notes#2"), _find_first_part("notes")
-    ('notes', 'notes')
-    """
-    first, _, number = key.rpartition("#")
-    return first if first and number.isdecimal() else key

@@ -280,8 +280,13 @@ async def test_what_cannot_be_a_memory_is_refused_in_words(roots: Settings) -> N
 async def test_long_files_and_neighboring_names_are_kept_apart(roots: Settings) -> None:
     backend = MemoryBackend(roots)
     long = "".join(f"{number:05}\n" for number in range(3_000))
-    for path, text in (("/notes.md", long), ("/notes.md.bak", "other"), ("/notes", "beside")):
-        await backend.awrite(path, text)
+    for path in ("/notes", "/notes.md#2", "/notes.md.bak"):
+        await backend.awrite(path, f"beside {path}")
+    await backend.awrite("/notes.md", long)
+    (match,) = (await backend.agrep("beside /notes.md#2")).matches or []
+    assert match["path"] == "/notes.md#2"
+    entries = (await backend.als("/")).entries or []
+    assert len(entries) == 4
 
     (read,) = await backend.adownload_files(["/notes.md"])
     assert read.content == long.encode()
@@ -290,7 +295,7 @@ async def test_long_files_and_neighboring_names_are_kept_apart(roots: Settings) 
 
     await backend.adelete("/notes.md")
     entries = (await backend.als("/")).entries or []
-    assert [entry["path"] for entry in entries] == ["/notes", "/notes.md.bak"]
+    assert [entry["path"] for entry in entries] == ["/notes", "/notes.md#2", "/notes.md.bak"]
 
 
 async def test_a_search_reads_whole_contents(

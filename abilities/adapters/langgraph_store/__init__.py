@@ -35,7 +35,6 @@ with needs("langgraph_store"):
         build_refreshment,
         find_beginning,
         find_end,
-        find_first_part,
         find_name,
         find_tag,
         parse_item,
@@ -313,11 +312,7 @@ class Searcher:
         result = await self._memory.recall(arguments, [0], _CONTENT_BYTES)
         (ranking,) = result.rankings
 
-        # The entries are in order, so an item gets the score of its best part.
-        scores: dict[str, float] = {}
-        for entry in ranking.entries:
-            scores.setdefault(find_first_part(entry.name), entry.score / SCORE_ONE)
-
+        scores = {entry.name: entry.score / SCORE_ONE for entry in ranking.entries}
         missing = [key for key in scores if key not in result.memories]
         memories = {**result.memories, **await read_memories(self._memory, missing)}
         items = await self._load_passing(op, {key: memories[key] for key in scores})
@@ -423,7 +418,7 @@ class Searcher:
                 name = parse_memory_key(line.key)
                 if name is not None:
                     namespaces.add(name.namespace)
-                elif "~" in line.key and "#" not in line.key:
+                elif "~" in line.key:
                     shortened.append(line.key)
 
             for memory in (await read_memories(self._memory, shortened)).values():

@@ -32,7 +32,7 @@ _BOUNDARY = "//"
 """Separates the namespace from the key. Labels are not empty, so it occurs only once."""
 
 _MAX_PATH_CHARS = 190
-"""The maximum length of an item's path. A memory's key has 200, for the number of a part."""
+"""The maximum length of an item's path as the key of its memory; a longer one is shortened."""
 
 _KEPT_CHARS = 150
 """The length of the beginning of a longer path that is kept before its hash."""
@@ -97,15 +97,6 @@ def parse_memory_key(memory_key: str) -> ItemName | None:
         return ItemName(tuple(map(_unescape, labels)), _unescape(key))
     except UnicodeDecodeError:  # only a person can have written such a key
         return None
-
-
-def find_first_part(memory_key: str) -> str:
-    """Return the key of a value's first memory, for any part of a long value.
-
-    >>> find_first_part("langgraph/a//b#2")
-    'langgraph/a//b'
-    """
-    return memory_key.partition("#")[0]
 
 
 def find_tag(prefix: Sequence[str]) -> str:
