@@ -1,10 +1,11 @@
 """HTTP routes for the abilities.
 
 Each ability has one POST route. Its response body is the same payload that every other surface
-returns.
+returns. A route that cannot serve a request raises Refused, which the guard answers.
 """
 
 from collections.abc import Mapping
+from contextlib import suppress
 from functools import lru_cache
 
 from fastapi import FastAPI
@@ -54,18 +55,16 @@ _ERROR: JsonObject = {
 }
 
 
-def parse_body(content_type: str | None, body: bytes) -> JsonObject:
-    """Parse a request's body as a JSON object.
+async def read_arguments(request: Request) -> JsonObject:
+    """Return the JSON object in a request's body. Raises Refused: malformed_request."""
+    arguments = None
+    if is_json(request.headers.get("content-type")):
+        with suppress(ValueError):
+            arguments = as_object(parse_document(await request.body()))
 
-    Raises ValueError if the media type is another one, if `parse_document` refuses the body, or if
-    the value is not an object.
-    """
-    if not is_json(content_type):
-        raise ValueError("the media type is not application/json")
-
-    arguments = as_object(parse_document(body))
     if arguments is None:
-        raise ValueError("the body is not a JSON object")
+        raise Refused("malformed_request")
+
     return arguments
 
 
@@ -154,27 +153,22 @@ def describe_body(schema: JsonObject) -> JsonObject:
 async def call_with_body(name: str, request: Request, given: Mapping[str, object]) -> Response:
     """Call an ability with the arguments of a request's body and those ``given`` elsewhere.
 
-    The call is refused if the body repeats a given argument.
+    Raises Refused: malformed_request, repeated_argument.
     """
-    try:
-        body = parse_body(request.headers.get("content-type"), await request.body())
-    except ValueError:
-        return refuse(Fault.from_reason("malformed_request"))
-
-    refusal = find_repetition(body, given)
-    if refusal is not None:
-        return refuse(Fault.from_refusal(refusal))
-
-    return await call_ability(get_abilities(request), name, {**body, **given})
+    arguments = join_arguments(await read_arguments(request), given)
+    return await call_ability(get_abilities(request), name, arguments)
 
 
-def find_repetition(arguments: JsonObject, given: Mapping[str, object]) -> Refused | None:
-    """Return a refusal if arguments repeat one that was given elsewhere, or else None."""
+def join_arguments(sent: JsonObject, given: Mapping[str, object]) -> JsonObject:
+    """Return arguments together with those that were given elsewhere.
+
+    Raises Refused: repeated_argument.
+    """
     for name in given:
-        if name in arguments:
-            return Refused("repeated_argument", name)
+        if name in sent:
+            raise Refused("repeated_argument", name)
 
-    return None
+    return {**sent, **given}
 
 
 async def call_ability(abilities: Abilities, name: str, arguments: JsonObject) -> Response:

@@ -18,13 +18,13 @@ from fastapi import FastAPI
 from starlette.requests import Request
 from starlette.responses import Response
 
-from abilities.adapters.http import get_abilities, parse_body, to_response
+from abilities.adapters.http import get_abilities, read_arguments, to_response
 from abilities.builtin.memories import memory_changes
-from abilities.declarations.refusals import Fault
+from abilities.declarations.refusals import Refused
 from abilities.declarations.values import JsonObject, as_object, utc_now
 from abilities.explorer.views import EQUIVALENTS, MAX_BYTES, VIEWS
 from abilities.helpers.reply.formats import render
-from abilities.registry import Reply, build_failed_reply
+from abilities.registry import Reply
 
 MAX_KEPT = 1_000
 """Answers that are kept, the latest ones of all namespaces."""
@@ -165,13 +165,9 @@ def add_explorer(app: FastAPI, retrievals: Retrievals) -> None:
         # The questions of others are only for callers who may write here.
         context = get_abilities(request).context
         if context.read_only or memory_changes.name in context.disabled:
-            return to_response(build_failed_reply(Fault.from_reason("scope")))
+            raise Refused("scope")
 
-        try:
-            arguments = await _parse_arguments(request)
-        except ValueError:
-            return _refuse_request()
-
+        arguments = await read_arguments(request)
         return _respond(retrievals.list_latest(context.namespace, arguments.get("key")))
 
     async def list_namespaces(request: Request) -> Response:
@@ -202,18 +198,13 @@ async def send_page(request: Request) -> Response:
 
 async def read_view(name: str, request: Request) -> Response:
     """Call one of the internal views, with a larger bound on its answer than for models."""
-    disabled = set(get_abilities(request).context.disabled)
-    names = EQUIVALENTS.get(name, ())
-    is_disabled = bool(names) and disabled.issuperset(names)
-    if name not in VIEWS or is_disabled:
-        return to_response(build_failed_reply(Fault.from_reason("unknown_address")))
-
-    try:
-        arguments = await _parse_arguments(request)
-    except ValueError:
-        return _refuse_request()
-
     context = replace(get_abilities(request).context, max_response_bytes=MAX_BYTES)
+    names = EQUIVALENTS.get(name, ())
+    is_disabled = bool(names) and set(names).issubset(context.disabled)
+    if name not in VIEWS or is_disabled:
+        raise Refused("unknown_address")
+
+    arguments = await read_arguments(request)
     return to_response(await VIEWS.reply(name, arguments, context))
 
 
@@ -223,13 +214,8 @@ async def try_ability(name: str, request: Request) -> Response:
     The response is ``{"failed": bool, "json": str, "text": str, "toon": str, "max_bytes": int}``,
     even if the call fails; ``max_bytes`` is the bound of a reply.
     """
-    try:
-        arguments = await _parse_arguments(request)
-    except ValueError:
-        return _refuse_request()
-
     abilities = get_abilities(request)
-    reply = await abilities.reply(name, arguments)
+    reply = await abilities.reply(name, await read_arguments(request))
     trial: JsonObject = {
         "failed": reply.failed,
         "json": render(reply.payload),
@@ -242,12 +228,3 @@ async def try_ability(name: str, request: Request) -> Response:
 
 def _respond(answer: JsonObject) -> Response:
     return to_response(Reply(answer, render(answer), failed=False))
-
-
-async def _parse_arguments(request: Request) -> JsonObject:
-    """Return the arguments in a request's body. Raises ValueError."""
-    return parse_body(request.headers.get("content-type"), await request.body())
-
-
-def _refuse_request() -> Response:
-    return to_response(build_failed_reply(Fault.from_reason("malformed_request")))

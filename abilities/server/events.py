@@ -16,8 +16,8 @@ from starlette.responses import Response, StreamingResponse
 from starlette.types import Receive, Scope, Send
 from typing_extensions import override
 
-from abilities.adapters.http import get_abilities, refuse
-from abilities.declarations.refusals import Fault
+from abilities.adapters.http import get_abilities
+from abilities.declarations.refusals import Refused
 from abilities.server.callers import EXPLORER, Callers
 from abilities.server.connections import HttpConnection, RefusedRequest, read_headers
 
@@ -70,13 +70,13 @@ class ChangeEvents:
         self._looking: asyncio.Task[None] | None = None
 
     async def respond(self, request: Request) -> Response:
-        """Open a stream, or refuse it if there are too many."""
+        """Open a stream. Raises Refused: overloaded."""
         token = request.scope["caller"].token
         owner = "" if token is None else token.id
         most = MAX_STREAMS if token is None else MAX_TOKEN_STREAMS
 
         if self._open.total() >= MAX_STREAMS or self._open[owner] >= most:
-            return refuse(Fault.from_reason("overloaded"))
+            raise Refused("overloaded")
 
         context = get_abilities(request).context
         namespace = self._namespaces.setdefault(

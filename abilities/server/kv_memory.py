@@ -16,7 +16,7 @@ from abilities.adapters.http import get_status, to_response
 from abilities.application import Abilities
 from abilities.builtin.memory_reads import bulk_read_memory, memory_get
 from abilities.declarations.kv_memory import KvBulkReadAnswer, KvFailure, KvMemoryAnswer
-from abilities.declarations.refusals import FAULTS, Fault, Mistake, Refused, describe_mistake
+from abilities.declarations.refusals import FAULTS, Fault, Mistake, describe_mistake
 from abilities.declarations.values import JsonObject, json_size
 from abilities.definition import Ability
 from abilities.helpers.reply.formats import render
@@ -31,7 +31,10 @@ _HIGHEST_SCORE = 100
 
 
 async def call_ability(abilities: Abilities, name: str, arguments: JsonObject) -> Response:
-    """Call `memory_get` or `bulk_read_memory`, and answer as the previous system did."""
+    """Call `memory_get` or `bulk_read_memory`, and answer as the previous system did.
+
+    Raises any refusal of the store.
+    """
     # The previous system knew nothing of other namespaces, and its links lead to its own.
     abilities = abilities.for_caller(abilities.context.caller, reads=())
 
@@ -48,22 +51,19 @@ async def call_ability(abilities: Abilities, name: str, arguments: JsonObject) -
         return _to_failed_response(payload["error"])
 
     memory = abilities.context.memory
-    try:
-        if "targetMemory" in payload:
-            data = translate_walk(payload)
-            entries = [data["targetMemory"], *data["associatedMemories"]]
-            keys = [entry["key"] for entry in entries]
-            links_by_key = await memory.read_links(keys)
-            links = [links_by_key.get(key, []) for key in keys]
-        else:
-            data = translate_memory(payload)
-            entries = [data]
-            links = [payload["data"].get("links", [])]
+    if "targetMemory" in payload:
+        data = translate_walk(payload)
+        entries = [data["targetMemory"], *data["associatedMemories"]]
+        keys = [entry["key"] for entry in entries]
+        links_by_key = await memory.read_links(keys)
+        links = [links_by_key.get(key, []) for key in keys]
+    else:
+        data = translate_memory(payload)
+        entries = [data]
+        links = [payload["data"].get("links", [])]
 
-        linked_keys = {link["key"] for link in chain.from_iterable(links)}
-        summaries = await memory.read_summaries(sorted(linked_keys))
-    except Refused as error:
-        return refuse(Fault.from_exception(error))
+    linked_keys = {link["key"] for link in chain.from_iterable(links)}
+    summaries = await memory.read_summaries(sorted(linked_keys))
 
     body: JsonObject = {"success": True, "data": data}
     room = abilities.settings.max_response_bytes - json_size(body)
@@ -72,7 +72,7 @@ async def call_ability(abilities: Abilities, name: str, arguments: JsonObject) -
 
 
 def refuse(fault: Fault) -> Response:
-    """Return the response to a request that fails before any ability is called."""
+    """Return the response to a request that is refused outside of the ability."""
     return _to_failed_response(fault.to_payload())
 
 

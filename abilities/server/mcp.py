@@ -13,9 +13,8 @@ from starlette.responses import Response
 from starlette.routing import Route
 from starlette.types import ASGIApp, Message
 
-from abilities.adapters.http import refuse
 from abilities.adapters.mcp import InvalidMessage, RequestId, format_error, parse_message
-from abilities.declarations.refusals import Fault
+from abilities.declarations.refusals import Refused
 from abilities.declarations.values import as_object, is_json
 from abilities.server.guard import replay_body
 
@@ -43,7 +42,7 @@ def create_mcp_route(server: Server[Any]) -> Route:
 
     async def respond(request: HttpRequest) -> Response:
         if not is_json(request.headers.get("content-type")):
-            return refuse(Fault.from_reason("malformed_request"))
+            raise Refused("malformed_request")
 
         try:
             message = parse_message(await request.body())

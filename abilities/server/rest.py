@@ -66,8 +66,8 @@ class _Operation(NamedTuple):
 class Dialect(NamedTuple):
     """The shape of the responses at an address.
 
-    ``call`` calls an ability by its name, ``refuse`` answers a request that fails before any call,
-    and ``describe_responses`` describes both for OpenAPI.
+    ``call`` calls an ability by its name, ``refuse`` answers a refusal outside of the ability, and
+    ``describe_responses`` describes both for OpenAPI.
     """
 
     call: Callable[[Abilities, str, JsonObject], Awaitable[Response]]
@@ -140,13 +140,9 @@ def _create_endpoint(
     async def endpoint(request: Request) -> Response:
         abilities = http.get_abilities(request)
         if name not in abilities.registry:
-            return http.refuse(Fault.from_reason("unknown_address"))
+            raise Refused("unknown_address")
 
-        try:
-            given = _read_given(request, operation)
-        except Refused as refusal:
-            return dialect.refuse(Fault.from_refusal(refusal))
-
+        given = _read_given(request, operation)
         if operation.has_body:
             return await http.call_with_body(name, request, given)
 
@@ -159,11 +155,10 @@ def _create_endpoint(
             is_list = parameter in operation.lists or len(sent) > 1
             in_query[parameter] = sent if is_list else sent[0]
 
-        repeated = http.find_repetition(in_query, given)
-        if repeated is not None:
-            return dialect.refuse(Fault.from_refusal(repeated))
-
-        return await dialect.call(abilities, name, {**in_query, **given})
+        try:
+            return await dialect.call(abilities, name, http.join_arguments(in_query, given))
+        except Refused as refusal:
+            return dialect.refuse(Fault.from_refusal(refusal))
 
     return endpoint
 
