@@ -18,12 +18,18 @@ from abilities.clients.table import Client
 from abilities.declarations.memory import NAMESPACE
 from abilities.declarations.refusals import AbilitiesError
 from abilities.declarations.values import JsonObject, as_object
-from abilities.settings import HOME, Settings, find_settings_file
+from abilities.settings import (
+    FILE_VARIABLE,
+    HOME,
+    PREFIX,
+    Settings,
+    find_settings_file,
+    find_variables,
+    read_variables,
+)
 
 NOTES = HOME / "projects" / "{namespace}"
 """The folder for the notes of a project, which depends on its namespace."""
-
-_PREFIX = "ABILITIES_"
 
 _PATHS = ("agent_dir", "workspace_dir", "tokens_file")
 """Settings that are paths. A client needs them as absolute paths."""
@@ -90,17 +96,17 @@ def build_entry(
     the settings file stay only there. Raises Unusable if a setting must not be written because it
     contains a password, or because clients would change its value.
     """
-    names = {name for name in options if name != "tools"} | _list_set_names()
     variables: dict[str, str] = {}
 
-    if _PREFIX + "CONFIG" in os.environ:
-        variables[_PREFIX + "CONFIG"] = str(find_settings_file())
+    if FILE_VARIABLE in os.environ:
+        variables[FILE_VARIABLE] = str(find_settings_file())
 
+    given: dict[str, object] = {**read_variables(Settings.model_fields), **options}
     for name in Settings.model_fields:
-        if name in names:
-            value = _describe_setting(settings, name, options)
+        if name in given:
+            value = _describe_setting(settings, name, str(given[name]))
             if value is not None:
-                variables[_PREFIX + name.upper()] = value
+                variables[PREFIX + name.upper()] = value
 
     command, *arguments = *find_command(), "mcp"
     if tools is not None:
@@ -164,7 +170,7 @@ def is_ours(value: object) -> bool:
 
 def is_set_here(options: Mapping[str, object], name: str) -> bool:
     """Return whether an option or a variable of the environment has a setting."""
-    return name in options or name in _list_set_names()
+    return name in options or name in find_variables()
 
 
 def holds_password(url: str) -> bool:
@@ -173,22 +179,11 @@ def holds_password(url: str) -> bool:
     return parts.password is not None or any("password" in key for key in parse_qs(parts.query))
 
 
-def _list_set_names() -> set[str]:
-    """Return the settings in the environment. The case of variable names is ignored."""
-    names: set[str] = set()
-
-    for variable in os.environ:
-        name = variable.lower()
-        if name.startswith(_PREFIX.lower()):
-            names.add(name.removeprefix(_PREFIX.lower()))
-
-    return names
-
-
-def _describe_setting(settings: Settings, name: str, options: Mapping[str, object]) -> str | None:
+def _describe_setting(settings: Settings, name: str, text: str) -> str | None:
     """Return the value of a setting's variable, or None if the settings file has it.
 
-    Raises Unusable if the value contains a password and is not in the settings file.
+    ``text`` is the value as it was given. Raises Unusable if it contains a password and is not in
+    the settings file.
     """
     if name in _PATHS:
         return str(getattr(settings, name))
@@ -207,17 +202,10 @@ def _describe_setting(settings: Settings, name: str, options: Mapping[str, objec
 
         raise Unusable(
             "the store's URL holds a password, which is not written into files of clients; "
-            f"put store_url into {file} and unset {_PREFIX}STORE_URL"
+            f"put store_url into {file} and unset {PREFIX}STORE_URL"
         )
 
-    if name in options:
-        return str(options[name])
-
-    for variable, value in os.environ.items():
-        if variable.lower() == (_PREFIX + name).lower():
-            return value
-
-    return None
+    return text
 
 
 def name_namespace(project: Path) -> str:
