@@ -91,12 +91,12 @@ def build_registry(
 
 
 def build_offer(
-    settings: Settings, own: Sequence[Ability] = (), *, keeps_history: bool = True
+    settings: Settings, own: Sequence[Ability] = (), store: MemoryStore | None = None
 ) -> tuple[Offer, list[str]]:
     """Return the abilities that the settings offer, and problems as `build_registry` does.
 
     The application's own abilities are offered whatever ``tools`` names, unless they are disabled.
-    If the store keeps no history, abilities that need one are left out.
+    If its own ``store`` keeps no history, abilities that need one are left out.
 
     An unknown name in ``disabled`` is a problem too, because the user believes that ability to be
     off. It is no error, because the package that declares it may not be installed here.
@@ -113,7 +113,7 @@ def build_offer(
     problems += index.explain_unknown_names(settings.disabled, names)
 
     disabled = settings.disabled
-    if not keeps_history:
+    if store is not None and not isinstance(store, HistoryStore):
         disabled = (*disabled, *index.NEED_HISTORY)
     enabled = [name for name in names if name not in disabled]
     withheld = tuple(name for name in names if name in disabled)
@@ -163,8 +163,14 @@ def open_store(settings: Settings) -> ServableStore:
     )
 
 
-def _keeps_history(store: MemoryStore | None) -> bool:
-    return store is None or isinstance(store, HistoryStore)
+@asynccontextmanager
+async def use_store(settings: Settings) -> AsyncGenerator[ServableStore]:
+    """Open the store of the settings for a block. Raises ValueError as `open_store` does."""
+    store = open_store(settings)
+    try:
+        yield store
+    finally:
+        await store.close()
 
 
 @dataclass(frozen=True, slots=True)
@@ -443,8 +449,7 @@ class Opening(AbstractAsyncContextManager[Abilities]):
 
     def build_registry(self) -> AbilityRegistry:
         """Return the abilities that will be offered. Raises the exceptions of entering it."""
-        keeps_history = _keeps_history(self._store)
-        offer, _ = build_offer(self.settings, self._abilities, keeps_history=keeps_history)
+        offer, _ = build_offer(self.settings, self._abilities, self._store)
         return offer.registry
 
     @override
@@ -475,8 +480,7 @@ class Opening(AbstractAsyncContextManager[Abilities]):
         if store is None:  # an application's own store may be false, if it is empty
             store = open_store(settings)
 
-        keeps_history = _keeps_history(store)
-        offer, problems = build_offer(settings, self._abilities, keeps_history=keeps_history)
+        offer, problems = build_offer(settings, self._abilities, store)
         documents, unloaded = open_documents(plugins=settings.plugins)
         policy = replace(settings.policy, documents=documents)
         resources = Resources(offer, problems + unloaded, policy, store, meaning)

@@ -48,7 +48,9 @@ def open_meaning(embedder: "Embedder | str", seconds: float | None = None) -> "V
         load = _find_loader(embedder)
     else:
         _check_embedder(embedder)
-        load = partial(_return, embedder)
+
+        def load() -> "Embedder":
+            return embedder
 
     return VectorMeaning(Vectorizer(load), seconds or EMBED_SECONDS)
 
@@ -150,10 +152,6 @@ _BUILT_IN: "Final[dict[str, Callable[[str, bool], Callable[[], Embedder]]]]" = {
     "model2vec": _find_model2vec,
     "fastembed": _find_fastembed,
 }
-
-
-def _return(embedder: "Embedder") -> "Embedder":
-    return embedder
 
 
 def _load_point(point: EntryPoint) -> "Embedder":

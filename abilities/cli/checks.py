@@ -16,7 +16,7 @@ from types import MappingProxyType
 from typing import Literal, NamedTuple
 from urllib.parse import parse_qs, urlsplit
 
-from abilities.application import build_registry, open_store
+from abilities.application import build_registry, open_store, use_store
 from abilities.builtin.index import ALL, explain_unknown_names, explain_unknown_tools, select_names
 from abilities.cli.session import choose_mend
 from abilities.cli.terminal import divert_stdout, format_count
@@ -513,23 +513,19 @@ async def check_store_answers(settings: Settings, namespaces: Iterable[str] = ()
             return StoreAnswer([diagnosis], await has_token_mark(settings))
 
     try:
-        store = open_store(settings)
+        async with use_store(settings) as store:
+            diagnosis = await _diagnose_answer(store, settings)
+            is_open = diagnosis.state != "fails"
+            memories: dict[str, int] = {}
+            if is_open:
+                # Without all numbers none is known, if the store stops answering.
+                with suppress(Refused):
+                    memories = {name: (await store.read_stats(name)).total for name in namespaces}
+
+            return StoreAnswer([diagnosis], await _read_token_mark(store), memories, is_open)
     except ValueError as error:
         mend = "install it, or set another store_url"
         return StoreAnswer([Diagnosis("fails", "store", str(error), mend)])
-
-    try:
-        diagnosis = await _diagnose_answer(store, settings)
-        memories: dict[str, int] = {}
-        if diagnosis.state != "fails":
-            # Without all numbers none is known, if the store stops answering.
-            with suppress(Refused):
-                memories = {name: (await store.read_stats(name)).total for name in namespaces}
-
-        is_open = diagnosis.state != "fails"
-        return StoreAnswer([diagnosis], await _read_token_mark(store), memories, is_open)
-    finally:
-        await store.close()
 
 
 async def _diagnose_answer(store: ServableStore, settings: Settings) -> Diagnosis:
@@ -567,14 +563,10 @@ async def has_token_mark(settings: Settings) -> bool | None:
     A missing store is not created.
     """
     try:
-        store = open_store(settings)
+        async with use_store(settings) as store:
+            return await _read_token_mark(store)
     except ValueError:
         return None
-
-    try:
-        return await _read_token_mark(store)
-    finally:
-        await store.close()
 
 
 async def _read_token_mark(store: ServableStore) -> bool | None:

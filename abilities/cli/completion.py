@@ -9,7 +9,7 @@ from functools import partial
 
 import click
 
-from abilities.application import open_store
+from abilities.application import use_store
 from abilities.cli.options import find_options
 from abilities.cli.session import Session
 from abilities.cli.terminal import echo_payload, silence_stderr
@@ -86,14 +86,10 @@ def _complete_key(
                 if is_older(connection):
                     return []
 
-        store = open_store(settings)
-        try:
-            async with asyncio.timeout(_SECONDS):
-                lines = await store.list_memories(
-                    settings.namespace, incomplete, "", _MAX_KEYS, archived=archived
-                )
-        finally:
-            await store.close()
+        async with use_store(settings) as store, asyncio.timeout(_SECONDS):
+            lines = await store.list_memories(
+                settings.namespace, incomplete, "", _MAX_KEYS, archived=archived
+            )
 
         return [line.key for line in lines if is_key(line.key)]
 

@@ -120,7 +120,7 @@ async def diagnose(settings: Settings) -> list[Diagnosis]:
         *checks.check_folders(settings),
         *checks.check_store_setup(settings),
         *store.diagnoses,
-        *await check_tokens(settings, remembered=store.remembers_tokens),
+        *check_tokens(settings, remembered=store.remembers_tokens),
         *checks.check_namespaces(settings, store.memories),
         *checks.check_abilities(settings),
         *await checks.check_embedder(settings, has_store=store.is_open),

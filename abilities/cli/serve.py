@@ -16,7 +16,7 @@ from abilities.cli.completion import complete_tools
 from abilities.cli.errors import UsageErrorInLines, describe_os_error
 from abilities.cli.session import Session, describe_failure, pass_session
 from abilities.cli.terminal import echo
-from abilities.cli.token import WAY_OUT, find_lock
+from abilities.cli.token import WAY_OUT, find_lock, lock_by_mark
 from abilities.declarations.refusals import Fault, Refused
 from abilities.errors import format_install, is_installed
 from abilities.helpers.grants import GrantFile
@@ -295,13 +295,13 @@ async def _report_state(abilities: Abilities) -> None:
             await abilities.set_token_mark()
         return
 
-    async def read_mark() -> bool | None:
-        try:
-            return await abilities.has_token_mark()
-        except Refused:
-            return None
+    lock = find_lock(settings, tokens)
+    if lock is None:
+        remembered = None
+        with suppress(Refused):
+            remembered = await abilities.has_token_mark()
+        lock = lock_by_mark(remembered)
 
-    lock = await find_lock(settings, tokens, read_mark)
     if lock.is_locked:
         echo(f"Every caller is refused: {lock.reason}.", err=True)
         echo(f"To go on, {WAY_OUT}.", err=True)

@@ -6,14 +6,13 @@
 import asyncio
 import json
 import sys
-from collections.abc import Awaitable, Callable, Generator, Iterator
+from collections.abc import Generator, Iterator
 from contextlib import contextmanager
-from functools import partial
 from typing import NamedTuple
 
 import click
 
-from abilities.application import build_registry, open_store
+from abilities.application import build_registry, use_store
 from abilities.builtin.index import explain_unknown_tools
 from abilities.cli.checks import Diagnosis, check_privacy, check_separation, has_token_mark
 from abilities.cli.completion import complete_tools
@@ -60,14 +59,8 @@ class Lock(NamedTuple):
     reason: str
 
 
-async def find_lock(
-    settings: Settings, tokens: TokenSet, read_mark: Callable[[], Awaitable[bool | None]]
-) -> Lock:
-    """Return whether callers on this machine need a token.
-
-    ``read_mark`` is called only if the answer depends on it. It returns whether the store remembers
-    that there were tokens, or None if the store does not answer.
-    """
+def find_lock(settings: Settings, tokens: TokenSet) -> Lock | None:
+    """Return whether callers on this machine need a token; None if the store decides that."""
     if settings.require_tokens is not None:
         value = str(settings.require_tokens).lower()
         return Lock(settings.require_tokens, f"require_tokens is set to {value}")
@@ -80,7 +73,14 @@ async def find_lock(
     if tokens.exists:
         return Lock(True, "the tokens file is there, but no token is left in it")
 
-    remembered = await read_mark()
+    return None
+
+
+def lock_by_mark(remembered: bool | None) -> Lock:
+    """Return whether callers need a token if the store decides that.
+
+    ``remembered`` is whether it remembers that there were tokens, None if it does not answer.
+    """
     if remembered is None:
         return Lock(True, "the store does not answer, and may remember that there were tokens")
     if remembered:
@@ -89,31 +89,25 @@ async def find_lock(
     return Lock(False, "there never was a token")
 
 
-async def check_tokens(settings: Settings, *, remembered: bool | None) -> list[Diagnosis]:
+def check_tokens(settings: Settings, *, remembered: bool | None) -> Iterator[Diagnosis]:
     """Check that the tokens file works and is private, and say who may call 'abilities serve'.
 
     ``remembered`` is whether the store remembers tokens, None if it does not answer.
     """
-
-    async def read_mark() -> bool | None:
-        return remembered
-
     tokens = TokenFile(settings.tokens_file).load()
-    diagnoses = list(_check_file(settings, tokens))
-    lock = await find_lock(settings, tokens, read_mark)
+    yield from _check_file(settings, tokens)
+    lock = find_lock(settings, tokens) or lock_by_mark(remembered)
 
     if not lock.is_locked:
         words = f"none is needed: {lock.reason}, so 'abilities serve' answers only this machine"
         if tokens.exists:
             mend = "to require tokens again, remove require_tokens from the settings"
-            diagnoses.append(Diagnosis("note", "tokens", words, mend))
+            yield Diagnosis("note", "tokens", words, mend)
         else:
-            diagnoses.append(Diagnosis("ok", "tokens", words))
+            yield Diagnosis("ok", "tokens", words)
     elif not tokens.by_id:
         words = f"'abilities serve' refuses every caller: {lock.reason}"
-        diagnoses.append(Diagnosis("note", "tokens", words, WAY_OUT))
-
-    return diagnoses
+        yield Diagnosis("note", "tokens", words, WAY_OUT)
 
 
 def _check_file(settings: Settings, tokens: TokenSet) -> Iterator[Diagnosis]:
@@ -359,11 +353,8 @@ def _set_token_mark(settings: Settings) -> None:
         echo("require_tokens is set to false: callers on this machine need no token.", err=True)
 
     async def set_mark() -> None:
-        store = open_store(settings)
-        try:
+        async with use_store(settings) as store:
             await store.set_mark("tokens")
-        finally:
-            await store.close()
 
     try:
         asyncio.run(set_mark())
@@ -378,7 +369,9 @@ def _set_token_mark(settings: Settings) -> None:
 def _print_lock(settings: Settings, cause: str) -> None:
     """Print after its cause who may call a server that has no tokens."""
     tokens = TokenFile(settings.tokens_file).load()
-    lock = asyncio.run(find_lock(settings, tokens, partial(has_token_mark, settings)))
+    lock = find_lock(settings, tokens)
+    if lock is None:
+        lock = lock_by_mark(asyncio.run(has_token_mark(settings)))
 
     if lock.is_locked:
         echo(f"{cause} 'abilities serve' refuses every caller: {lock.reason}.", err=True)
