@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from importlib.resources import files
 from importlib.resources.abc import Traversable
-from typing import NamedTuple, cast
+from typing import cast
 
 from fastapi import FastAPI
 from starlette.requests import Request
@@ -118,26 +118,12 @@ _PAGE_PATHS = {"index.html": "/", "docs.html": "/docs"}
 """The files that are not served at ``/explorer/NAME``."""
 
 
-class StaticPage(NamedTuple):
-    """A file as it is sent: its bytes, its media type, and its Content-Security-Policy."""
+def _load_pages(folder: Traversable, prefix: str) -> dict[str, Response]:
+    """Return the files of a folder and its subfolders that may be served, by their paths.
 
-    body: bytes
-    media_type: str
-    policy: str
-
-    @property
-    def headers(self) -> dict[str, str]:
-        """Headers for browsers: load from this server only, send no referrer, allow no frame."""
-        return {
-            "Content-Security-Policy": self.policy,
-            "Referrer-Policy": "no-referrer",
-            "Cross-Origin-Opener-Policy": "same-origin",
-        }
-
-
-def _load_pages(folder: Traversable, prefix: str) -> dict[str, StaticPage]:
-    """Return the files of a folder and its subfolders that may be served, by their paths."""
-    pages: dict[str, StaticPage] = {}
+    By their headers, browsers load from this server only, send no referrer, and allow no frame.
+    """
+    pages: dict[str, Response] = {}
 
     for entry in folder.iterdir():
         if entry.is_dir():
@@ -148,8 +134,13 @@ def _load_pages(folder: Traversable, prefix: str) -> dict[str, StaticPage]:
         if extension in _MEDIA_TYPES:
             path = _PAGE_PATHS.get(entry.name, prefix + entry.name)
             media_type = f"{_MEDIA_TYPES[extension]}; charset=utf-8"
-            policy = _SWAGGER_POLICY if entry.name == "docs.html" else _STRICT_POLICY
-            pages[path] = StaticPage(entry.read_bytes(), media_type, policy)
+            is_swagger = entry.name == "docs.html"
+            headers = {
+                "Content-Security-Policy": _SWAGGER_POLICY if is_swagger else _STRICT_POLICY,
+                "Referrer-Policy": "no-referrer",
+                "Cross-Origin-Opener-Policy": "same-origin",
+            }
+            pages[path] = Response(entry.read_bytes(), headers=headers, media_type=media_type)
 
     return pages
 
@@ -192,8 +183,7 @@ def add_explorer(app: FastAPI, retrievals: Retrievals) -> None:
 
 async def send_page(request: Request) -> Response:
     """Send the page at the address of the request."""
-    page = PAGES[request.scope["path"]]
-    return Response(page.body, headers=page.headers, media_type=page.media_type)
+    return PAGES[request.scope["path"]]
 
 
 async def read_view(name: str, request: Request) -> Response:

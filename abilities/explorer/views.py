@@ -5,7 +5,7 @@ offered one, and none appears in a published schema. Fields without a value are 
 """
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Callable
 from importlib.metadata import version as read_version
 from typing import Annotated, Literal
 
@@ -28,8 +28,8 @@ from abilities.declarations.read import FileListInput
 from abilities.declarations.recall import Question, RecallInput
 from abilities.declarations.refusals import Fault, Refused
 from abilities.declarations.values import JsonObject, Model
-from abilities.decorator import ability
-from abilities.definition import Context
+from abilities.decorator import Function, ability
+from abilities.definition import Ability, Context
 from abilities.helpers.files.file_walk import FoundFile
 from abilities.helpers.files.reader import format_modified_at
 from abilities.helpers.memory.answers import describe_change
@@ -58,17 +58,10 @@ _LISTED_AT_ONCE = 1_000
 MAX_HIDDEN = 1_000
 """Hidden files shown on one page; the workspace is listed this much further than the page."""
 
-EQUIVALENTS: Mapping[str, tuple[str, ...]] = {
-    "memory": (memory_get.name, bulk_read_memory.name, memory_read_bulk.name),
-    "version": (memory_history.name,),
-    "timeline": (memory_changes.name,),
-    "review": (query_memories.name,),
-    "map": (memory_list.name,),
-    "labels": (query_memories.name,),
-    "why": (recall.name,),
-    "days": (memory_read_bulk.name,),
-    "files": (file_list.name,),
-}
+VIEWS = AbilityRegistry()
+"""The internal abilities by name."""
+
+EQUIVALENTS: dict[str, list[str]] = {}
 """The abilities that return the same as a view; a view is disabled if all of these are."""
 
 SHARED = tuple(
@@ -88,7 +81,19 @@ None of them reads notes or files, or counts an access as `memory_get` does.
 """
 
 
-@ability(name="session", read_only=True)
+def view(name: str, *equivalents: Ability) -> Callable[[Function], Ability]:
+    """Return a decorator that adds a function to `VIEWS`, and its equivalents to `EQUIVALENTS`."""
+
+    def add_view(function: Function) -> Ability:
+        EQUIVALENTS[name] = [equivalent.name for equivalent in equivalents]
+        created = ability(name=name, read_only=True)(function)
+        VIEWS.add(created)
+        return created
+
+    return add_view
+
+
+@view("session")
 async def show_session(context: Context) -> JsonObject:
     """Return the caller's namespace and scope, the latest change, and the version of the server."""
     return {
@@ -99,7 +104,7 @@ async def show_session(context: Context) -> JsonObject:
     }
 
 
-@ability(name="memory", read_only=True)
+@view("memory", memory_get, bulk_read_memory, memory_read_bulk)
 async def show_memory(
     context: Context,
     key: Key | None = None,
@@ -124,7 +129,7 @@ async def show_memory(
     }
 
 
-@ability(name="version", read_only=True)
+@view("version", memory_history)
 async def show_version(context: Context, id: Id, version: Version) -> JsonObject:
     """Return a memory in a version, and what that replaced. Raises Refused: scope, not_found."""
     # A deleted memory is only for callers who could restore it.
@@ -141,7 +146,7 @@ async def show_version(context: Context, id: Id, version: Version) -> JsonObject
     return answer
 
 
-@ability(name="timeline", read_only=True)
+@view("timeline", memory_changes)
 async def show_timeline(
     context: Context,
     by: str | None = None,
@@ -158,7 +163,7 @@ async def show_timeline(
     return answer
 
 
-@ability(name="review", read_only=True)
+@view("review", query_memories)
 async def show_review(context: Context) -> JsonObject:
     """Return the memories to look at, 20 of each kind at most; this counts as no access."""
     review = await review_memories(context.memory)
@@ -183,14 +188,14 @@ def _describe_item(item: ReviewItem) -> JsonObject:
     return {name: value for name, value in described.items() if value}
 
 
-@ability(name="labels", read_only=True)
+@view("labels", query_memories)
 async def show_labels(context: Context) -> JsonObject:
     """Return tags and categories to suggest, each sorted."""
     tags, categories = await list_labels(context.memory)
     return {"tags": tags, "categories": categories}
 
 
-@ability(name="map", read_only=True)
+@view("map", memory_list)
 async def show_map(
     context: Context,
     prefix: KeyPart = "",
@@ -236,14 +241,14 @@ async def _count_folders(
     return counts, counts.total(), complete
 
 
-@ability(name="why", read_only=True)
+@view("why", recall)
 async def explain_place(context: Context, key: Key, question: Question) -> JsonObject:
     """Return the place of a memory in the answer to a question, or why it has none."""
     asked = RecallInput(queries=[question])
     return {"explanation": await context.memory.explain(key, asked)}
 
 
-@ability(name="days", read_only=True)
+@view("days", memory_read_bulk)
 async def list_days(
     context: Context, year: Annotated[int, Field(ge=1000, le=9999), Integer] | None = None
 ) -> JsonObject:
@@ -271,7 +276,7 @@ class FilesAnswer(Model):
     skipped: int
 
 
-@ability(name="files", read_only=True)
+@view("files", file_list)
 async def list_files(context: Context, arguments: FileListInput) -> FilesAnswer:
     """Return a page of both roots as one list, with the workspace's files that it hides."""
     request = parse_listing_request(arguments)
@@ -308,21 +313,3 @@ async def list_files(context: Context, arguments: FileListInput) -> FilesAnswer:
 
 def _measure(file: FoundFile) -> JsonObject:
     return {"size_bytes": file.stat.st_size, "modified_at": format_modified_at(file.stat)}
-
-
-VIEWS = AbilityRegistry(
-    [
-        show_session,
-        show_memory,
-        show_version,
-        show_timeline,
-        show_review,
-        show_labels,
-        show_map,
-        explain_place,
-        list_days,
-        list_files,
-    ],
-    read_only=True,
-)
-"""The internal abilities by name."""
