@@ -180,21 +180,15 @@ async def run_batch(
         puts[name.memory_key] = None if put.value is None else build_put(name, put)
 
     memory = context.memory
-    searcher = Searcher(memory, max_scanned)
-    searches = [searcher.search(op) for op in ops if isinstance(op, base.SearchOp)]
-    lists = [searcher.list_namespaces(op) for op in ops if isinstance(op, base.ListNamespacesOp)]
     got = [_find_name(op).memory_key for op in ops if isinstance(op, base.GetOp)]
     deleted = [key for key, write in puts.items() if write is None]
-
-    found, pages, namespaces = await asyncio.gather(
-        read_memories(memory, [*got, *deleted]),
-        asyncio.gather(*searches),
-        asyncio.gather(*lists),
-    )
+    found = await read_memories(memory, [*got, *deleted])
     items = load_items({key: found[key] for key in got})
 
     # A damaged item raises here, before anything is written.
-    results, used = _build_results(ops, items, pages, namespaces)
+    searcher = Searcher(memory, max_scanned)
+    answers = await asyncio.gather(*[_read(op, items, searcher) for op in ops])
+    used = {item.row.key: item for _, refreshed in answers for item in refreshed}
     refreshments = [build_refreshment(item) for key, item in used.items() if key not in puts]
     writes = [write for write in refreshments if write is not None]
     if writes and not context.read_only:
@@ -209,53 +203,38 @@ async def run_batch(
             del puts[key]
 
     await _make_puts(memory, puts)
-    return results
+    return [result for result, _ in answers]
 
 
 def _find_name(op: base.GetOp | base.PutOp) -> ItemName:
     return ItemName(tuple(op.namespace), op.key)
 
 
-def _build_results(
-    ops: Sequence[base.Op],
-    items: Mapping[str, Outcome],
-    pages: Sequence[Sequence[RankedItem]],
-    namespaces: Sequence[list[tuple[str, ...]]],
-) -> tuple[list[base.Result], dict[str, StoredItem]]:
-    """Return the results of operations, and the items that these reads keep alive.
+async def _read(
+    op: base.Op, items: Mapping[str, Outcome], searcher: "Searcher"
+) -> tuple[base.Result, list[StoredItem]]:
+    """Return the result of an operation, and the items that it keeps alive.
 
-    Pages and namespaces are in the order of their operations. Raises the error of an item that a
-    get names.
+    Raises the error of an item that a get names.
     """
-    results: list[base.Result] = []
-    used: dict[str, StoredItem] = {}
-    next_page, next_namespaces = iter(pages), iter(namespaces)
+    if isinstance(op, base.GetOp):
+        item = items[_find_name(op).memory_key]
+        if isinstance(item, Exception):
+            raise item
+        if item is None:
+            return None, []
 
-    for op in ops:
-        if isinstance(op, base.GetOp):
-            item = items[_find_name(op).memory_key]
-            if isinstance(item, Exception):
-                raise item
-            if item is None:
-                results.append(None)
-                continue
+        return item.to_item(), [item] if op.refresh_ttl else []
 
-            results.append(item.to_item())
-            if op.refresh_ttl:
-                used[item.row.key] = item
+    if isinstance(op, base.SearchOp):
+        page = await searcher.search(op)
+        used = [ranked.item for ranked in page if op.refresh_ttl]
+        return [ranked.item.to_search_item(ranked.score) for ranked in page], used
 
-        elif isinstance(op, base.SearchOp):
-            page = next(next_page)
-            results.append([ranked.item.to_search_item(ranked.score) for ranked in page])
-            if op.refresh_ttl:
-                used.update({ranked.item.row.key: ranked.item for ranked in page})
+    if isinstance(op, base.ListNamespacesOp):
+        return await searcher.list_namespaces(op), []
 
-        elif isinstance(op, base.ListNamespacesOp):
-            results.append(next(next_namespaces))
-        else:
-            results.append(None)
-
-    return results, used
+    return None, []
 
 
 async def _make_puts(memory: MemoryHelper, puts: _Puts) -> None:
