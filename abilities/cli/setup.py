@@ -4,7 +4,7 @@ import asyncio
 import shlex
 from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import click
 
@@ -15,10 +15,19 @@ from abilities.cli.errors import explain_errors
 from abilities.cli.options import Options, format_options, take_namespace
 from abilities.cli.session import Session, pass_session
 from abilities.cli.terminal import echo, echo_line, format_count
+from abilities.clients.changes import (
+    FileChange,
+    HooksChange,
+    ServerChange,
+    build_hooks_change,
+    format_hook,
+)
+from abilities.clients.edits import Edit, plan_put, plan_removal, read_server, write_edit
 from abilities.clients.entry import (
     NOTES,
     ServerEntry,
     Unusable,
+    build_entry,
     is_set_here,
     is_temporary,
     name_namespace,
@@ -30,10 +39,6 @@ from abilities.definition import describe_tool
 from abilities.errors import format_install, is_installed
 from abilities.prompts import build_instructions
 from abilities.settings import Settings, split_names
-
-if TYPE_CHECKING:
-    from abilities.clients.changes import HooksChange
-    from abilities.clients.edits import Edit
 
 _EXAMPLES = """\b
 Examples:
@@ -128,8 +133,6 @@ def setup(
 
 def _list_clients(project: Path | None) -> None:
     """Print a line for each client: whether it is set up, or at least on this machine."""
-    from abilities.clients.edits import read_server
-
     for client in CLIENTS.values():
         try:
             file = client.find_file(Machine(), project)
@@ -155,11 +158,6 @@ def _set_up(
     dry_run: bool,
 ) -> None:
     """Add the server to a client, or show what would be added. Raises Unusable."""
-    # MCP is an optional dependency, and so is the TOML editor of some clients.
-    from abilities.clients.changes import FileChange, ServerChange, build_hooks_change
-    from abilities.clients.edits import plan_put, write_edit
-    from abilities.clients.entry import build_entry
-
     if tools is not None:
         _ = session.override({"tools": split_names(tools)}).registry  # raises for unknown names
     session = _settle(session, target)
@@ -214,8 +212,6 @@ def _settle(session: Session, target: _Target) -> Session:
     already. The settings file is for all projects, so a project's values replace it. Without a
     project, only check that a workspace in the settings may be shared.
     """
-    from abilities.clients.edits import read_server
-
     project = target.project
     if project is None:
         if "workspace_dir" in session.settings.model_fields_set:
@@ -241,9 +237,9 @@ def _settle(session: Session, target: _Target) -> Session:
     return session
 
 
-def _try(target: _Target, entry: ServerEntry, hooks: "HooksChange | None") -> None:
+def _try(target: _Target, entry: ServerEntry, hooks: HooksChange | None) -> None:
     """Start the server as the client will, and report its answer. Raises click.ClickException."""
-    from abilities.clients.changes import format_hook
+    # MCP is an optional dependency.
     from abilities.clients.trial import TrialFailed, try_entry, try_hook
 
     folder = Path("/")
@@ -268,9 +264,6 @@ def _try(target: _Target, entry: ServerEntry, hooks: "HooksChange | None") -> No
 
 def _remove(target: _Target, *, dry_run: bool) -> None:
     """Remove the server and its hooks from a client. Raises Unusable."""
-    from abilities.clients.changes import HooksChange, ServerChange
-    from abilities.clients.edits import plan_removal, write_edit
-
     client, hooks = target.client, target.client.hooks
     plans = [plan_removal(target.file, ServerChange(client, ServerEntry("", (), {})))]
     if hooks is not None:  # first, as they were added last: one file may have both
@@ -288,7 +281,7 @@ def _remove(target: _Target, *, dry_run: bool) -> None:
             _report(edit, write_edit(edit))
 
 
-def _print_differences(edit: "Edit") -> None:
+def _print_differences(edit: Edit) -> None:
     """Print the lines of a file that would change."""
     if not edit.is_needed:
         echo(f"{edit.path} is as it should be; nothing would change.")
@@ -301,7 +294,7 @@ def _print_differences(edit: "Edit") -> None:
         echo_line(line.expandtabs(4))
 
 
-def _report(edit: "Edit", backup: Path | None) -> None:
+def _report(edit: Edit, backup: Path | None) -> None:
     """Print which file was written or removed, and where its backup is."""
     verb = "Removed" if edit.text is None else "Wrote"
     kept = ""

@@ -8,7 +8,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from types import ModuleType
 
-from abilities.clients import jsonc, toml_edit
+from abilities.clients import jsonc
 from abilities.clients.entry import (
     ServerEntry,
     Unparsable,
@@ -90,7 +90,13 @@ class ServerChange:
 
     @property
     def _editor(self) -> ModuleType:
-        return toml_edit if self.client.format == "toml" else jsonc
+        if self.client.format == "json":
+            return jsonc
+
+        # Needs the TOML editor, an optional dependency.
+        from abilities.clients import toml_edit
+
+        return toml_edit
 
     def _get(self, text: str) -> object:
         return self._editor.get(text, self.client.keys)
