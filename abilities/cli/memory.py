@@ -5,7 +5,7 @@ import json
 import os
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TextIO, get_args
+from typing import Any, TextIO, get_args
 
 import click
 
@@ -16,7 +16,7 @@ from abilities.cli.options import take_namespace, whole_store
 from abilities.cli.session import Session, pass_session
 from abilities.cli.terminal import echo, echo_line, echo_payload, format_count
 from abilities.declarations.limits import TOKEN_BYTES
-from abilities.declarations.memory import USUAL_LINK_TYPE, Direction, Importance, Type
+from abilities.declarations.memory import Direction, Importance, Type
 from abilities.declarations.refusals import Refused
 from abilities.declarations.values import JsonObject, utc_now
 from abilities.helpers.files.confinement import parse_path
@@ -25,9 +25,6 @@ from abilities.helpers.store.changes import call_patiently
 from abilities.helpers.walk import WalkLimits, WalkOutcome
 from abilities.hooks.asking import answer_stdin
 from abilities.prompts import write_catch_up
-
-if TYPE_CHECKING:
-    from abilities.cli.records import Page
 
 # \b keeps click from joining the lines of a paragraph.
 _ABOUT_EXAMPLE = """\b
@@ -347,104 +344,9 @@ def why(
     # Programs read JSON, and need not wait for these imports.
     from rich.console import Console
 
-    from abilities.cli.records import Page
+    from abilities.cli.printing import print_explanation
 
-    print_explanation(record, Page(Console(file=stdout)))
-
-
-def print_explanation(record: JsonObject, page: "Page") -> None:
-    """Print why a memory is in an answer of `recall` or not, for people."""
-    from abilities.cli.records import Column, style_text
-
-    key = style_text(record["key"], "bold")
-    if "place" in record:
-        place = f" is number {record['place']:,} of {record['of']:,}"
-        page.print_line(key, f"{place}, with the score {record['score']:.2f}.")
-    else:
-        page.print_line(key, f" is left out. {_describe_reason(record)}")
-
-    for name, words in (
-        ("unknown_words", "In no memory: "),
-        ("archived_words", "Only in archived memories: "),
-    ):
-        if name in record:
-            page.print_line(words, ", ".join(record[name]))
-
-    rows: list[JsonObject] = []
-    for word in record.get("words", ()):
-        shown = {name: f"{word[name]:.2f}" for name in ("idf", "points")}
-        rows.append({**word, **shown, "held": "yes" if word["weight"] else "no"})
-    columns = (
-        Column("word", ("word",), wraps=True, leads=True),
-        Column("looked up as", ("term",), wraps=True),
-        Column("in it", ("held",)),
-        Column("weight", ("weight",), is_right=True),
-        Column("idf", ("idf",), is_right=True),
-        Column("points", ("points",), is_right=True),
-    )
-    page.print_table(columns, rows)
-
-    if "factor" in record:
-        held = sum(row["held"] == "yes" for row in rows)
-        words = f"{held} of {len(rows)} in it: times {record['factor']:.2f}"
-        page.print_line(f"{words}, which makes {record['by_words']:.2f}.")
-    if "phrases" in record:
-        phrases, points = ", ".join(record["phrases"]["words"]), record["phrases"]["points"]
-        page.print_line(f"Words that are together as in the question add {points:.2f}: {phrases}.")
-    if "links" in record:
-        _print_links(record["links"], page)
-    if "named" in record:
-        page.print_line(f"It begins with a name in the question: times {record['named']}.")
-    if "by_meaning" in record:
-        page.print_line(f"The similarity of its meaning adds {record['by_meaning']:.2f}.")
-
-
-def _describe_reason(record: JsonObject) -> str:
-    """Return in a sentence why a memory is not in an answer."""
-    reason = record["reason"]
-    score = f"It scores {record.get('score', 0):.2f}"
-    if reason == "filters":
-        return f"It does not pass: {', '.join(record['filters'])}."
-    if reason == "at_least":
-        return f"{score}, and at_least needs {record['needed']:.2f}."
-    if reason == "confidence":
-        best = record["best"]
-        name, lacks = best.get("key", best.get("filename")), ", ".join(best["lacks"])
-        lacking = f"lacks {lacks}" if lacks else "has the words in different passages"
-        sentence = f"{score}, but nothing is shown: the best, {name}, {lacking}."
-        return f"{sentence} With --at-least 0 any match is shown."
-
-    return _SENTENCES[reason]
-
-
-_SENTENCES = {
-    "archived": "It is archived; --archived ranks such memories too.",
-    "expired": "It has expired, so it counts as archived; --archived ranks such memories too.",
-    "deleted": "It was deleted; memory_restore brings it back.",
-    "below_best": "256 memories have better words, and no link leads to it from the best.",
-    "no_match": "It has no word of the question, and no link leads to it from the best.",
-}
-"""The sentences for reasons that need no figures."""
-
-
-def _print_links(links: JsonObject, page: "Page") -> None:
-    """Print what links give to a memory, and along which way."""
-    from abilities.cli.records import Column
-
-    way = links["from"]
-    for step in links["way"]:
-        arrow = "<-" if "direction" in step else "->"
-        kind = f"{step.get('type', USUAL_LINK_TYPE)} {step['link_weight']:.2f}"
-        way += f" {arrow} {step['key']} ({kind})"
-
-    page.print_blank()
-    columns = (
-        Column("links", ("way",), wraps=True, leads=True),
-        Column("words that it lacks", ("words",), wraps=True),
-        Column("points", ("points",), is_right=True),
-    )
-    words = ", ".join(links["words"])
-    page.print_table(columns, [{"way": way, "words": words, "points": f"{links['points']:.2f}"}])
+    print_explanation(record, Console(file=stdout))
 
 
 @click.command(epilog=_HOOK_EXAMPLE)
