@@ -136,10 +136,6 @@ class Host:
 
         return abilities
 
-    def call_sync(self, name: str, arguments: object, namespace: str | int | None = None) -> Reply:
-        """Call an ability as `call` does, from a thread that may block."""
-        return self.run_sync(self.call(name, arguments, namespace))
-
     async def run(self, work: Work[T]) -> T:
         """Run a coroutine on the background loop. May be awaited on any event loop."""
         return await asyncio.wrap_future(_submit_to_background(work))
@@ -242,7 +238,7 @@ class Function:
         namespace: str | int | None = None,
     ) -> Reply:
         """Call the ability as `call` does, from synchronous code."""
-        return self._host.call_sync(self.name, _read_arguments(arguments), namespace)
+        return self._host.run_sync(self.call(arguments, namespace=namespace))
 
 
 def load_functions(

@@ -282,9 +282,7 @@ class _Handlers:
 
         name, arguments = call
         reply = await abilities.reply(name, arguments)
-        if reply.failed:
-            fault = reply.payload["error"]
-            raise _build_error({"uri": params.uri, **fault}, fault["message"])
+        _check_reply(reply, uri=params.uri)
 
         text = types.TextResourceContents(uri=params.uri, mime_type=_JSON_TYPE, text=reply.text)
         return types.ReadResourceResult(contents=[text])
@@ -366,11 +364,11 @@ def _describe_server(abilities: Abilities) -> str:
     return build_instructions(list_offered(abilities))
 
 
-def _check_reply(reply: Reply) -> None:
-    """Raise MCPError for a reply that has failed."""
+def _check_reply(reply: Reply, **details: str) -> None:
+    """Raise MCPError, with further details, for a reply that has failed."""
     if reply.failed:
         fault = reply.payload["error"]
-        raise _build_error(fault, fault["message"])
+        raise _build_error({**details, **fault}, fault["message"])
 
 
 def _build_error(data: JsonObject, message: str) -> MCPError:

@@ -74,7 +74,14 @@ def doctor(session: Session, as_json: bool, secrets: bool, download: bool) -> No
     downloads one.
     """
     if download:
-        download_model(session.settings)
+        # Imported here, because few use it.
+        from abilities.embedders import download_model
+
+        try:
+            download_model(session.settings.embedder or "")
+        except ValueError as error:
+            raise click.ClickException(str(error)) from None
+
     if secrets:
         diagnoses = list(check_secrets(session.settings))
     else:
@@ -94,17 +101,6 @@ def doctor(session: Session, as_json: bool, secrets: bool, download: bool) -> No
 
     if any(diagnosis.state in ("unsafe", "fails") for diagnosis in diagnoses):
         sys.exit(1)
-
-
-def download_model(settings: Settings) -> None:
-    """Download the embedder's model. Raises click.ClickException if there is none to download."""
-    # Imported here, because few use it.
-    from abilities import embedders
-
-    try:
-        embedders.download_model(settings.embedder or "")
-    except ValueError as error:
-        raise click.ClickException(str(error)) from None
 
 
 async def diagnose(settings: Settings) -> list[Diagnosis]:
