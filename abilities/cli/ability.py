@@ -16,45 +16,13 @@ from abilities import definition
 from abilities.builtin.index import NAMES
 from abilities.cli.completion import complete_ability
 from abilities.cli.errors import UsageErrorInLines
-from abilities.cli.options import find_options, format_options
+from abilities.cli.options import find_options, format_options, give_examples
 from abilities.cli.session import Session, describe_failure, pass_session
 from abilities.cli.terminal import echo, echo_line, echo_payload
 from abilities.declarations.refusals import Fault
 from abilities.declarations.values import as_object, parse_json, unwrap_json
 from abilities.definition import Ability
 from abilities.registry import AbilityRegistry, Reply
-
-# \b keeps click from joining the lines of a paragraph.
-_DESCRIBE_EXAMPLES = """\b
-Examples:
-  abilities describe file_read_bulk
-  abilities describe file_read_bulk --json
-"""
-
-_CALL_EXAMPLES = """\b
-Examples:
-  abilities call file_read_bulk '{"paths": ["README.md", "src/app.py#L1-L40"]}'
-  abilities call memory_read_bulk '{"targets": [{"type": "long_term"}]}' --pretty
-  abilities call get_memory_stats --namespace team --pretty
-  echo '{"paths": ["README.md"]}' | abilities call file_read_bulk -
-"""
-
-_RECALL_EXAMPLES = """\b
-Examples:
-  abilities recall "When does Aurora ship?"
-  abilities recall "Who leads the parser?" "What does Ada drink?"
-"""
-
-_LIST_EXAMPLES = """\b
-Examples:
-  abilities list
-  abilities list --json
-"""
-
-_DECLARATIONS_EXAMPLE = """\b
-Example:
-  abilities declarations > declarations.json
-"""
 
 _LINE_CHARS = 100
 """The longest line of `abilities list`."""
@@ -71,7 +39,8 @@ _MAX_SHOWN_CHARS = 200
 _YAML = re.compile(r"\s*[\w-]+:(\s|$)")
 
 
-@click.command("list", epilog=_LIST_EXAMPLES)
+@give_examples("abilities list", "abilities list --json")
+@click.command("list")
 @click.option(
     "--json",
     "as_json",
@@ -110,7 +79,8 @@ def list_(session: Session, as_json: bool) -> None:
         echo(problem, err=True)
 
 
-@click.command(epilog=_DESCRIBE_EXAMPLES)
+@give_examples("abilities describe file_read_bulk", "abilities describe file_read_bulk --json")
+@click.command()
 @click.argument("name", shell_complete=complete_ability)
 @click.option(
     "--json",
@@ -142,7 +112,13 @@ def describe(session: Session, name: str, as_json: bool) -> None:
         echo(f"  {argument} ({kind}, {mark}): {meaning}", stdout)
 
 
-@click.command(epilog=_CALL_EXAMPLES, context_settings={"allow_extra_args": True})
+@give_examples(
+    'abilities call file_read_bulk \'{"paths": ["README.md", "src/app.py#L1-L40"]}\'',
+    'abilities call memory_read_bulk \'{"targets": [{"type": "long_term"}]}\' --pretty',
+    "abilities call get_memory_stats --namespace team --pretty",
+    'echo \'{"paths": ["README.md"]}\' | abilities call file_read_bulk -',
+)
+@click.command(context_settings={"allow_extra_args": True})
 @click.argument("name", shell_complete=complete_ability)
 @click.argument("arguments", metavar="[JSON]", default="{}")
 @click.option(
@@ -174,7 +150,11 @@ def call(session: Session, name: str, arguments: str, pretty: bool) -> None:
     _call_and_print(session, name, read_arguments(arguments, name), pretty=pretty)
 
 
-@click.command(epilog=_RECALL_EXAMPLES)
+@give_examples(
+    'abilities recall "When does Aurora ship?"',
+    'abilities recall "Who leads the parser?" "What does Ada drink?"',
+)
+@click.command()
 @click.argument("questions", metavar="QUESTION...", nargs=-1, required=True)
 @click.option(
     "--pretty/--json",
@@ -194,7 +174,8 @@ def recall(session: Session, questions: tuple[str, ...], pretty: bool | None) ->
     _call_and_print(session, "recall", {"queries": list(questions)}, pretty=pretty)
 
 
-@click.command(epilog=_DECLARATIONS_EXAMPLE)
+@give_examples("abilities declarations > declarations.json")
+@click.command()
 @pass_session
 def declarations(session: Session) -> None:
     """Print the declarations of all abilities as a JSON array.

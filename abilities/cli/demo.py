@@ -20,6 +20,7 @@ from rich.text import Text
 
 from abilities.application import Abilities
 from abilities.cli.errors import explain_errors
+from abilities.cli.options import give_examples
 from abilities.cli.session import Session, pass_session
 from abilities.cli.terminal import echo, escape_text, format_count
 from abilities.declarations.values import JsonObject
@@ -82,17 +83,6 @@ _STARTER_NOTES = """\
 What this agent should always remember. One fact per line.
 """
 
-_INIT_EXAMPLES = """\b
-Examples:
-  abilities init
-  abilities init ~/agents/ada
-"""
-
-_DEMO_EXAMPLE = """\b
-Example:
-  abilities demo --workspace-dir ~/project
-"""
-
 
 class SampleMemory(NamedTuple):
     """A memory to store; ``links`` are weights by key."""
@@ -111,7 +101,8 @@ MEMORIES = [
 ]
 
 
-@click.command(epilog=_INIT_EXAMPLES)
+@give_examples("abilities init", "abilities init ~/agents/ada")
+@click.command()
 @click.argument("directory", type=click.Path(path_type=Path), required=False)
 @pass_session
 def init(session: Session, directory: Path | None) -> None:
@@ -151,7 +142,8 @@ def init(session: Session, directory: Path | None) -> None:
         echo(f"To use it, put {line} into {find_settings_file()}, or add --agent-dir to commands.")
 
 
-@click.command(epilog=_DEMO_EXAMPLE)
+@give_examples("abilities demo --workspace-dir ~/project")
+@click.command()
 @pass_session
 def demo(session: Session) -> None:
     """Show an agent's first minute on your files, in thirty lines.

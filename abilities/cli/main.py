@@ -16,16 +16,8 @@ import click
 from typing_extensions import override
 
 from abilities.cli.errors import Commands, show_errors
-from abilities.cli.options import find_options, share_options
+from abilities.cli.options import find_options, give_examples, share_options
 from abilities.helpers.importing import pause_collection
-
-_EXAMPLES = """\b
-Examples:
-  abilities list
-  abilities call file_read_bulk '{"paths": ["README.md"]}' --pretty
-  abilities COMMAND --help
-"""
-
 
 _COMMANDS = {
     "about": ("memory", "Print what is remembered about files."),
@@ -100,9 +92,12 @@ class _Commands(Commands):
             return super().invoke(ctx)
 
 
-@click.group(
-    cls=_Commands, epilog=_EXAMPLES, context_settings={"help_option_names": ["-h", "--help"]}
+@give_examples(
+    "abilities list",
+    'abilities call file_read_bulk \'{"paths": ["README.md"]}\' --pretty',
+    "abilities COMMAND --help",
 )
+@click.group(cls=_Commands, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(package_name="agent-abilities")
 @click.pass_context
 def main(context: click.Context, /) -> None:

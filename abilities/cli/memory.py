@@ -12,7 +12,7 @@ import click
 from abilities.cli.completion import complete_any_key, complete_key
 from abilities.cli.drawing import Drawing, as_mermaid, as_svg, draw_walk
 from abilities.cli.errors import explain_errors, explain_stop
-from abilities.cli.options import take_namespace, whole_store
+from abilities.cli.options import give_examples, take_namespace, whole_store
 from abilities.cli.session import Session, pass_session
 from abilities.cli.terminal import echo, echo_line, echo_payload, format_count
 from abilities.declarations.limits import TOKEN_BYTES
@@ -26,48 +26,9 @@ from abilities.helpers.walk import WalkLimits, WalkOutcome
 from abilities.hooks.asking import answer_stdin
 from abilities.prompts import write_catch_up
 
-# \b keeps click from joining the lines of a paragraph.
-_ABOUT_EXAMPLE = """\b
-Example:
-  abilities about src/app.py README.md
-"""
 
-_CATCH_UP_EXAMPLE = """\b
-Example:
-  abilities catch-up --max-tokens 1000
-"""
-
-_COMPACT_EXAMPLE = """\b
-Example:
-  ABILITIES_HISTORY_DAYS=30 abilities compact
-"""
-
-_PURGE_EXAMPLES = """\b
-Examples:
-  abilities purge old/address
-  abilities purge old/address --namespace team --yes
-"""
-
-_GRAPH_EXAMPLES = """\b
-Examples:
-  abilities graph goals
-  abilities graph goals -o walk.svg
-  abilities graph goals --depth 2 --format mermaid
-"""
-
-_WHY_EXAMPLES = """\b
-Examples:
-  abilities why people/ada "Who writes compilers?"
-  abilities why people/ada "Who writes compilers?" --hops 0 --json
-"""
-
-_HOOK_EXAMPLE = """\b
-Example:
-  echo '{"session_id": "1", "prompt": "Who is Ada?"}' | abilities hook UserPromptSubmit
-"""
-
-
-@click.command(epilog=_ABOUT_EXAMPLE)
+@give_examples("abilities about src/app.py README.md")
+@click.command()
 @click.argument("paths", metavar="PATH...", nargs=-1, required=True)
 @pass_session
 def about(session: Session, paths: tuple[str, ...]) -> None:
@@ -98,7 +59,8 @@ def about(session: Session, paths: tuple[str, ...]) -> None:
             echo(f"  {memory['date']}  {memory['key']}: {memory['text']}", file=stdout)
 
 
-@click.command("catch-up", epilog=_CATCH_UP_EXAMPLE)
+@give_examples("abilities catch-up --max-tokens 1000")
+@click.command("catch-up")
 @click.option(
     "--max-tokens",
     type=click.IntRange(500, 16_000),
@@ -126,7 +88,8 @@ def catch_up(session: Session, max_tokens: int) -> None:
     echo_payload(text, stdout, nl=not text.endswith("\n"))
 
 
-@click.command(epilog=_COMPACT_EXAMPLE)
+@give_examples("ABILITIES_HISTORY_DAYS=30 abilities compact")
+@click.command()
 @whole_store
 @pass_session
 def compact(session: Session) -> None:
@@ -148,7 +111,8 @@ def compact(session: Session) -> None:
     echo(f"Forgot {format_count(forgotten, 'change')}.", err=True)
 
 
-@click.command(epilog=_PURGE_EXAMPLES)
+@give_examples("abilities purge old/address", "abilities purge old/address --namespace team --yes")
+@click.command()
 @click.argument("key", shell_complete=complete_any_key)
 @take_namespace("The namespace of the memory (default: the configured one).")
 @click.option("--yes", is_flag=True, help="Do not ask for a confirmation.")
@@ -176,7 +140,12 @@ def purge(session: Session, key: str, yes: bool) -> None:
     )
 
 
-@click.command(epilog=_GRAPH_EXAMPLES)
+@give_examples(
+    "abilities graph goals",
+    "abilities graph goals -o walk.svg",
+    "abilities graph goals --depth 2 --format mermaid",
+)
+@click.command()
 @click.argument("key", shell_complete=complete_key)
 @click.option(
     "--depth",
@@ -272,7 +241,11 @@ def _print(drawing: Drawing, form: str, file: TextIO) -> None:
         print_tree(drawing, Console(file=file))
 
 
-@click.command(epilog=_WHY_EXAMPLES)
+@give_examples(
+    'abilities why people/ada "Who writes compilers?"',
+    'abilities why people/ada "Who writes compilers?" --hops 0 --json',
+)
+@click.command()
 @click.argument("key", shell_complete=complete_any_key)
 @click.argument("question")
 @click.option("--hops", type=int, help="Follow so many links, 0 to 2 (default: 2).")
@@ -349,7 +322,10 @@ def why(
     print_explanation(record, Console(file=stdout))
 
 
-@click.command(epilog=_HOOK_EXAMPLE)
+@give_examples(
+    'echo \'{"session_id": "1", "prompt": "Who is Ada?"}\' | abilities hook UserPromptSubmit'
+)
+@click.command()
 @click.argument("event")
 @pass_session
 def hook(session: Session, event: str) -> None:

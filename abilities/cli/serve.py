@@ -14,6 +14,7 @@ import click
 from abilities.application import Abilities
 from abilities.cli.completion import complete_tools
 from abilities.cli.errors import UsageErrorInLines, describe_os_error
+from abilities.cli.options import give_examples
 from abilities.cli.session import Session, describe_failure, pass_session
 from abilities.cli.terminal import echo
 from abilities.cli.token import WAY_OUT, find_lock, lock_by_mark
@@ -35,17 +36,6 @@ Example of a client's configuration:
   {"mcpServers": {"abilities": {"command": "abilities", "args": ["mcp"]}}}
 """
 
-_SERVE_EXAMPLES = """\b
-Examples:
-  abilities serve
-  abilities token add --scope read && abilities serve --host 0.0.0.0
-"""
-
-_EXPLORE_EXAMPLES = """\b
-Examples:
-  abilities explore
-  abilities explore --port 8700 --no-browser
-"""
 
 _LISTENING = {
     errno.EADDRINUSE: "another server has it, perhaps this one started twice; "
@@ -65,7 +55,10 @@ _take_tools = click.option(
 )
 
 
-@click.command(epilog=_SERVE_EXAMPLES)
+@give_examples(
+    "abilities serve", "abilities token add --scope read && abilities serve --host 0.0.0.0"
+)
+@click.command()
 @click.option(
     "--host",
     metavar="ADDRESS",
@@ -92,7 +85,8 @@ def serve(session: Session, host: str, port: int, tools: str | None) -> None:
     _serve(_choose_tools(session, tools), host, port, open_browser=False)
 
 
-@click.command(epilog=_EXPLORE_EXAMPLES)
+@give_examples("abilities explore", "abilities explore --port 8700 --no-browser")
+@click.command()
 @click.option(
     "--port",
     type=click.IntRange(0, 65535),

@@ -12,7 +12,7 @@ from abilities.application import build_offer
 from abilities.builtin.index import ALL, PROFILES
 from abilities.cli.completion import complete_tools
 from abilities.cli.errors import explain_errors
-from abilities.cli.options import Options, format_options, take_namespace
+from abilities.cli.options import Options, format_options, give_examples, take_namespace
 from abilities.cli.session import Session, pass_session
 from abilities.cli.terminal import echo, echo_line, format_count
 from abilities.clients.changes import (
@@ -40,15 +40,6 @@ from abilities.errors import format_install, is_installed
 from abilities.prompts import build_instructions
 from abilities.settings import Settings, split_names
 
-_EXAMPLES = """\b
-Examples:
-  abilities setup
-  abilities setup claude-code --dry-run
-  abilities setup cursor --project
-  abilities setup claude-desktop --workspace-dir ~/notes --tools lean
-  abilities setup codex --remove
-"""
-
 
 class _Target(NamedTuple):
     """A client and the project to set it up for, or None for all projects of the user."""
@@ -62,7 +53,14 @@ class _Target(NamedTuple):
         return self.client.find_file(Machine(), self.project)
 
 
-@click.command(epilog=_EXAMPLES)
+@give_examples(
+    "abilities setup",
+    "abilities setup claude-code --dry-run",
+    "abilities setup cursor --project",
+    "abilities setup claude-desktop --workspace-dir ~/notes --tools lean",
+    "abilities setup codex --remove",
+)
+@click.command()
 @click.argument("client", type=click.Choice(list(CLIENTS)), metavar="[CLIENT]", required=False)
 @click.option("--project", is_flag=True, help="Set it up for the project in the current folder.")
 @click.option(

@@ -15,7 +15,7 @@ from typing import TextIO
 import click
 
 from abilities.cli.errors import explain_errors, explain_stop
-from abilities.cli.options import take_namespace, whole_store
+from abilities.cli.options import give_examples, take_namespace, whole_store
 from abilities.cli.session import Session, pass_session
 from abilities.cli.terminal import echo, echo_line, format_count, show_progress
 from abilities.declarations.refusals import Refused
@@ -48,48 +48,10 @@ SHOWN_REMARKS = 20
 ADVICE = "To mend it: abilities repair"
 """The remedy for a damaged store."""
 
-_IMPORT_EXAMPLES = """\b
-Examples:
-  abilities import memory.jsonl --dry-run
-  abilities import memory.jsonl --namespace team --report remarks.jsonl
-  abilities import ~/.claude/projects
-  cat memory.jsonl | abilities import -
-"""
-
-_EXPORT_EXAMPLES = """\b
-Examples:
-  abilities export all.jsonl
-  abilities export --namespace team | gzip > team.jsonl.gz
-"""
-
-_CHECK_EXAMPLES = """\b
-Examples:
-  abilities check
-  abilities check --full
-"""
 
 _BACKUP_NAME = re.compile(r"memories-\d{4}-\d\d-\d\dT\d{6}Z\.db")
 """The name of a backup in a folder of several; sorted by name, they are sorted by time."""
 
-_BACKUP_EXAMPLES = """\b
-Examples:
-  abilities backup memories.db
-  abilities backup backups/ --keep 7
-"""
-
-_RESTORE_EXAMPLES = """\b
-Examples:
-  abilities restore memories.db
-  abilities restore memories.db --replace
-"""
-
-
-_REPAIR_EXAMPLES = """\b
-Examples:
-  abilities repair --dry-run
-  abilities repair
-  abilities repair --aside damaged.jsonl
-"""
 
 _HINTS = {
     "busy": "a process uses the store; stop all that use it, then run this again",
@@ -99,15 +61,14 @@ _HINTS = {
 }
 """The remedy if a repair is refused, by the reason."""
 
-_MIRROR_EXAMPLES = """\b
-Examples:
-  abilities mirror memories
-  abilities mirror memories --check
-  abilities mirror ~/vault --watch --namespace team
-"""
 
-
-@click.command("import", epilog=_IMPORT_EXAMPLES)
+@give_examples(
+    "abilities import memory.jsonl --dry-run",
+    "abilities import memory.jsonl --namespace team --report remarks.jsonl",
+    "abilities import ~/.claude/projects",
+    "cat memory.jsonl | abilities import -",
+)
+@click.command("import")
 @click.argument(
     "source", type=click.Path(path_type=Path, exists=True, allow_dash=True), metavar="SOURCE"
 )
@@ -190,7 +151,10 @@ def import_(
         sys.exit(1)
 
 
-@click.command("export", epilog=_EXPORT_EXAMPLES)
+@give_examples(
+    "abilities export all.jsonl", "abilities export --namespace team | gzip > team.jsonl.gz"
+)
+@click.command("export")
 @click.argument(
     "file", type=click.Path(path_type=Path, dir_okay=False, allow_dash=True), default="-"
 )
@@ -259,7 +223,8 @@ def export_(session: Session, file: Path, resume: bool, no_history: bool) -> Non
         sys.exit(1)
 
 
-@click.command(epilog=_CHECK_EXAMPLES)
+@give_examples("abilities check", "abilities check --full")
+@click.command()
 @click.option("--json", "as_json", is_flag=True, help="Print the findings as a JSON array.")
 @click.option(
     "--full", is_flag=True, help="Check the search index too; writers have to wait meanwhile."
@@ -428,7 +393,12 @@ def check_store_exists(settings: Settings) -> None:
         )
 
 
-@click.command(epilog=_MIRROR_EXAMPLES)
+@give_examples(
+    "abilities mirror memories",
+    "abilities mirror memories --check",
+    "abilities mirror ~/vault --watch --namespace team",
+)
+@click.command()
 @click.argument("folder", type=click.Path(path_type=Path, file_okay=False))
 @take_namespace("Mirror this namespace (default: the configured one).")
 @click.option(
@@ -505,7 +475,8 @@ def _print_counts(verb: str, report: Report) -> None:
     echo(f"{verb}: {', '.join(counts) or 'nothing to change'}.", err=True)
 
 
-@click.command("backup", epilog=_BACKUP_EXAMPLES)
+@give_examples("abilities backup memories.db", "abilities backup backups/ --keep 7")
+@click.command("backup")
 @click.argument("target", metavar="FILE|DIR", type=click.Path(path_type=Path))
 @click.option(
     "--keep",
@@ -565,7 +536,8 @@ def backup_(session: Session, target: Path, keep: int | None) -> None:
         echo(f"Removed {format_count(len(older), 'older backup')}.", err=True)
 
 
-@click.command("restore", epilog=_RESTORE_EXAMPLES)
+@give_examples("abilities restore memories.db", "abilities restore memories.db --replace")
+@click.command("restore")
 @click.argument("file", type=click.Path(path_type=Path, exists=True, dir_okay=False))
 @click.option(
     "--replace",
@@ -603,7 +575,10 @@ def restore_(session: Session, file: Path, replace: bool) -> None:
         sys.exit(1)
 
 
-@click.command("repair", epilog=_REPAIR_EXAMPLES)
+@give_examples(
+    "abilities repair --dry-run", "abilities repair", "abilities repair --aside damaged.jsonl"
+)
+@click.command("repair")
 @click.option("--dry-run", is_flag=True, help="Only print what would be done; change nothing.")
 @click.option(
     "--aside",

@@ -17,7 +17,7 @@ from abilities.builtin.index import explain_unknown_tools
 from abilities.cli.checks import Diagnosis, check_privacy, check_separation, has_token_mark
 from abilities.cli.completion import complete_tools
 from abilities.cli.errors import Commands, describe_os_error
-from abilities.cli.options import take_namespace
+from abilities.cli.options import give_examples, take_namespace
 from abilities.cli.session import Session, pass_session
 from abilities.cli.terminal import divert_stdout, echo, echo_line, escape_text, format_count
 from abilities.declarations.memory import MAX_OTHERS, parse_namespace
@@ -33,23 +33,6 @@ WAY_OUT = (
 """The remedy if a server refuses every caller."""
 
 _HEADINGS = ("ID", "scope", "made", "namespace", "label", "tools", "reads")
-
-_ADD_EXAMPLES = """\b
-Examples:
-  abilities token add --namespace team --scope read --label 'laptop of Ada'
-  abilities token add --namespace ada --scope write --reads project,team
-  abilities token add --scope metrics --label prometheus > metrics.token
-"""
-
-_LIST_EXAMPLE = """\b
-Example:
-  abilities token list --json
-"""
-
-_REVOKE_EXAMPLE = """\b
-Example:
-  abilities token revoke 3f9c2a1b
-"""
 
 
 class Lock(NamedTuple):
@@ -160,7 +143,12 @@ def token() -> None:
     """
 
 
-@token.command(epilog=_ADD_EXAMPLES)
+@give_examples(
+    "abilities token add --namespace team --scope read --label 'laptop of Ada'",
+    "abilities token add --namespace ada --scope write --reads project,team",
+    "abilities token add --scope metrics --label prometheus > metrics.token",
+)
+@token.command()
 @take_namespace(
     "The namespace whose memories and files the token opens (default: the configured one)."
 )
@@ -242,7 +230,8 @@ def add(session: Session, scope: Scope, label: str, tools: str, reads: str) -> N
             echo(f"{words}; create it to share files.", err=True)
 
 
-@token.command("list", epilog=_LIST_EXAMPLE)
+@give_examples("abilities token list --json")
+@token.command("list")
 @click.option("--json", "as_json", is_flag=True, help="Print a JSON array instead of lines.")
 @pass_session
 def list_(session: Session, as_json: bool) -> None:
@@ -275,7 +264,8 @@ def list_(session: Session, as_json: bool) -> None:
         echo("  ".join(cells).rstrip())
 
 
-@token.command(epilog=_REVOKE_EXAMPLE)
+@give_examples("abilities token revoke 3f9c2a1b")
+@token.command()
 @click.argument("token_id", metavar="ID")
 @pass_session
 def revoke(session: Session, token_id: str) -> None:
