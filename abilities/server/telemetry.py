@@ -13,6 +13,7 @@ import sys
 import time
 from collections.abc import Awaitable, Callable, Container, Iterator, Mapping, Sequence
 from contextvars import ContextVar
+from functools import partial
 from typing import Any, NamedTuple, TextIO, cast
 from uuid import uuid4
 
@@ -262,45 +263,31 @@ class Telemetry:
         # Not the process-wide registry, so that one process can have several applications.
         registry = prometheus.CollectorRegistry()
         self._registry = registry
+        gauge = partial(prometheus.Gauge, registry=registry)
+        counter = partial(prometheus.Counter, registry=registry)
+        histogram = partial(prometheus.Histogram, registry=registry)
 
         prometheus.ProcessCollector(registry=registry)
-        self._in_flight = prometheus.Gauge(
-            "abilities_calls_in_flight", "Calls being answered.", registry=registry
-        )
-        queue = prometheus.Gauge(
-            "abilities_store_queue", "Calls that wait for the store.", registry=registry
-        )
-        queue.set_function(count_waiting)
-        stuck = prometheus.Gauge(
+        self._in_flight = gauge("abilities_calls_in_flight", "Calls being answered.")
+        gauge("abilities_store_queue", "Calls that wait for the store.").set_function(count_waiting)
+        gauge(
             "abilities_file_threads_stuck",
             "Threads that are stuck in files and folders that do not answer.",
-            registry=registry,
-        )
-        stuck.set_function(count_stuck)
+        ).set_function(count_stuck)
 
         labels = ["namespace", "ability"]
-        self._calls = prometheus.Counter("abilities_calls", "Calls.", labels, registry=registry)
-        self._items = prometheus.Counter(
-            "abilities_items", "Records and memories in answers.", labels, registry=registry
+        self._calls = counter("abilities_calls", "Calls.", labels)
+        self._items = counter("abilities_items", "Records and memories in answers.", labels)
+        self._faults = counter("abilities_faults", "Failed calls and items.", [*labels, "code"])
+        self._truncations = counter("abilities_truncations", "Contents that were cut.", labels)
+        self._seconds = histogram(
+            "abilities_call_seconds", "Time of a call.", labels, buckets=_SECONDS
         )
-        self._faults = prometheus.Counter(
-            "abilities_faults", "Failed calls and items.", [*labels, "code"], registry=registry
+        self._bytes = histogram(
+            "abilities_reply_bytes", "Size of an answer.", labels, buckets=_BYTES
         )
-        self._truncations = prometheus.Counter(
-            "abilities_truncations", "Contents that were cut.", labels, registry=registry
-        )
-        self._seconds = prometheus.Histogram(
-            "abilities_call_seconds", "Time of a call.", labels, registry=registry, buckets=_SECONDS
-        )
-        self._bytes = prometheus.Histogram(
-            "abilities_reply_bytes", "Size of an answer.", labels, registry=registry, buckets=_BYTES
-        )
-        self._depth = prometheus.Histogram(
-            "abilities_walk_depth",
-            "Depth a walk reached.",
-            ["namespace"],
-            registry=registry,
-            buckets=_DEPTHS,
+        self._depth = histogram(
+            "abilities_walk_depth", "Depth a walk reached.", ["namespace"], buckets=_DEPTHS
         )
 
     def count(
