@@ -309,6 +309,3 @@ def _find_ability(session: Session, registry: AbilityRegistry, name: str) -> Abi
         hint = "choose one of: " + ", ".join(registry.names)
 
     raise click.UsageError(f"there is no ability named {name!r}; {hint}")
-
-
-COMMANDS = (list_, describe, call, recall, declarations)

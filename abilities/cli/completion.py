@@ -110,6 +110,3 @@ def _suggest(context: click.Context, find: Callable[[Session], Sequence[str]]) -
             return find(Session(find_options(context)))
     except Exception:
         return []
-
-
-COMMANDS = (completion,)

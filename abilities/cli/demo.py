@@ -12,7 +12,6 @@ from collections import Counter
 from dataclasses import dataclass, field
 from datetime import date, datetime, timedelta
 from pathlib import Path
-from typing import NamedTuple
 
 import click
 from rich.console import Console
@@ -23,19 +22,14 @@ from abilities.cli.errors import explain_errors
 from abilities.cli.options import give_examples
 from abilities.cli.session import Session, pass_session
 from abilities.cli.terminal import echo, escape_text, format_count
+from abilities.declarations.limits import MAX_ITEMS, TOKEN_BYTES
 from abilities.declarations.values import JsonObject
 from abilities.errors import format_install, is_installed
 from abilities.helpers.reply.formats import render
 from abilities.settings import Settings, find_settings_file
 
-MAX_ITEMS = 25
-"""Items of one call."""
-
 _PATTERN = "**/*.{md,py,toml,txt,json,js,ts,c,h,rs,go,java}"
 _SHOWN_PATHS = 3
-
-_TOKEN_BYTES = 4
-"""An estimate; tokenizers differ."""
 
 _PROMPT_TOKENS = 1_000
 """Instructions and the user's question, which a model reads again in each round."""
@@ -84,20 +78,18 @@ What this agent should always remember. One fact per line.
 """
 
 
-class SampleMemory(NamedTuple):
-    """A memory to store; ``links`` are weights by key."""
-
-    key: str
-    content: str
-    links: dict[str, float]
+def _store(key: str, content: str, **weights: float) -> JsonObject:
+    """Return the operation that stores a sample memory with links to others, by their keys."""
+    links = [{"key": target, "link_weight": weight} for target, weight in weights.items()]
+    return {"op": "store", "type": "learning", "key": key, "content": content, "links": links}
 
 
-MEMORIES = [
-    SampleMemory("greeting", "Greet Ada by her first name.", {"ada": 0.9, "tone": 0.5}),
-    SampleMemory("ada", "Ada works on the compiler.", {"compiler": 0.8}),
-    SampleMemory("compiler", "The compiler is tested every night.", {"nightly": 0.7}),
-    SampleMemory("tone", "Answers are short and friendly.", {"ada": 0.2}),
-    SampleMemory("nightly", "Nightly tests start at two.", {}),
+OPERATIONS = [
+    _store("greeting", "Greet Ada by her first name.", ada=0.9, tone=0.5),
+    _store("ada", "Ada works on the compiler.", compiler=0.8),
+    _store("compiler", "The compiler is tested every night.", nightly=0.7),
+    _store("tone", "Answers are short and friendly.", ada=0.2),
+    _store("nightly", "Nightly tests start at two."),
 ]
 
 
@@ -203,14 +195,8 @@ async def run_demo(workspace: Path) -> None:
         values["store_url"] = f"sqlite:///{scratch}/memory.db"
         _print(console, f"In {workspace}, with a sample agent; nothing of yours is changed.", "dim")
 
-        operations: list[JsonObject] = []
-        for memory in MEMORIES:
-            links = [{"key": key, "link_weight": weight} for key, weight in memory.links.items()]
-            fields = {"type": "learning", "key": memory.key, "content": memory.content}
-            operations.append({"op": "store", **fields, "links": links})
-
         async with Abilities.open(Settings(**values)) as abilities:
-            await abilities.call("remember", {"operations": operations})
+            await abilities.call("remember", {"operations": OPERATIONS})
             request, costs = await _show_reading(abilities, console)
             await _show_memories(abilities, console)
             await _show_surfaces(abilities, request, console)
@@ -341,7 +327,7 @@ def _count_tokens(sizes: list[int]) -> int:
     """Return the tokens that a model reads if each round adds an answer to its conversation."""
     context = read = _PROMPT_TOKENS
     for size in sizes:
-        context += -(-size // _TOKEN_BYTES)
+        context += -(-size // TOKEN_BYTES)
         read += context
 
     return read
@@ -381,6 +367,3 @@ def create_sample_agent(agent: Path) -> None:
         path.write_text(text, encoding="utf-8")
 
     (agent / "escape.txt").symlink_to("/etc/passwd")
-
-
-COMMANDS = (init, demo)

@@ -213,6 +213,3 @@ def _format_pattern(path: str) -> str:
         pattern = pattern.replace(":", "?", 1)
 
     return pattern
-
-
-COMMANDS = (doctor,)

@@ -70,9 +70,10 @@ class _Commands(Commands):
             with pause_collection():
                 module = import_module(f"abilities.cli.{name}")
 
-            for command in module.COMMANDS:
-                share_options(command)
-                self.add_command(command)
+            for command in vars(module).values():
+                if isinstance(command, click.Command) and command.name == cmd_name:
+                    share_options(command)
+                    self.add_command(command)
 
         return super().get_command(ctx, cmd_name)
 

@@ -338,6 +338,3 @@ def hook(session: Session, event: str) -> None:
     """
     os.environ.update(session.variables)
     answer_stdin(event)
-
-
-COMMANDS = (about, catch_up, compact, graph, hook, purge, why)

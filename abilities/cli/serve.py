@@ -317,6 +317,3 @@ def _begin_serving(abilities: Abilities) -> None:
     # Searching for garbage would stop every call for a twentieth of a second now and then. Hardly
     # any of what is loaded is garbage, and to collect it first takes as long.
     gc.freeze()
-
-
-COMMANDS = (serve, explore, mcp)

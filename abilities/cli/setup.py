@@ -392,6 +392,3 @@ def count_tokens(settings: Settings, profile: str) -> int:
 
     size = json_size({"tools": tools}) + text_size(build_instructions(registry.names))
     return -(-size // TOKEN_BYTES)
-
-
-COMMANDS = (setup,)

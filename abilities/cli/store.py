@@ -656,6 +656,3 @@ def _require_store_file(settings: Settings) -> Path:
         )
 
     return settings.store_path
-
-
-COMMANDS = (import_, export_, check, mirror, backup_, restore_, repair)

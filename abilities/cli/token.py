@@ -369,6 +369,3 @@ def _print_lock(settings: Settings, cause: str) -> None:
     else:
         words = "'abilities serve' answers only this machine, without asking for a token"
         echo(f"{cause} {words}: {lock.reason}.", err=True)
-
-
-COMMANDS = (token,)
