@@ -79,11 +79,11 @@ class Client:
     program: str | None
     find_user_file: Callable[[Machine], Path]
     project_file: str | None
-    keys: tuple[str, ...]
     shape: Literal["plain", "stdio", "opencode"]
-    format: Literal["json", "toml"]
     starts_in_project: bool
     next_step: str
+    keys: tuple[str, ...] = ("mcpServers", "abilities")
+    format: Literal["json", "toml"] = "json"
     reads_comments: bool = True
     writes_files: bool = True
     defers_tools: bool = False
@@ -139,9 +139,12 @@ def _prefer_existing(file: Path) -> Path:
     return file
 
 
-def _find_gemini(machine: Machine) -> Path:
-    return machine.find_folder("GEMINI_CLI_HOME", "") / ".gemini" / "settings.json"
+def _find_in(variable: str, default: str, file: str) -> Callable[[Machine], Path]:
+    """Return what finds a file in the folder that a variable names, or by default one of home."""
+    return lambda machine: machine.find_folder(variable, default) / file
 
+
+_find_gemini = _find_in("GEMINI_CLI_HOME", "", ".gemini/settings.json")
 
 _QUESTION = "Then ask: What do you remember about this project?"
 
@@ -152,24 +155,16 @@ CLIENTS = {
             name="claude-code",
             title="Claude Code",
             program="claude",
-            find_user_file=(
-                lambda machine: machine.find_folder("CLAUDE_CONFIG_DIR", "") / ".claude.json"
-            ),
+            find_user_file=_find_in("CLAUDE_CONFIG_DIR", "", ".claude.json"),
             project_file=".mcp.json",
-            keys=("mcpServers", "abilities"),
             shape="stdio",
-            format="json",
             starts_in_project=True,
             next_step="Start a new session of Claude Code and type /mcp, which lists abilities "
             f"as connected. {_QUESTION}",
             reads_comments=False,
             defers_tools=True,
             hooks=Hooks(
-                find_user_file=(
-                    lambda machine: (
-                        machine.find_folder("CLAUDE_CONFIG_DIR", ".claude") / "settings.json"
-                    )
-                ),
+                find_user_file=_find_in("CLAUDE_CONFIG_DIR", ".claude", "settings.json"),
                 project_file=".claude/settings.json",
                 matchers={
                     "SessionStart": None,
@@ -188,9 +183,7 @@ CLIENTS = {
                 lambda machine: machine.application_folder / "Claude" / "claude_desktop_config.json"
             ),
             project_file=None,
-            keys=("mcpServers", "abilities"),
             shape="plain",
-            format="json",
             starts_in_project=False,
             next_step="Quit Claude Desktop, start it again, and look for abilities among the "
             "connectors of a new chat. Then ask: What do you remember about me?",
@@ -203,9 +196,7 @@ CLIENTS = {
             program="cursor",
             find_user_file=lambda machine: machine.home / ".cursor" / "mcp.json",
             project_file=".cursor/mcp.json",
-            keys=("mcpServers", "abilities"),
             shape="stdio",
-            format="json",
             starts_in_project=False,
             next_step="Restart Cursor, and check in its MCP settings that abilities is switched "
             f"on. {_QUESTION}",
@@ -220,7 +211,6 @@ CLIENTS = {
             project_file=".vscode/mcp.json",
             keys=("servers", "abilities"),
             shape="stdio",
-            format="json",
             starts_in_project=False,
             next_step="Run 'MCP: List Servers' from VS Code's command palette, and start "
             f"abilities. {_QUESTION}",
@@ -229,9 +219,7 @@ CLIENTS = {
             name="codex",
             title="Codex",
             program="codex",
-            find_user_file=(
-                lambda machine: machine.find_folder("CODEX_HOME", ".codex") / "config.toml"
-            ),
+            find_user_file=_find_in("CODEX_HOME", ".codex", "config.toml"),
             project_file=".codex/config.toml",
             keys=("mcp_servers", "abilities"),
             shape="plain",
@@ -239,9 +227,7 @@ CLIENTS = {
             starts_in_project=True,
             next_step=f"Start codex and type /mcp, which lists abilities. {_QUESTION}",
             hooks=Hooks(
-                find_user_file=(
-                    lambda machine: machine.find_folder("CODEX_HOME", ".codex") / "hooks.json"
-                ),
+                find_user_file=_find_in("CODEX_HOME", ".codex", "hooks.json"),
                 project_file=".codex/hooks.json",
                 matchers={
                     "SessionStart": None,
@@ -259,9 +245,7 @@ CLIENTS = {
             program="gemini",
             find_user_file=_find_gemini,
             project_file=".gemini/settings.json",
-            keys=("mcpServers", "abilities"),
             shape="plain",
-            format="json",
             starts_in_project=True,
             next_step="Start gemini and type /mcp, which lists abilities as connected. "
             f"{_QUESTION}",
@@ -279,7 +263,6 @@ CLIENTS = {
             project_file="opencode.json",
             keys=("mcp", "abilities"),
             shape="opencode",
-            format="json",
             starts_in_project=True,
             next_step="Run 'opencode mcp list', which names abilities as connected, and start "
             f"opencode. {_QUESTION}",
