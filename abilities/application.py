@@ -19,12 +19,7 @@ from abilities.helpers.files.files import Files
 from abilities.helpers.files.reader import Root, RootPlace
 from abilities.helpers.memory.helper import MemoryHelper
 from abilities.helpers.store import opening
-from abilities.helpers.store.protocol import (
-    HistoryStore,
-    MarkableStore,
-    MemoryStore,
-    ServableStore,
-)
+from abilities.helpers.store.protocol import HistoryStore, MarkableStore, MemoryStore, ServableStore
 from abilities.helpers.threads.workers import WorkerPool
 from abilities.plugins import add_ability, add_plugins, open_documents
 from abilities.registry import AbilityRegistry, Reply

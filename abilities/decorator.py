@@ -3,14 +3,7 @@
 import inspect
 from collections.abc import Awaitable, Callable
 from functools import partial, wraps
-from typing import (
-    Annotated,
-    Any,
-    get_args,
-    get_origin,
-    get_type_hints,
-    overload,
-)
+from typing import Annotated, Any, get_args, get_origin, get_type_hints, overload
 
 from pydantic import BaseModel, PydanticUserError, RootModel, TypeAdapter, create_model
 

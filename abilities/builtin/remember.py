@@ -2,12 +2,7 @@
 
 from abilities.declarations.limits import MAX_OPERATIONS_BYTES
 from abilities.declarations.refusals import Reason, Refused
-from abilities.declarations.remember import (
-    OPERATIONS,
-    OperationName,
-    RememberAnswer,
-    RememberInput,
-)
+from abilities.declarations.remember import OPERATIONS, OperationName, RememberAnswer, RememberInput
 from abilities.declarations.suggestions import suggest_value
 from abilities.declarations.values import JsonObject, as_object, unwrap_json
 from abilities.definition import Context, built_in, validate_arguments
