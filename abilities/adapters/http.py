@@ -38,8 +38,8 @@ _REASON_STATUS = {"key_taken": 409, "version_conflict": 412}
 
 _JSON = "application/json"
 
-_MEDIA_TYPES = {"text": "text/plain", "toon": "text/toon"}
-"""Media types of the reply formats other than JSON."""
+_MEDIA_TYPES = {"json": _JSON, "text": "text/plain", "toon": "text/toon"}
+"""The media types of the formats of replies."""
 
 _ERROR: JsonObject = {
     "description": "The call failed as a whole.",
@@ -139,8 +139,8 @@ def describe_responses(ability: Ability) -> JsonObject:
     """Return the OpenAPI description of the responses of a route that calls an ability."""
     content: JsonObject = {_JSON: {"schema": definition.build_schema(ability.answer)}}
     if "output_format" in ability.input.model_fields:
-        for media_type in _MEDIA_TYPES.values():
-            content[media_type] = {"schema": {"type": "string"}}
+        for name in ("text", "toon"):
+            content[_MEDIA_TYPES[name]] = {"schema": {"type": "string"}}
 
     return {"200": {"description": "The answer.", "content": content}, "default": _ERROR}
 
@@ -173,15 +173,10 @@ def join_arguments(sent: JsonObject, given: Mapping[str, object]) -> JsonObject:
 
 async def call_ability(abilities: Abilities, name: str, arguments: JsonObject) -> Response:
     """Call an ability and return its reply as a response in the requested format."""
-    reply = await abilities.reply(name, arguments)
-
-    if reply.format == "json":
-        return to_response(reply)
-
-    return to_response(reply, media=f"{_MEDIA_TYPES[reply.format]}; charset=utf-8")
+    return to_response(await abilities.reply(name, arguments))
 
 
-def to_response(reply: Reply, *, status: int | None = None, media: str = _JSON) -> Response:
+def to_response(reply: Reply, *, status: int | None = None) -> Response:
     """Return a reply as a response. Without a ``status``, it follows from the reply's fault."""
     if status is None:
         status = get_status(reply.payload["error"]) if reply.failed else 200
@@ -194,7 +189,7 @@ def to_response(reply: Reply, *, status: int | None = None, media: str = _JSON) 
     if version is not None:
         headers["ETag"] = f'"v{version}"'
 
-    return Response(reply.text.encode(), status, headers, media_type=media)
+    return Response(reply.text.encode(), status, headers, media_type=_MEDIA_TYPES[reply.format])
 
 
 def refuse(fault: Fault, *, status: int | None = None) -> Response:
