@@ -9,7 +9,7 @@ suggests keys of memories and paths of files while a person types an argument.
 import asyncio
 from collections.abc import Awaitable, Callable, Collection
 from dataclasses import dataclass
-from typing import Annotated, Literal, NamedTuple
+from typing import Annotated, Any, Literal, NamedTuple
 
 from pydantic import Field
 
@@ -159,7 +159,7 @@ class Prompt:
     description: str
     input: type[Arguments]
     needs: frozenset[str]
-    write: Callable[[Abilities, Arguments], Awaitable[str]]
+    write: Callable[[Abilities, Any], Awaitable[str]]
     does: str | None = None
 
     @property
@@ -264,9 +264,8 @@ async def write_catch_up(
     return format_findings(findings, "\n".join(lines), max_bytes)
 
 
-async def write_recall(abilities: Abilities, arguments: Arguments) -> str:
+async def write_recall(abilities: Abilities, arguments: RecallPromptInput) -> str:
     """Return the message of the prompt `recall`."""
-    assert isinstance(arguments, RecallPromptInput)
     offered = list_offered(abilities)
 
     call = 'Call read once, with {"recall": …} for each of them: my question,'
@@ -292,9 +291,8 @@ async def write_recall(abilities: Abilities, arguments: Arguments) -> str:
     )
 
 
-async def write_remember(abilities: Abilities, arguments: Arguments) -> str:
+async def write_remember(abilities: Abilities, arguments: RememberPromptInput) -> str:
     """Return the message of the prompt `remember`."""
-    assert isinstance(arguments, RememberPromptInput)
     offered = list_offered(abilities)
     steps: list[str] = []
 
@@ -338,12 +336,11 @@ def _format_steps(aim: str, steps: list[str], label: str, given: str) -> str:
     return "\n".join([*lines, "", f"{label}: {given}"])
 
 
-async def write_read(abilities: Abilities, arguments: Arguments) -> str:
+async def write_read(abilities: Abilities, arguments: ReadPromptInput) -> str:
     """Return the message of the prompt `read`: the content of a file.
 
     Raises Refused if the file cannot be read.
     """
-    assert isinstance(arguments, ReadPromptInput)
     registry = abilities.registry
     name = "file_read_bulk"
     request: JsonObject = {"paths": [arguments.path]}

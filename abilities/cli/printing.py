@@ -378,11 +378,6 @@ def print_memory(answer: AnsweredCall, page: Page) -> None:
     if "truncation" in payload:
         page.print_line(format_truncation(payload["truncation"]))
     _print_rest(answer, page)
-    if "next_request" not in payload and ("truncation" in payload or "next" in payload):
-        rest = {"type": "stored", "key": payload["key"], "resume": payload.get("next")}
-        if "truncation" in payload:
-            rest = payload["truncation"]["next"]
-        page.print_rest("memory_read_bulk", {"targets": [rest]})
 
 
 def _describe_memory(memory: JsonObject) -> list[str]:
