@@ -12,6 +12,7 @@ import socket
 import time
 from collections import Counter
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Generic, Protocol, TypeVar, cast
 
 import uvicorn
@@ -443,6 +444,7 @@ class HttpConnection(HttpToolsProtocol, asyncio.BufferedProtocol):
         return bool(cycle) and not cycle.response_complete and not cycle.more_body
 
 
+@dataclass(eq=False, repr=False)
 class Acceptor:
     """Accepts the connections of listening sockets, as long as there is room for them.
 
@@ -450,22 +452,18 @@ class Acceptor:
     for every place in their backlog, several times a second.
     """
 
-    def __init__(
-        self,
-        listeners: Sequence[socket.socket],
-        connections: Connections,
-        create_protocol: Callable[[], HttpConnection],
-    ) -> None:
-        self._listeners = listeners
-        self._connections = connections
-        self._create_protocol = create_protocol
+    listeners: Sequence[socket.socket]
+    connections: Connections
+    create_protocol: Callable[[], HttpConnection]
+
+    def __post_init__(self) -> None:
         self._loop = asyncio.get_running_loop()
         self._tasks = set[asyncio.Task[None]]()
         self._has_ended = False
 
     def start(self) -> None:
         """Begin to accept connections."""
-        for listener in self._listeners:
+        for listener in self.listeners:
             listener.setblocking(False)
             listener.listen(BACKLOG)
             self._resume(listener)
@@ -478,7 +476,7 @@ class Acceptor:
         """
         self._has_ended = True
 
-        for listener in self._listeners:
+        for listener in self.listeners:
             self._loop.remove_reader(listener)
 
         if self._tasks:
@@ -489,13 +487,13 @@ class Acceptor:
             self._loop.add_reader(listener, self._accept, listener)
 
     def _pause(self, listener: socket.socket) -> None:
-        self._connections.log_crowding()
+        self.connections.log_crowding()
         self._loop.remove_reader(listener)
         self._loop.call_later(PAUSE_SECONDS, self._resume, listener)
 
     def _accept(self, listener: socket.socket) -> None:
         for _ in range(_ACCEPTED_AT_ONCE):
-            if not self._connections.can_accept():
+            if not self.connections.can_accept():
                 self._pause(listener)
                 return
 
@@ -508,8 +506,8 @@ class Acceptor:
                 return
 
             client.setblocking(False)
-            protocol = self._create_protocol()
-            self._connections.add(protocol)
+            protocol = self.create_protocol()
+            self.connections.add(protocol)
 
             task = self._loop.create_task(self._connect(client, protocol))
             self._tasks.add(task)
@@ -519,7 +517,7 @@ class Acceptor:
         try:
             await self._loop.connect_accepted_socket(lambda: protocol, client)
         except OSError:
-            self._connections.remove(protocol)
+            self.connections.remove(protocol)
             client.close()
 
 

@@ -13,6 +13,7 @@ import re
 import time
 from collections import Counter
 from collections.abc import Callable, Container, Hashable, Iterable
+from dataclasses import dataclass
 
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
@@ -291,6 +292,7 @@ class Shares:
                 del self._held[oldest]
 
 
+@dataclass(eq=False, repr=False)
 class Guard:
     """An ASGI application that passes only acceptable requests on to another.
 
@@ -305,30 +307,22 @@ class Guard:
     ``challenge`` returns the WWW-Authenticate header for a request without a token, by its scope.
     """
 
-    def __init__(
-        self,
-        app: ASGIApp,
-        hosts: HostCheck,
-        callers: Callers,
-        open_paths: Iterable[str],
-        public_paths: Iterable[str],
-        stream_paths: Iterable[str],
-        challenge: Callable[[Scope], str],
-    ) -> None:
-        self._app = app
-        self._hosts = hosts
-        self._callers = callers
-        self._open_paths = frozenset(open_paths)
-        self._public_paths = frozenset(public_paths)
-        self._stream_paths = frozenset(stream_paths)
-        self._challenge = challenge
+    app: ASGIApp
+    hosts: HostCheck
+    callers: Callers
+    open_paths: Container[str]
+    public_paths: Container[str]
+    stream_paths: Container[str]
+    challenge: Callable[[Scope], str]
+
+    def __post_init__(self) -> None:
         self._bodies = BodyReader()
         self._calls = Shares(MAX_CALLS, time.monotonic)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer a request, or pass it on (ASGI)."""
         if scope["type"] != "http":
-            await self._app(scope, receive, send)
+            await self.app(scope, receive, send)
             return
 
         trim_headers(scope)
@@ -353,17 +347,17 @@ class Guard:
     async def _handle(self, scope: Scope, headers: Headers, receive: Receive, send: Send) -> None:
         """Check a request, read its body and pass it on. Raises RefusedRequest."""
         check_header_size(scope)
-        self._hosts.check(scope, headers)
+        self.hosts.check(scope, headers)
         check_body_length(headers)
 
         if self._is_open(scope):
             check_no_body(scope["method"], headers)
-            await self._app(scope, replay_body(b"", receive), send)
+            await self.app(scope, replay_body(b"", receive), send)
             return
 
         # The token is checked last, so that pages of other sites cannot even try out tokens.
         sender: Hashable = _STRANGERS
-        if scope["path"] in self._public_paths:
+        if scope["path"] in self.public_paths:
             turn_owner.set(_STRANGERS)
         else:
             sender = await self._identify_sender(scope, headers)
@@ -376,8 +370,8 @@ class Guard:
         # Refusals take turns too: a caller can pipeline thousands of requests that are refused.
         await take_turn()
 
-        if scope["path"] in self._stream_paths:
-            await self._app(scope, replay_body(body, receive), send)
+        if scope["path"] in self.stream_paths:
+            await self.app(scope, replay_body(body, receive), send)
             return
 
         is_known = current_caller.get().token is not None
@@ -385,7 +379,7 @@ class Guard:
             raise RefusedRequest(429, "overloaded")
 
         try:
-            await self._app(scope, replay_body(body, receive), send)
+            await self.app(scope, replay_body(body, receive), send)
         finally:
             self._calls.give_back(sender)
 
@@ -395,10 +389,10 @@ class Guard:
         The owner is the id of a token or, without a token, a connection. Raises RefusedRequest.
         """
         surface = name_surface(scope["path"], headers)
-        caller = (await self._callers.identify(headers))._replace(surface=surface)
+        caller = (await self.callers.identify(headers))._replace(surface=surface)
         current_caller.set(caller)
         scope["caller"] = caller
-        scope["abilities"] = self._callers.open_abilities(caller, scope["path"])
+        scope["abilities"] = self.callers.open_abilities(caller, scope["path"])
 
         connection = scope.get("connection")
         token = None if caller.token is None else caller.token.id
@@ -409,7 +403,7 @@ class Guard:
         return token or connection
 
     def _is_open(self, scope: Scope) -> bool:
-        return scope["path"] in self._open_paths
+        return scope["path"] in self.open_paths
 
     async def _refuse(
         self, refusal: RefusedRequest, scope: Scope, receive: Receive, send: Send
@@ -424,7 +418,7 @@ class Guard:
 
         response = refuse(Fault.from_reason(refusal.reason), status=refusal.status)
         if refusal.status == 401:
-            response.headers["WWW-Authenticate"] = self._challenge(scope)
+            response.headers["WWW-Authenticate"] = self.challenge(scope)
 
         if refusal.status == 405:
             response.headers["Allow"] = "GET, HEAD"
