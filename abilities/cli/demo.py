@@ -18,7 +18,6 @@ from rich.console import Console
 from rich.text import Text
 
 from abilities.application import Abilities
-from abilities.cli.errors import explain_errors
 from abilities.cli.options import give_examples
 from abilities.cli.session import Session, pass_session
 from abilities.cli.terminal import echo, escape_text, format_count
@@ -114,17 +113,16 @@ def init(session: Session, directory: Path | None) -> None:
     todays_notes = agent / names.name_day(datetime.now(settings.zone).date())
 
     workspace = settings.workspace_root
-    with explain_errors():
-        todays_notes.parent.mkdir(parents=True, exist_ok=True)
-        if notes.exists():
-            echo(f"{notes} already exists; nothing was changed.")
-        # The agent directory comes first: empty notes there would hide those of the workspace.
-        elif workspace is not None and (workspace.path / names.long_term).exists():
-            echo(f"{workspace.path / names.long_term} is read as the notes; no others are created.")
-        else:
-            notes.parent.mkdir(parents=True, exist_ok=True)
-            notes.write_text(_STARTER_NOTES, encoding="utf-8")
-            echo(f"Created {notes}")
+    todays_notes.parent.mkdir(parents=True, exist_ok=True)
+    if notes.exists():
+        echo(f"{notes} already exists; nothing was changed.")
+    # The agent directory comes first: empty notes there would hide those of the workspace.
+    elif workspace is not None and (workspace.path / names.long_term).exists():
+        echo(f"{workspace.path / names.long_term} is read as the notes; no others are created.")
+    else:
+        notes.parent.mkdir(parents=True, exist_ok=True)
+        notes.write_text(_STARTER_NOTES, encoding="utf-8")
+        echo(f"Created {notes}")
 
     echo(f"Daily notes go into one file per day, today's is {todays_notes}")
 

@@ -97,30 +97,38 @@ def describe_os_error(error: OSError) -> str:
 @contextmanager
 def explain_errors() -> Generator[None]:
     """Turn expected errors of the block into click.ClickException: a sentence, and exit code 1."""
-    from abilities.declarations.refusals import Refused
-    from abilities.helpers.store.sqlite.backup import NotAStore, UnsoundCopy
-    from abilities.helpers.transfer.export_lines import UnusableLine
-
     try:
         yield
-    except Refused as error:
+    except (click.ClickException, BrokenPipeError):
+        raise  # the latter if the reader has closed the pipe, as `head` does
+    except Exception as error:
+        words = _describe_error(error)
+        if words is None:
+            raise
+        raise click.ClickException(words) from None
+
+
+def _describe_error(error: Exception) -> str | None:
+    """Return a sentence about an expected error; None for any other."""
+    from abilities.declarations.refusals import AbilitiesError, Refused
+
+    if isinstance(error, Refused):
         hint = _REFUSAL_HINTS.get(error.reason)
         if error.did_you_mean is not None:
             hint = f"Did you mean {error.did_you_mean!r}?"
-        words = f"{error.message} {hint}" if hint else error.message
-        raise click.ClickException(words) from None
-    except FileExistsError as error:
+        return f"{error.message} {hint}" if hint else error.message
+
+    if isinstance(error, AbilitiesError):
+        return str(error)
+    if isinstance(error, FileExistsError):
         path = error.filename or error
-        words = f"{path} already exists; nothing was changed. Choose another name."
-        raise click.ClickException(words) from None
-    except (UnusableLine, NotAStore, UnsoundCopy) as error:
-        raise click.ClickException(str(error)) from None
-    except BrokenPipeError:
-        raise  # the reader has closed the pipe, as `head` does
-    except OSError as error:
+        return f"{path} already exists; nothing was changed. Choose another name."
+    if isinstance(error, OSError):
         words = f"{error.filename or 'the output'}: {describe_os_error(error)}"
         hint = _FILE_HINTS.get(error.errno or 0)
-        raise click.ClickException(f"{words}; {hint}" if hint else words) from None
+        return f"{words}; {hint}" if hint else words
+
+    return None
 
 
 @contextmanager

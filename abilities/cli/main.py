@@ -15,7 +15,7 @@ from typing import Any
 import click
 from typing_extensions import override
 
-from abilities.cli.errors import Commands, show_errors
+from abilities.cli.errors import Commands, explain_errors, show_errors
 from abilities.cli.options import find_options, give_examples, share_options
 from abilities.helpers.importing import pause_collection
 
@@ -89,7 +89,7 @@ class _Commands(Commands):
 
     @override
     def invoke(self, ctx: click.Context) -> Any:
-        with show_errors(self):
+        with show_errors(self), explain_errors():
             return super().invoke(ctx)
 
 

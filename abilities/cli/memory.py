@@ -11,7 +11,7 @@ import click
 
 from abilities.cli.completion import complete_any_key, complete_key
 from abilities.cli.drawing import Drawing, as_mermaid, as_svg, draw_walk
-from abilities.cli.errors import explain_errors, explain_stop
+from abilities.cli.errors import explain_stop
 from abilities.cli.options import give_examples, take_namespace, whole_store
 from abilities.cli.session import Session, pass_session
 from abilities.cli.terminal import echo, echo_line, echo_payload, format_count
@@ -46,8 +46,7 @@ def about(session: Session, paths: tuple[str, ...]) -> None:
             found = await abilities.context.memory.find_about(list(names.values()))
             return [{"path": path, "remembered": found.get(names[path], [])} for path in names]
 
-    with explain_errors():
-        records = asyncio.run(find())
+    records = asyncio.run(find())
 
     if not stdout.isatty():
         echo_line(json.dumps(records, ensure_ascii=False), stdout)
@@ -82,8 +81,7 @@ def catch_up(session: Session, max_tokens: int) -> None:
         async with session.open_application() as abilities:
             return await write_catch_up(abilities, max_tokens * TOKEN_BYTES)
 
-    with explain_errors():
-        text = asyncio.run(write())
+    text = asyncio.run(write())
 
     echo_payload(text, stdout, nl=not text.endswith("\n"))
 
@@ -105,7 +103,7 @@ def compact(session: Session) -> None:
             now = utc_now()
             return await call_patiently(lambda: store.compact(now))
 
-    with explain_errors(), explain_stop(lambda: "Stopped. To go on, run the same command again."):
+    with explain_stop(lambda: "Stopped. To go on, run the same command again."):
         forgotten = asyncio.run(forget())
 
     echo(f"Forgot {format_count(forgotten, 'change')}.", err=True)
@@ -130,8 +128,7 @@ def purge(session: Session, key: str, yes: bool) -> None:
             writer = Writer(session.settings.namespace, store, "cli")
             await writer.change("purge", {"key": key})
 
-    with explain_errors():
-        asyncio.run(delete())
+    asyncio.run(delete())
 
     echo(
         "Purged it. Copies elsewhere still have it: backups, exports, replicas, and what was "
@@ -210,8 +207,7 @@ def graph(
             limits = WalkLimits(depth, breadth, total)
             return (await abilities.context.memory.walk(key, limits, direction)).outcome
 
-    with explain_errors():
-        drawing = draw_walk(asyncio.run(walk()))
+    drawing = draw_walk(asyncio.run(walk()))
 
     if form is None:
         form = "tree" if output is None and sys.stdout.isatty() else "svg"
@@ -220,7 +216,7 @@ def graph(
         _print(drawing, form, sys.stdout)
         return
 
-    with explain_errors(), output.open("w", encoding="utf-8") as file:
+    with output.open("w", encoding="utf-8") as file:
         _print(drawing, form, file)
 
     echo(f"Wrote {output}.", err=True)
@@ -305,8 +301,7 @@ def why(
             own = abilities.for_caller("cli", reads=())
             return await own.context.memory.explain(key, arguments)
 
-    with explain_errors():
-        record = asyncio.run(explain())
+    record = asyncio.run(explain())
 
     if pretty is None:
         pretty = stdout.isatty()

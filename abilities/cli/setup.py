@@ -11,7 +11,6 @@ import click
 from abilities.application import build_offer
 from abilities.builtin.index import ALL, PROFILES
 from abilities.cli.completion import complete_tools
-from abilities.cli.errors import explain_errors
 from abilities.cli.options import Options, format_options, give_examples, take_namespace
 from abilities.cli.session import Session, pass_session
 from abilities.cli.terminal import echo, echo_line, format_count
@@ -119,14 +118,10 @@ def setup(
     except ValueError as error:
         raise click.UsageError(f"{error}; leave out --project") from None
 
-    with explain_errors():
-        try:
-            if remove:
-                _remove(target, dry_run=dry_run)
-            else:
-                _set_up(session, target, tools, hooks=hooks, only_print=only_print, dry_run=dry_run)
-        except Unusable as error:
-            raise click.ClickException(str(error)) from None
+    if remove:
+        _remove(target, dry_run=dry_run)
+    else:
+        _set_up(session, target, tools, hooks=hooks, only_print=only_print, dry_run=dry_run)
 
 
 def _list_clients(project: Path | None) -> None:

@@ -14,7 +14,7 @@ from typing import TextIO
 
 import click
 
-from abilities.cli.errors import explain_errors, explain_stop
+from abilities.cli.errors import explain_stop
 from abilities.cli.options import give_examples, take_namespace, whole_store
 from abilities.cli.session import Session, pass_session
 from abilities.cli.terminal import echo, echo_line, format_count, show_progress
@@ -33,7 +33,7 @@ from abilities.helpers.transfer.importing import (
     import_memories,
     open_source,
 )
-from abilities.mirror.folder import Folder, Unusable
+from abilities.mirror.folder import Folder
 from abilities.mirror.syncing import Mirror, Report
 from abilities.settings import Settings
 
@@ -137,7 +137,7 @@ def import_(
 
         return opened.namespace if opened.kind == "sessions" else None
 
-    with explain_errors(), explain_stop(describe_stop):
+    with explain_stop(describe_stop):
         target = asyncio.run(import_file())
 
     verb = "Would import" if dry_run else "Imported"
@@ -199,8 +199,7 @@ def export_(session: Session, file: Path, resume: bool, no_history: bool) -> Non
                 with explain_stop(describe_stop):
                     return await export(store, path, options, bar.advance)
 
-    with explain_errors():
-        result = asyncio.run(write())
+    result = asyncio.run(write())
 
     for item in result.damaged[:SHOWN_REMARKS]:
         if isinstance(item, DamagedEntry):
@@ -251,8 +250,7 @@ def check(session: Session, as_json: bool, full: bool) -> None:
                 with explain_stop(describe_stop):
                     return await call_patiently(partial(store.check, bar.advance, full=full))
 
-    with explain_errors():
-        findings = asyncio.run(find())
+    findings = asyncio.run(find())
 
     if as_json:
         objects = [{**finding._asdict(), "examples": [*finding.examples]} for finding in findings]
@@ -448,12 +446,7 @@ def mirror(session: Session, folder: Path, watch: bool, check: bool, delete: boo
 
         raise AssertionError("watching has no end")
 
-    with explain_errors():
-        try:
-            report = asyncio.run(run())
-        except Unusable as error:
-            raise click.ClickException(str(error)) from None
-
+    report = asyncio.run(run())
     _print_lines(report.problems)
     if check:
         _print_lines([(path, f"would be {kind}") for kind, path in report.changes])
@@ -506,7 +499,6 @@ def backup_(session: Session, target: Path, keep: int | None) -> None:
         )
 
     with (
-        explain_errors(),
         explain_stop(lambda: f"Stopped; {file} was not written. Run the same command again."),
         show_progress("Copying, then checking the copy", 1.0) as bar,
     ):
@@ -522,17 +514,16 @@ def backup_(session: Session, target: Path, keep: int | None) -> None:
 
     echo(f"Wrote {file}, a complete and checked copy of the store.", err=True)
     if keep is not None:
-        with explain_errors():
-            others = [
-                path
-                for path in target.iterdir()
-                if _BACKUP_NAME.fullmatch(path.name) and path.is_file() and not path.is_symlink()
-            ]
-            # The new backup stays, even if the clock was set back and others have later names.
-            others.remove(file)
-            older = sorted(others, reverse=True)[keep - 1 :]
-            for path in older:
-                path.unlink(missing_ok=True)
+        others = [
+            path
+            for path in target.iterdir()
+            if _BACKUP_NAME.fullmatch(path.name) and path.is_file() and not path.is_symlink()
+        ]
+        # The new backup stays, even if the clock was set back and others have later names.
+        others.remove(file)
+        older = sorted(others, reverse=True)[keep - 1 :]
+        for path in older:
+            path.unlink(missing_ok=True)
         echo(f"Removed {format_count(len(older), 'older backup')}.", err=True)
 
 
@@ -561,7 +552,7 @@ def restore_(session: Session, file: Path, replace: bool) -> None:
             f"{store} already exists; nothing was changed. To move it aside, add --replace."
         )
 
-    with explain_errors(), show_progress("Copying, then checking the copy", 1.0) as bar:
+    with show_progress("Copying, then checking the copy", 1.0) as bar:
         restored = restore(file, store, bar.reach, replace=replace)
 
     echo(f"Restored {store}.", err=True)
@@ -604,7 +595,7 @@ def repair(session: Session, dry_run: bool, aside: Path | None) -> None:
     check_store_exists(session.settings)
 
     words = "Stopped; what was mended stays. To go on, run the same command again."
-    with explain_errors(), explain_stop(lambda: words):
+    with explain_stop(lambda: words):
         if aside is not None and aside.exists():
             raise FileExistsError(aside)
 

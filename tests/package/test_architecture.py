@@ -171,7 +171,6 @@ def test_memory_is_reached_through_its_helper_alone() -> None:
         "adapters.langgraph_store",  # says what to query
         "application",  # hands the store on
         "settings",  # asks what lies beside it, and checks its URL
-        "cli.errors",  # says what is wrong with a copy
         "cli.memory",  # waits for a store that does not answer
         "cli.session",  # opens it for the commands that look after it
         "cli.completion",  # looks whether it may be read for keys
