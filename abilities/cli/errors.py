@@ -10,7 +10,7 @@ import errno
 import os
 import re
 import sys
-from collections.abc import Callable, Generator, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -177,69 +177,48 @@ def show_errors(root: click.Group) -> Generator[None]:
         raise shown from None
 
 
-_COMMANDS = {
-    "ls": "list",
-    "abilities": "list",
-    "tools": "list",
-    "start": "serve",
-    "run": "serve",
-    "web": "explore",
-    "ui": "explore",
-    "ask": "recall",
-    "find": "recall",
-    "query": "recall",
-    "search": "recall",
-    "config": "doctor",
-    "status": "doctor",
-    "test": "doctor",
-    "configure": "setup",
-    "connect": "setup",
-    "install": "setup",
-    "dump": "export",
-    "load": "import",
-    "fix": "repair",
-    "verify": "check",
-    "forget": "purge",
-    "add": "call store_memory",
-    "save": "call store_memory",
-    "store": "call store_memory",
-    "delete": "call delete_memory",
-    "remove": "call delete_memory",
-    "help": "--help",
-    "version": "--version",
-    "token create": "token add",
-    "token new": "token add",
-    "token ls": "token list",
-    "token show": "token list",
-    "token delete": "token revoke",
-    "token remove": "token revoke",
-    "token rm": "token revoke",
-}
+def _index(names: Mapping[str, Sequence[str]]) -> dict[str, str]:
+    return {other: ours for ours, others in names.items() for other in others}
+
+
+_COMMANDS = _index(
+    {
+        "list": ("ls", "abilities", "tools"),
+        "serve": ("start", "run"),
+        "explore": ("web", "ui"),
+        "recall": ("ask", "find", "query", "search"),
+        "doctor": ("config", "status", "test"),
+        "setup": ("configure", "connect", "install"),
+        "export": ("dump",),
+        "import": ("load",),
+        "repair": ("fix",),
+        "check": ("verify",),
+        "purge": ("forget",),
+        "call store_memory": ("add", "save", "store"),
+        "call delete_memory": ("delete", "remove"),
+        "--help": ("help",),
+        "--version": ("version",),
+        "token add": ("token create", "token new"),
+        "token list": ("token ls", "token show"),
+        "token revoke": ("token delete", "token remove", "token rm"),
+    }
+)
 """Our commands by the names that other programs use for them."""
 
-_OPTIONS = {
-    "cwd": "--workspace-dir",
-    "dir": "--workspace-dir",
-    "directory": "--workspace-dir",
-    "folder": "--workspace-dir",
-    "path": "--workspace-dir",
-    "root": "--workspace-dir",
-    "workspace": "--workspace-dir",
-    "agent": "--agent-dir",
-    "database": "--store-url",
-    "db": "--store-url",
-    "store": "--store-url",
-    "user": "--namespace",
-    "address": "--host",
-    "bind": "--host",
-    "out": "--output",
-    "file": "--output",
-    "force": "--replace",
-    "overwrite": "--replace",
-    "max-depth": "--depth",
-    "scopes": "--scope",
-    "name": "--label",
-}
+_OPTIONS = _index(
+    {
+        "--workspace-dir": ("cwd", "dir", "directory", "folder", "path", "root", "workspace"),
+        "--agent-dir": ("agent",),
+        "--store-url": ("database", "db", "store"),
+        "--namespace": ("user",),
+        "--host": ("address", "bind"),
+        "--output": ("out", "file"),
+        "--replace": ("force", "overwrite"),
+        "--depth": ("max-depth",),
+        "--scope": ("scopes",),
+        "--label": ("name",),
+    }
+)
 """Our options by the names that other programs use for them."""
 
 _PLAIN_WORD = re.compile(r"[\w-]{1,64}")
