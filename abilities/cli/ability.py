@@ -16,8 +16,8 @@ from abilities import definition
 from abilities.builtin.index import NAMES
 from abilities.cli.completion import complete_ability
 from abilities.cli.errors import UsageErrorInLines
-from abilities.cli.options import find_options, format_options, give_examples
-from abilities.cli.session import Session, describe_failure, pass_session
+from abilities.cli.options import find_options, format_options
+from abilities.cli.session import Session, define_command, describe_failure
 from abilities.cli.terminal import echo, echo_line, echo_payload
 from abilities.declarations.refusals import Fault
 from abilities.declarations.values import as_object, parse_json, unwrap_json
@@ -39,15 +39,13 @@ _MAX_SHOWN_CHARS = 200
 _YAML = re.compile(r"\s*[\w-]+:(\s|$)")
 
 
-@give_examples("abilities list", "abilities list --json")
-@click.command("list")
+@define_command("abilities list", "abilities list --json")
 @click.option(
     "--json",
     "as_json",
     is_flag=True,
     help="Print a JSON array with each ability's name, title and annotations.",
 )
-@pass_session
 def list_(session: Session, as_json: bool) -> None:
     """List the abilities, one per line."""
     stdout = session.stdout
@@ -79,8 +77,7 @@ def list_(session: Session, as_json: bool) -> None:
         echo(problem, err=True)
 
 
-@give_examples("abilities describe file_read_bulk", "abilities describe file_read_bulk --json")
-@click.command()
+@define_command("abilities describe file_read_bulk", "abilities describe file_read_bulk --json")
 @click.argument("name", shell_complete=complete_ability)
 @click.option(
     "--json",
@@ -88,7 +85,6 @@ def list_(session: Session, as_json: bool) -> None:
     is_flag=True,
     help="Print the declaration for MCP, OpenAI and Anthropic clients as JSON.",
 )
-@pass_session
 def describe(session: Session, name: str, as_json: bool) -> None:
     """Show what an ability does and which arguments it takes."""
     stdout = session.stdout
@@ -112,19 +108,18 @@ def describe(session: Session, name: str, as_json: bool) -> None:
         echo(f"  {argument} ({kind}, {mark}): {meaning}", stdout)
 
 
-@give_examples(
+@define_command(
     'abilities call file_read_bulk \'{"paths": ["README.md", "src/app.py#L1-L40"]}\'',
     'abilities call memory_read_bulk \'{"targets": [{"type": "long_term"}]}\' --pretty',
     "abilities call get_memory_stats --namespace team --pretty",
     'echo \'{"paths": ["README.md"]}\' | abilities call file_read_bulk -',
+    context_settings={"allow_extra_args": True},
 )
-@click.command(context_settings={"allow_extra_args": True})
 @click.argument("name", shell_complete=complete_ability)
 @click.argument("arguments", metavar="[JSON]", default="{}")
 @click.option(
     "--pretty", is_flag=True, help="Print tables and sentences for people instead of JSON."
 )
-@pass_session
 def call(session: Session, name: str, arguments: str, pretty: bool) -> None:
     """Call an ability and print its answer.
 
@@ -150,18 +145,16 @@ def call(session: Session, name: str, arguments: str, pretty: bool) -> None:
     _call_and_print(session, name, read_arguments(arguments, name), pretty=pretty)
 
 
-@give_examples(
+@define_command(
     'abilities recall "When does Aurora ship?"',
     'abilities recall "Who leads the parser?" "What does Ada drink?"',
 )
-@click.command()
 @click.argument("questions", metavar="QUESTION...", nargs=-1, required=True)
 @click.option(
     "--pretty/--json",
     default=None,
     help="Print tables for people, or JSON (default: tables on a terminal, else JSON).",
 )
-@pass_session
 def recall(session: Session, questions: tuple[str, ...], pretty: bool | None) -> None:
     """Find the memories and notes that answer questions.
 
@@ -174,9 +167,7 @@ def recall(session: Session, questions: tuple[str, ...], pretty: bool | None) ->
     _call_and_print(session, "recall", {"queries": list(questions)}, pretty=pretty)
 
 
-@give_examples("abilities declarations > declarations.json")
-@click.command()
-@pass_session
+@define_command("abilities declarations > declarations.json")
 def declarations(session: Session) -> None:
     """Print the declarations of all abilities as a JSON array.
 

@@ -10,7 +10,7 @@ from functools import partial
 import click
 
 from abilities.application import use_store
-from abilities.cli.options import find_options, give_examples
+from abilities.cli.options import find_options, format_examples
 from abilities.cli.session import Session
 from abilities.cli.terminal import echo_payload, silence_stderr
 
@@ -25,12 +25,13 @@ _SECONDS = 2.0
 _UNSAFE_IN_BASH = re.compile(r"([^\w@%+=:,./-])")
 
 
-@give_examples(
-    "abilities completion bash >> ~/.bashrc",
-    "abilities completion zsh >> ~/.zshrc",
-    "abilities completion fish > ~/.config/fish/completions/abilities.fish",
+@click.command(
+    epilog=format_examples(
+        "abilities completion bash >> ~/.bashrc",
+        "abilities completion zsh >> ~/.zshrc",
+        "abilities completion fish > ~/.config/fish/completions/abilities.fish",
+    )
 )
-@click.command()
 @click.argument("shell", type=click.Choice(["bash", "zsh", "fish"]))
 @click.pass_context
 def completion(context: click.Context, shell: str) -> None:

@@ -18,8 +18,7 @@ from rich.console import Console
 from rich.text import Text
 
 from abilities.application import Abilities
-from abilities.cli.options import give_examples
-from abilities.cli.session import Session, pass_session
+from abilities.cli.session import Session, define_command
 from abilities.cli.terminal import echo, escape_text, format_count
 from abilities.declarations.limits import MAX_ITEMS, TOKEN_BYTES
 from abilities.declarations.values import JsonObject
@@ -92,10 +91,8 @@ OPERATIONS = [
 ]
 
 
-@give_examples("abilities init", "abilities init ~/agents/ada")
-@click.command()
+@define_command("abilities init", "abilities init ~/agents/ada")
 @click.argument("directory", type=click.Path(path_type=Path), required=False)
-@pass_session
 def init(session: Session, directory: Path | None) -> None:
     """Create an agent directory with a starter MEMORY.md.
 
@@ -132,9 +129,7 @@ def init(session: Session, directory: Path | None) -> None:
         echo(f"To use it, put {line} into {find_settings_file()}, or add --agent-dir to commands.")
 
 
-@give_examples("abilities demo --workspace-dir ~/project")
-@click.command()
-@pass_session
+@define_command("abilities demo --workspace-dir ~/project")
 def demo(session: Session) -> None:
     """Show an agent's first minute on your files, in thirty lines.
 

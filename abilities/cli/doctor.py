@@ -16,8 +16,7 @@ import click
 
 from abilities.cli import checks
 from abilities.cli.checks import Diagnosis, State, check_folder
-from abilities.cli.options import give_examples
-from abilities.cli.session import Session, pass_session
+from abilities.cli.session import Session, define_command
 from abilities.cli.terminal import echo, echo_line, escape_text, format_count, show_progress
 from abilities.cli.token import check_tokens
 from abilities.declarations.refusals import Refused
@@ -48,12 +47,10 @@ _INDENT = 29
 _COLORS: dict[State, str] = {"ok": "green", "note": "yellow", "unsafe": "red", "fails": "red"}
 
 
-@give_examples("abilities doctor", "abilities doctor --secrets")
-@click.command()
+@define_command("abilities doctor", "abilities doctor --secrets")
 @click.option("--json", "as_json", is_flag=True, help="Print a JSON array instead of lines.")
 @click.option("--secrets", is_flag=True, help="List files that look like secrets, nothing else.")
 @click.option("--download", is_flag=True, help="First download the embedder's model.")
-@pass_session
 def doctor(session: Session, as_json: bool, secrets: bool, download: bool) -> None:
     """Check the configuration, and say how to fix what is wrong.
 

@@ -16,7 +16,7 @@ import click
 from typing_extensions import override
 
 from abilities.cli.errors import Commands, explain_errors, show_errors
-from abilities.cli.options import find_options, give_examples, share_options
+from abilities.cli.options import find_options, format_examples, share_options
 from abilities.helpers.importing import pause_collection
 
 _COMMANDS = {
@@ -93,12 +93,15 @@ class _Commands(Commands):
             return super().invoke(ctx)
 
 
-@give_examples(
-    "abilities list",
-    'abilities call file_read_bulk \'{"paths": ["README.md"]}\' --pretty',
-    "abilities COMMAND --help",
+@click.group(
+    cls=_Commands,
+    epilog=format_examples(
+        "abilities list",
+        'abilities call file_read_bulk \'{"paths": ["README.md"]}\' --pretty',
+        "abilities COMMAND --help",
+    ),
+    context_settings={"help_option_names": ["-h", "--help"]},
 )
-@click.group(cls=_Commands, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(package_name="agent-abilities")
 @click.pass_context
 def main(context: click.Context, /) -> None:

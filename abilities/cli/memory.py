@@ -12,8 +12,8 @@ import click
 from abilities.cli.completion import complete_any_key, complete_key
 from abilities.cli.drawing import Drawing, as_mermaid, as_svg, draw_walk
 from abilities.cli.errors import explain_stop
-from abilities.cli.options import give_examples, take_namespace, whole_store
-from abilities.cli.session import Session, pass_session
+from abilities.cli.options import take_namespace, whole_store
+from abilities.cli.session import Session, define_command
 from abilities.cli.terminal import echo, echo_line, echo_payload, format_count
 from abilities.declarations.limits import TOKEN_BYTES
 from abilities.declarations.memory import Direction, Importance, Type
@@ -27,10 +27,8 @@ from abilities.hooks.asking import answer_stdin
 from abilities.prompts import write_catch_up
 
 
-@give_examples("abilities about src/app.py README.md")
-@click.command()
+@define_command("abilities about src/app.py README.md")
 @click.argument("paths", metavar="PATH...", nargs=-1, required=True)
-@pass_session
 def about(session: Session, paths: tuple[str, ...]) -> None:
     """Print what is remembered about files.
 
@@ -58,8 +56,7 @@ def about(session: Session, paths: tuple[str, ...]) -> None:
             echo(f"  {memory['date']}  {memory['key']}: {memory['text']}", file=stdout)
 
 
-@give_examples("abilities catch-up --max-tokens 1000")
-@click.command("catch-up")
+@define_command("abilities catch-up --max-tokens 1000")
 @click.option(
     "--max-tokens",
     type=click.IntRange(500, 16_000),
@@ -67,7 +64,6 @@ def about(session: Session, paths: tuple[str, ...]) -> None:
     show_default=True,
     help="Print at most this many tokens, of 4 bytes each.",
 )
-@pass_session
 def catch_up(session: Session, max_tokens: int) -> None:
     """Print what an agent should know from earlier sessions.
 
@@ -86,10 +82,8 @@ def catch_up(session: Session, max_tokens: int) -> None:
     echo_payload(text, stdout, nl=not text.endswith("\n"))
 
 
-@give_examples("ABILITIES_HISTORY_DAYS=30 abilities compact")
-@click.command()
+@define_command("ABILITIES_HISTORY_DAYS=30 abilities compact")
 @whole_store
-@pass_session
 def compact(session: Session) -> None:
     """Forget the changes that exceed the limits of the history.
 
@@ -109,12 +103,10 @@ def compact(session: Session) -> None:
     echo(f"Forgot {format_count(forgotten, 'change')}.", err=True)
 
 
-@give_examples("abilities purge old/address", "abilities purge old/address --namespace team --yes")
-@click.command()
+@define_command("abilities purge old/address", "abilities purge old/address --namespace team --yes")
 @click.argument("key", shell_complete=complete_any_key)
 @take_namespace("The namespace of the memory (default: the configured one).")
 @click.option("--yes", is_flag=True, help="Do not ask for a confirmation.")
-@pass_session
 def purge(session: Session, key: str, yes: bool) -> None:
     """Delete a memory for good, together with its history.
 
@@ -137,12 +129,11 @@ def purge(session: Session, key: str, yes: bool) -> None:
     )
 
 
-@give_examples(
+@define_command(
     "abilities graph goals",
     "abilities graph goals -o walk.svg",
     "abilities graph goals --depth 2 --format mermaid",
 )
-@click.command()
 @click.argument("key", shell_complete=complete_key)
 @click.option(
     "--depth",
@@ -185,7 +176,6 @@ def purge(session: Session, key: str, yes: bool) -> None:
     type=click.Path(path_type=Path, dir_okay=False),
     help="Write to this file instead of stdout.",
 )
-@pass_session
 def graph(
     session: Session,
     key: str,
@@ -237,11 +227,10 @@ def _print(drawing: Drawing, form: str, file: TextIO) -> None:
         print_tree(drawing, Console(file=file))
 
 
-@give_examples(
+@define_command(
     'abilities why people/ada "Who writes compilers?"',
     'abilities why people/ada "Who writes compilers?" --hops 0 --json',
 )
-@click.command()
 @click.argument("key", shell_complete=complete_any_key)
 @click.argument("question")
 @click.option("--hops", type=int, help="Follow so many links, 0 to 2 (default: 2).")
@@ -266,7 +255,6 @@ def _print(drawing: Drawing, form: str, file: TextIO) -> None:
     default=None,
     help="Print tables for people, or JSON (default: tables on a terminal, else JSON).",
 )
-@pass_session
 def why(
     session: Session,
     /,
@@ -317,12 +305,10 @@ def why(
     print_explanation(record, Console(file=stdout))
 
 
-@give_examples(
+@define_command(
     'echo \'{"session_id": "1", "prompt": "Who is Ada?"}\' | abilities hook UserPromptSubmit'
 )
-@click.command()
 @click.argument("event")
-@pass_session
 def hook(session: Session, event: str) -> None:
     """Answer the hook of a client, such as Claude Code.
 

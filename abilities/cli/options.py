@@ -7,7 +7,6 @@ from typing import TypedDict, TypeVar, cast
 import click
 
 _Decorated = TypeVar("_Decorated", bound=Callable[..., object])
-_Command = TypeVar("_Command", bound=click.Command)
 
 _OPTIONS = "abilities.options"
 """The key of the options in `context.meta`, which a group shares with its commands."""
@@ -69,17 +68,11 @@ def format_options(options: Options) -> list[str]:
     return words
 
 
-def give_examples(*lines: str) -> Callable[[_Command], _Command]:
-    """Return a decorator that ends the help of a command with examples of command lines."""
-    heading = "Examples:" if len(lines) > 1 else "Example:"
+def format_examples(*lines: str, heading: str | None = None) -> str:
+    """Return the end of the help of a command: examples of command lines."""
+    heading = heading or ("Examples:" if len(lines) > 1 else "Example:")
     # \b keeps click from joining the lines of a paragraph.
-    paragraph = "\n  ".join([f"\b\n{heading}", *lines])
-
-    def end_help(command: _Command) -> _Command:
-        command.epilog = f"{paragraph}\n"
-        return command
-
-    return end_help
+    return "\n  ".join([f"\b\n{heading}", *lines]) + "\n"
 
 
 def take_namespace(words: str) -> Callable[[_Decorated], _Decorated]:

@@ -14,8 +14,7 @@ import click
 from abilities.application import Abilities
 from abilities.cli.completion import complete_tools
 from abilities.cli.errors import UsageErrorInLines, describe_os_error
-from abilities.cli.options import give_examples
-from abilities.cli.session import Session, describe_failure, pass_session
+from abilities.cli.session import Session, define_command, describe_failure
 from abilities.cli.terminal import echo
 from abilities.cli.token import WAY_OUT, find_lock, lock_by_mark
 from abilities.declarations.refusals import Fault, Refused
@@ -30,11 +29,6 @@ IDLE_SECONDS = 10
 
 DRAIN_SECONDS = 9
 """The time that a stopping server waits for running calls, before it ends them with an error."""
-
-_MCP_EXAMPLE = """\b
-Example of a client's configuration:
-  {"mcpServers": {"abilities": {"command": "abilities", "args": ["mcp"]}}}
-"""
 
 
 _LISTENING = {
@@ -55,10 +49,9 @@ _take_tools = click.option(
 )
 
 
-@give_examples(
+@define_command(
     "abilities serve", "abilities token add --scope read && abilities serve --host 0.0.0.0"
 )
-@click.command()
 @click.option(
     "--host",
     metavar="ADDRESS",
@@ -74,7 +67,6 @@ _take_tools = click.option(
     help="The port to listen on; 0 takes a free one.",
 )
 @_take_tools
-@pass_session
 def serve(session: Session, host: str, port: int, tools: str | None) -> None:
     """Serve HTTP (/api), MCP (/mcp) and the memory explorer (/).
 
@@ -85,8 +77,7 @@ def serve(session: Session, host: str, port: int, tools: str | None) -> None:
     _serve(_choose_tools(session, tools), host, port, open_browser=False)
 
 
-@give_examples("abilities explore", "abilities explore --port 8700 --no-browser")
-@click.command()
+@define_command("abilities explore", "abilities explore --port 8700 --no-browser")
 @click.option(
     "--port",
     type=click.IntRange(0, 65535),
@@ -98,7 +89,6 @@ def serve(session: Session, host: str, port: int, tools: str | None) -> None:
     default=True,
     help="Open the page in the browser (the default), or only print its address.",
 )
-@pass_session
 def explore(session: Session, port: int, browser: bool) -> None:
     """Look at memories, notes and files in the browser.
 
@@ -107,9 +97,11 @@ def explore(session: Session, port: int, browser: bool) -> None:
     _serve(session, "127.0.0.1", port, open_browser=browser)
 
 
-@click.command(epilog=_MCP_EXAMPLE)
+@define_command(
+    '{"mcpServers": {"abilities": {"command": "abilities", "args": ["mcp"]}}}',
+    heading="Example of a client's configuration:",
+)
 @_take_tools
-@pass_session
 def mcp(session: Session, tools: str | None) -> None:
     """Serve the abilities to an MCP client over stdin and stdout.
 

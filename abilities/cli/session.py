@@ -7,10 +7,10 @@ store that does not open.
 import logging
 import os
 import sys
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Callable
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from functools import cached_property
-from typing import TextIO
+from typing import Any, TextIO
 
 import click
 from pydantic import ValidationError
@@ -18,7 +18,7 @@ from typing_extensions import override
 
 from abilities.application import Abilities, build_offer, open_store
 from abilities.cli.errors import SettingsError, end_sentence
-from abilities.cli.options import Options
+from abilities.cli.options import Options, format_examples
 from abilities.cli.terminal import claim_stdout, divert_stdout, echo, escape_lines, format_count
 from abilities.declarations.refusals import Fault, Refused
 from abilities.helpers.store.opening import is_store_header
@@ -287,5 +287,25 @@ class Session:
         return find_origin(name)
 
 
-pass_session = click.make_pass_decorator(Session)
-"""Gives a command the session as its first argument."""
+_pass_session = click.make_pass_decorator(Session)
+
+
+def define_command(
+    *examples: str,
+    group: click.Group | None = None,
+    heading: str | None = None,
+    **attributes: Any,
+) -> Callable[[Callable[..., None]], click.Command]:
+    """Return a decorator that makes a command of a function, which gets the session first.
+
+    The command has the function's name, without an underscore at the end. Its help is the
+    function's docstring, and ends with the examples.
+    """
+    define = click.command if group is None else group.command
+
+    def make_command(function: Callable[..., None]) -> click.Command:
+        name = function.__name__.rstrip("_").replace("_", "-")
+        epilog = format_examples(*examples, heading=heading)
+        return define(name, epilog=epilog, **attributes)(_pass_session(function))
+
+    return make_command

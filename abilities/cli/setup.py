@@ -11,8 +11,8 @@ import click
 from abilities.application import build_offer
 from abilities.builtin.index import ALL, PROFILES
 from abilities.cli.completion import complete_tools
-from abilities.cli.options import Options, format_options, give_examples, take_namespace
-from abilities.cli.session import Session, pass_session
+from abilities.cli.options import Options, format_options, take_namespace
+from abilities.cli.session import Session, define_command
 from abilities.cli.terminal import echo, echo_line, format_count
 from abilities.clients.changes import (
     FileChange,
@@ -52,14 +52,13 @@ class _Target(NamedTuple):
         return self.client.find_file(Machine(), self.project)
 
 
-@give_examples(
+@define_command(
     "abilities setup",
     "abilities setup claude-code --dry-run",
     "abilities setup cursor --project",
     "abilities setup claude-desktop --workspace-dir ~/notes --tools lean",
     "abilities setup codex --remove",
 )
-@click.command()
 @click.argument("client", type=click.Choice(list(CLIENTS)), metavar="[CLIENT]", required=False)
 @click.option("--project", is_flag=True, help="Set it up for the project in the current folder.")
 @click.option(
@@ -77,7 +76,6 @@ class _Target(NamedTuple):
 @click.option("--dry-run", is_flag=True, help="Show the difference, and change nothing.")
 @click.option("--remove", is_flag=True, help="Remove the server from the configuration.")
 @take_namespace("The namespace to write (default: none; with --project the folder's name).")
-@pass_session
 def setup(
     session: Session,
     client: str | None,

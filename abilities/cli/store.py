@@ -15,8 +15,8 @@ from typing import TextIO
 import click
 
 from abilities.cli.errors import explain_stop
-from abilities.cli.options import give_examples, take_namespace, whole_store
-from abilities.cli.session import Session, pass_session
+from abilities.cli.options import take_namespace, whole_store
+from abilities.cli.session import Session, define_command
 from abilities.cli.terminal import echo, echo_line, format_count, show_progress
 from abilities.declarations.refusals import Refused
 from abilities.helpers.store.changes import call_patiently
@@ -62,13 +62,12 @@ _HINTS = {
 """The remedy if a repair is refused, by the reason."""
 
 
-@give_examples(
+@define_command(
     "abilities import memory.jsonl --dry-run",
     "abilities import memory.jsonl --namespace team --report remarks.jsonl",
     "abilities import ~/.claude/projects",
     "cat memory.jsonl | abilities import -",
 )
-@click.command("import")
 @click.argument(
     "source", type=click.Path(path_type=Path, exists=True, allow_dash=True), metavar="SOURCE"
 )
@@ -84,7 +83,6 @@ _HINTS = {
     type=click.Path(path_type=Path),
     help=f"Write every remark to this file, one JSON object per line; {SHOWN_REMARKS} are printed.",
 )
-@pass_session
 def import_(
     session: Session,
     source: Path,
@@ -151,17 +149,16 @@ def import_(
         sys.exit(1)
 
 
-@give_examples(
-    "abilities export all.jsonl", "abilities export --namespace team | gzip > team.jsonl.gz"
+@define_command(
+    "abilities export all.jsonl",
+    "abilities export --namespace team | gzip > team.jsonl.gz",
 )
-@click.command("export")
 @click.argument(
     "file", type=click.Path(path_type=Path, dir_okay=False, allow_dash=True), default="-"
 )
 @take_namespace("Export only the memories of this namespace.")
 @click.option("--resume", is_flag=True, help="Continue an interrupted export to FILE.")
 @click.option("--no-history", is_flag=True, help="Leave out earlier versions.")
-@pass_session
 def export_(session: Session, file: Path, resume: bool, no_history: bool) -> None:
     """Export memories and their history as lines of JSON.
 
@@ -222,14 +219,12 @@ def export_(session: Session, file: Path, resume: bool, no_history: bool) -> Non
         sys.exit(1)
 
 
-@give_examples("abilities check", "abilities check --full")
-@click.command()
+@define_command("abilities check", "abilities check --full")
 @click.option("--json", "as_json", is_flag=True, help="Print the findings as a JSON array.")
 @click.option(
     "--full", is_flag=True, help="Check the search index too; writers have to wait meanwhile."
 )
 @whole_store
-@pass_session
 def check(session: Session, as_json: bool, full: bool) -> None:
     """Check the integrity of the store.
 
@@ -391,12 +386,11 @@ def check_store_exists(settings: Settings) -> None:
         )
 
 
-@give_examples(
+@define_command(
     "abilities mirror memories",
     "abilities mirror memories --check",
     "abilities mirror ~/vault --watch --namespace team",
 )
-@click.command()
 @click.argument("folder", type=click.Path(path_type=Path, file_okay=False))
 @take_namespace("Mirror this namespace (default: the configured one).")
 @click.option(
@@ -406,7 +400,6 @@ def check_store_exists(settings: Settings) -> None:
     "--check", is_flag=True, help="Only print what would change; exit with 1 if anything."
 )
 @click.option("--delete", is_flag=True, help="Archive the memories whose files are gone.")
-@pass_session
 def mirror(session: Session, folder: Path, watch: bool, check: bool, delete: bool) -> None:
     """Keep Markdown files and the memories of a namespace equal.
 
@@ -468,8 +461,7 @@ def _print_counts(verb: str, report: Report) -> None:
     echo(f"{verb}: {', '.join(counts) or 'nothing to change'}.", err=True)
 
 
-@give_examples("abilities backup memories.db", "abilities backup backups/ --keep 7")
-@click.command("backup")
+@define_command("abilities backup memories.db", "abilities backup backups/ --keep 7")
 @click.argument("target", metavar="FILE|DIR", type=click.Path(path_type=Path))
 @click.option(
     "--keep",
@@ -478,7 +470,6 @@ def _print_counts(verb: str, report: Report) -> None:
     help="Name the backup in the folder DIR by the time, and keep the newest N there.",
 )
 @whole_store
-@pass_session
 def backup_(session: Session, target: Path, keep: int | None) -> None:
     """Copy the store to FILE or DIR while it is in use.
 
@@ -527,8 +518,7 @@ def backup_(session: Session, target: Path, keep: int | None) -> None:
         echo(f"Removed {format_count(len(older), 'older backup')}.", err=True)
 
 
-@give_examples("abilities restore memories.db", "abilities restore memories.db --replace")
-@click.command("restore")
+@define_command("abilities restore memories.db", "abilities restore memories.db --replace")
 @click.argument("file", type=click.Path(path_type=Path, exists=True, dir_okay=False))
 @click.option(
     "--replace",
@@ -536,7 +526,6 @@ def backup_(session: Session, target: Path, keep: int | None) -> None:
     help="Move an existing store aside; without this it is left alone.",
 )
 @whole_store
-@pass_session
 def restore_(session: Session, file: Path, replace: bool) -> None:
     """Put the backup FILE in the store's place.
 
@@ -566,10 +555,11 @@ def restore_(session: Session, file: Path, replace: bool) -> None:
         sys.exit(1)
 
 
-@give_examples(
-    "abilities repair --dry-run", "abilities repair", "abilities repair --aside damaged.jsonl"
+@define_command(
+    "abilities repair --dry-run",
+    "abilities repair",
+    "abilities repair --aside damaged.jsonl",
 )
-@click.command("repair")
 @click.option("--dry-run", is_flag=True, help="Only print what would be done; change nothing.")
 @click.option(
     "--aside",
@@ -578,7 +568,6 @@ def restore_(session: Session, file: Path, replace: bool) -> None:
     "the store or, for PostgreSQL, in the current folder).",
 )
 @whole_store
-@pass_session
 def repair(session: Session, dry_run: bool, aside: Path | None) -> None:
     """Mend a damaged store.
 

@@ -17,8 +17,8 @@ from abilities.builtin.index import explain_unknown_tools
 from abilities.cli.checks import Diagnosis, check_privacy, check_separation, has_token_mark
 from abilities.cli.completion import complete_tools
 from abilities.cli.errors import Commands, describe_os_error
-from abilities.cli.options import give_examples, take_namespace
-from abilities.cli.session import Session, pass_session
+from abilities.cli.options import take_namespace
+from abilities.cli.session import Session, define_command
 from abilities.cli.terminal import divert_stdout, echo, echo_line, escape_text, format_count
 from abilities.declarations.memory import MAX_OTHERS, parse_namespace
 from abilities.declarations.refusals import Refused
@@ -143,12 +143,12 @@ def token() -> None:
     """
 
 
-@give_examples(
+@define_command(
     "abilities token add --namespace team --scope read --label 'laptop of Ada'",
     "abilities token add --namespace ada --scope write --reads project,team",
     "abilities token add --scope metrics --label prometheus > metrics.token",
+    group=token,
 )
-@token.command()
 @take_namespace(
     "The namespace whose memories and files the token opens (default: the configured one)."
 )
@@ -178,7 +178,6 @@ def token() -> None:
     default="",
     help="Further namespaces whose memories it only reads, at most 3, separated by commas.",
 )
-@pass_session
 def add(session: Session, scope: Scope, label: str, tools: str, reads: str) -> None:
     """Make a token and print it on stdout.
 
@@ -230,10 +229,8 @@ def add(session: Session, scope: Scope, label: str, tools: str, reads: str) -> N
             echo(f"{words}; create it to share files.", err=True)
 
 
-@give_examples("abilities token list --json")
-@token.command("list")
+@define_command("abilities token list --json", group=token)
 @click.option("--json", "as_json", is_flag=True, help="Print a JSON array instead of lines.")
-@pass_session
 def list_(session: Session, as_json: bool) -> None:
     """List the tokens and the OAuth clients.
 
@@ -264,10 +261,8 @@ def list_(session: Session, as_json: bool) -> None:
         echo("  ".join(cells).rstrip())
 
 
-@give_examples("abilities token revoke 3f9c2a1b")
-@token.command()
+@define_command("abilities token revoke 3f9c2a1b", group=token)
 @click.argument("token_id", metavar="ID")
-@pass_session
 def revoke(session: Session, token_id: str) -> None:
     """Revoke a token or an OAuth client.
 
