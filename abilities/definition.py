@@ -204,7 +204,11 @@ class Ability:
 def built_in(
     title: str, description: str, answer: type[BaseModel], **properties: Any
 ) -> Callable[[Run], Ability]:
-    """Turn a function of a context and a model into the built-in ability of its name."""
+    """Turn a function of a context and a model into the built-in ability of its name.
+
+    One that is read-only is idempotent too.
+    """
+    properties = {"idempotent": properties.get("read_only", False), **properties}
 
     def make_ability(run: Run) -> Ability:
         _, model, _ = run.__annotations__.values()

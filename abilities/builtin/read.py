@@ -90,7 +90,7 @@ _EQUIVALENTS: Mapping[Way, tuple[str, ...]] = {
 """The abilities that do the same alone: an item is refused if one of them is disabled."""
 
 
-@built_in("Read a mixed batch", DESCRIPTION, ReadAnswer, read_only=True, idempotent=True)
+@built_in("Read a mixed batch", DESCRIPTION, ReadAnswer, read_only=True)
 async def read(context: Context, arguments: ReadInput) -> JsonObject:
     """Read every item; answer with one record per item, in the same order.
 

@@ -27,14 +27,7 @@ _SEE_ALSO = {
 }
 
 
-@built_in(
-    "Recall memories",
-    DESCRIPTION,
-    RecallAnswer,
-    read_only=True,
-    idempotent=True,
-    see_also=_SEE_ALSO,
-)
+@built_in("Recall memories", DESCRIPTION, RecallAnswer, read_only=True, see_also=_SEE_ALSO)
 async def recall(context: Context, arguments: RecallInput) -> JsonObject:
     """Answer with one record per question.
 
