@@ -3,8 +3,6 @@
 import asyncio
 import gc
 import json
-import subprocess
-import sys
 import textwrap
 import threading
 
@@ -12,8 +10,9 @@ import pytest
 
 from abilities import Abilities, Settings
 from tests.support.measurements import reached
+from tests.support.programs import run_code
 from tests.support.reading import count_descriptors, write_files
-from tests.support.waiting import GIVE_UP_SECONDS, wait_until
+from tests.support.waiting import wait_until
 
 FILES = [f"{n:02}.txt" for n in range(25)]
 CALL = {"paths": FILES}
@@ -73,15 +72,8 @@ def test_many_calls_take_few_descriptors(free: int, calls: int, roots: Settings)
     texts = {name: "healthy" if n % 2 else "line\n" * 3_200 for n, name in enumerate(FILES)}
     write_files(roots.workspace_dir, texts)
     arguments = [str(roots.agent_dir), str(roots.workspace_dir), CALL, free, calls]
-    script = textwrap.dedent(FEW_DESCRIPTORS)
 
-    done = subprocess.run(
-        [sys.executable, "-c", script, *map(json.dumps, arguments)],
-        capture_output=True,
-        text=True,
-        timeout=GIVE_UP_SECONDS,
-        check=True,
-    )
+    done = run_code(textwrap.dedent(FEW_DESCRIPTORS), *map(json.dumps, arguments))
 
     assert done.stdout.splitlines() == ["True 16", "True"], done.stderr
 

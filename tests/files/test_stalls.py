@@ -5,8 +5,6 @@ pool of threads loses no thread.
 """
 
 import asyncio
-import subprocess
-import sys
 import textwrap
 import threading
 import time
@@ -29,6 +27,7 @@ from abilities.helpers.threads.circuit_breaker import (
 from abilities.helpers.threads.workers import CALL_SECONDS, THREADS, Batch, Worker, WorkerPool
 from abilities.helpers.tokens import TokenFile
 from tests.support.measurements import reached
+from tests.support.programs import run_code
 from tests.support.reading import read, write_files
 from tests.support.serving import Server, serving
 from tests.support.stalls import (
@@ -150,6 +149,8 @@ def test_a_process_with_stuck_threads_exits_at_once(stalled: str, tmp_path: Path
     script = """
         import asyncio, os, sys, threading, time
         from abilities import Abilities, Settings
+        from abilities.helpers.threads import workers
+        workers.ITEM_SECONDS = 0.1
         def hang(*_, **__):
             threading.Event().wait()
         async def main():
@@ -162,15 +163,11 @@ def test_a_process_with_stuck_threads_exits_at_once(stalled: str, tmp_path: Path
         """
     (tmp_path / "a.txt").write_text("x")
     script = textwrap.dedent(script).replace("STALLED", stalled)
-    done = subprocess.run(
-        [sys.executable, "-c", script, str(tmp_path)],
-        capture_output=True,
-        timeout=GIVE_UP_SECONDS,  # the calls never end, so the process did not wait for them
-        check=True,
-    )
-    failed, left = done.stdout.split()
 
-    assert failed == b"3"
+    # The calls never end, so the process did not wait for them.
+    failed, left = run_code(script, tmp_path).stdout.split()
+
+    assert failed == "3"
 
     ended = time.time() - float(left)
     reached(2, f"a process with threads stuck in {stalled} ended after {ended:.2f} s")

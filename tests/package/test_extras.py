@@ -2,7 +2,6 @@
 
 import ast
 import json
-import subprocess
 import sys
 import textwrap
 from importlib import import_module
@@ -18,6 +17,7 @@ from abilities.cli.main import _COMMANDS, main
 from abilities.errors import EXTRAS, FRAMEWORKS, is_installed
 from abilities.helpers.importing import defer_packages
 from tests.support.piped import HELLO, build_line, build_request
+from tests.support.programs import run_code
 from tests.support.serving import serving
 from tests.support.sources import ROOT
 from tests.support.surfaces import environment
@@ -74,13 +74,8 @@ def test_without_extras_commands_work_and_the_others_say_what_is_missing(
     }
 
     code = hide("http", "mcp", "postgres") + RUN_COMMANDS
-    done = subprocess.run(
-        [sys.executable, "-c", code, json.dumps([*working, *refused])],
-        capture_output=True,
-        text=True,
-        env={"PATH": "/usr/bin:/bin", "HOME": str(tmp_path), **environment(settings)},
-        cwd=tmp_path,
-    )
+    variables = {"PATH": "/usr/bin:/bin", "HOME": str(tmp_path), **environment(settings)}
+    done = run_code(code, json.dumps([*working, *refused]), env=variables, cwd=tmp_path)
 
     answers = [json.loads(line) for line in done.stdout.splitlines()]
     codes = [code for code, _ in answers]
@@ -121,19 +116,14 @@ def test_mcp_alone_serves_its_clients(settings: Settings, tmp_path: Path) -> Non
         build_request(3, "logging/setLevel", {"level": "info"}),
     )
 
-    done = subprocess.run(
-        [sys.executable, "-c", code, "mcp"],
-        input=b"".join(line + b"\n" for line in lines),
-        capture_output=True,
-        env={"PATH": "/usr/bin:/bin", "HOME": str(tmp_path), **environment(settings)},
-        cwd=tmp_path,
-        timeout=60,
-    )
+    variables = {"PATH": "/usr/bin:/bin", "HOME": str(tmp_path), **environment(settings)}
+    typed = b"".join(line + b"\n" for line in lines).decode()
+    done = run_code(code, "mcp", input=typed, env=variables, cwd=tmp_path)
 
     answers = {answer["id"]: answer for answer in map(json.loads, done.stdout.splitlines())}
-    assert done.returncode == 0 and sorted(answers) == [1, 2, 3], done.stderr
+    assert sorted(answers) == [1, 2, 3], done.stderr
     assert len(answers[2]["result"]["tools"]) > 10
-    assert b"Traceback" not in done.stderr
+    assert "Traceback" not in done.stderr
 
 
 IMPORTED_AS = {
@@ -163,7 +153,8 @@ def test_an_adapter_without_its_framework_says_what_to_type() -> None:
             print(error)
     """
     code = hide("http", "mcp", "postgres") + textwrap.dedent(code)
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, check=True, text=True)
+
+    done = run_code(code)
 
     assert IMPORTED_AS.keys() == FRAMEWORKS.keys()
     for adapter, line in zip(IMPORTED_AS, done.stdout.splitlines(), strict=True):
@@ -220,15 +211,8 @@ finally:
 def test_a_command_imports_no_library_that_it_does_not_use(name: str, tmp_path: Path) -> None:
     arguments, forbidden = COMMANDS[name]
 
-    done = subprocess.run(
-        [sys.executable, "-c", CODE, json.dumps(arguments)],
-        cwd=tmp_path,
-        env={"HOME": str(tmp_path)},
-        capture_output=True,
-        text=True,
-    )
+    done = run_code(CODE, json.dumps(arguments), cwd=tmp_path, env={"HOME": str(tmp_path)})
 
-    assert done.returncode == 0, done.stderr
     assert done.stdout
     imported = set(json.loads(done.stderr.splitlines()[-1]))
     assert {"abilities.cli.main", "click"} <= imported
@@ -248,9 +232,7 @@ assert not {"asyncio", "click", "json", "orjson", "pydantic", "sqlite3"} & impor
 
 
 def test_a_hook_that_asks_a_server_imports_little() -> None:
-    done = subprocess.run([sys.executable, "-c", ASKING], capture_output=True, text=True)
-
-    assert (done.returncode, done.stderr) == (0, "")
+    assert run_code(ASKING).stderr == ""
 
 
 ANSWERING = """
@@ -272,15 +254,9 @@ assert not _find_points.cache_info().misses
 def test_a_hook_that_answers_by_itself_imports_no_surface_and_looks_for_no_plugin(
     tmp_path: Path,
 ) -> None:
-    done = subprocess.run(
-        [sys.executable, "-P", "-c", ANSWERING],
-        cwd=tmp_path,
-        env={"HOME": str(tmp_path)},
-        capture_output=True,
-        text=True,
-    )
+    variables = {"HOME": str(tmp_path), "PYTHONSAFEPATH": "1"}
 
-    assert (done.returncode, done.stderr) == (0, "")
+    assert run_code(ANSWERING, cwd=tmp_path, env=variables).stderr == ""
 
 
 IMPORTING = """
@@ -307,9 +283,7 @@ assert mcp.Client is Client and not hasattr(mcp, "nothing")
 
 
 def test_importing_the_package_loads_no_surface_and_a_deferred_package_is_whole_when_used() -> None:
-    done = subprocess.run([sys.executable, "-c", IMPORTING], capture_output=True, text=True)
-
-    assert (done.returncode, done.stderr) == (0, "")
+    assert run_code(IMPORTING).stderr == ""
     with pytest.raises(ModuleNotFoundError, match="no package 'no_such_package'"):
         defer_packages("no_such_package")
 
