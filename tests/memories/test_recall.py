@@ -463,16 +463,6 @@ async def test_a_damaged_memory_is_a_failed_record_in_its_place(app: Abilities) 
     assert CallMetrics.from_payload(payload).faults == {"CORRUPTED_DATA": 1}
 
 
-async def test_metrics_count_memories_alike_in_either_detail(app: Abilities) -> None:
-    for queries in (["compilers", "PEG"], ["zebra"]):
-        concise = await app.call("recall", {"queries": queries})
-        full = await app.call("recall", {"queries": queries, "detail": "full"})
-
-        assert CallMetrics.from_payload(concise) == CallMetrics.from_payload(full)
-
-    assert CallMetrics.from_payload(concise).items == 0
-
-
 async def test_the_command_line_prints_a_table_per_question(
     app: Abilities, capsys: pytest.CaptureFixture[str]
 ) -> None:

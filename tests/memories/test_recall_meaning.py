@@ -3,7 +3,6 @@
 import asyncio
 import logging
 import re
-import subprocess
 import sys
 import threading
 from array import array
@@ -22,6 +21,7 @@ from abilities.helpers.embedder import SCALE, EmbedderFailed, Vectorizer
 from abilities.helpers.memory import meaning
 from abilities.helpers.memory.meaning import VectorMeaning
 from tests.support.plugins import install
+from tests.support.programs import run_code
 from tests.support.synonyms import DIMENSIONS, WRONG, BadEmbedder, SynonymEmbedder
 
 Payload = dict[str, Any]
@@ -157,31 +157,6 @@ async def test_a_namespace_is_compared_as_far_as_its_bound(
     await app.call("delete_memory", {"id": memory["data"]["id"], "permanent": True})
     await store(app, "vessel", "A beverage of many leaves.")
     assert await ask(app, "tea") == ["vessel"]
-
-
-async def test_what_no_word_found_is_found_among_many(app: Abilities) -> None:
-    for number in range(0, 1_200, 50):
-        operations = [
-            {"op": "store", "type": "core", "key": f"k{n:04}", "content": f"Number {n} of a list."}
-            for n in range(number, number + 50)
-        ]
-        await app.call("remember", {"operations": operations})
-
-    assert (await ask(app, "surgeon"))[0] == "clinic"
-    assert await ask(app, "vehicle", tags=["old"]) == ["engine"]
-
-
-async def test_only_what_is_new_is_embedded(app: Abilities) -> None:
-    await ask(app, "vehicle")
-    SYNONYMS.calls.clear()
-
-    await ask(app, "physician")
-    await store(app, "garage", "The automobile is blue.", tags=["new"])
-    memory = await app.call("memory_get", {"key": "clinic"})
-    await app.call("update_memory", {"id": memory["data"]["id"], "key": "doctors", "tags": ["x"]})
-
-    assert await ask(app, "surgeon") == ["doctors"]
-    assert SYNONYMS.calls == [["physician"], ["The automobile is blue."], ["surgeon"]]
 
 
 @pytest.mark.parametrize(
@@ -375,9 +350,7 @@ names = ("abilities.embedders", "abilities.helpers.embedder", "abilities.helpers
          "numpy", "fastembed", "model2vec")
 print([name for name in names if name in sys.modules])
 """
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, check=True)
-
-    assert done.stdout == b"[]\n"
+    assert run_code(code).stdout == "[]\n"
 
 
 def test_a_process_ends_while_an_embedder_hangs() -> None:
@@ -395,9 +368,4 @@ async def run():
 
 asyncio.run(run())
 """
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, timeout=120)
-
-    assert (done.returncode, done.stdout) == (
-        0,
-        b"it did not answer in time; 0 memories have vectors\n",
-    )
+    assert run_code(code).stdout == "it did not answer in time; 0 memories have vectors\n"

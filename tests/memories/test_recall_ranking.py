@@ -7,14 +7,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from abilities.helpers.search.ranking import Gift, Ranking, WayLink
 from abilities.helpers.search.recall import Filters, RecallRequest
 from abilities.helpers.search.terms import Language, split_question
 from tests.support.exhaustive_recall import as_answers, rank_exhaustively
-from tests.support.recall_index import PlainMemory, PlainNote, RecallIndex, write_note
+from tests.support.recall_index import PlainMemory, RecallIndex, write_note
 
 ENGLISH = Language()
-USUAL = "association"
 
 WORDS = ("lamp", "lamps", "river", "the", "ADR-007", "adr", "Zürich", "数据库", "x1")
 KEYS = ("lamp/1", "river-2", *(f"m{number}" for number in range(12)))
@@ -61,11 +59,9 @@ requests = st.builds(
 )
 
 
-def ask(
-    question: str, filters: Filters | None = None, hops: int = 2, notes: tuple[PlainNote, ...] = ()
-) -> RecallRequest:
+def ask(question: str, filters: Filters | None = None, hops: int = 2) -> RecallRequest:
     split = split_question(question, ENGLISH)
-    return RecallRequest((split,), filters or Filters(), hops, notes, at_least=0)
+    return RecallRequest((split,), filters or Filters(), hops, at_least=0)
 
 
 @given(memories, requests)
@@ -104,49 +100,6 @@ def test_more_of_a_rare_word_never_ranks_lower(
     assert places[1] <= places[0]
 
 
-@pytest.mark.parametrize(
-    ("hops", "names"), [(0, ["hit"]), (1, ["hit", "near"]), (2, ["hit", "near", "far"])]
-)
-def test_links_lead_to_memories_that_hold_no_word(hops: int, names: list[str]) -> None:
-    stored = [
-        PlainMemory("hit", "lamp", links=[("near", 0.5)]),
-        PlainMemory("near", "stone", links=[("far", 1.0)]),
-        PlainMemory("far", "cloud", links=[("beyond", 1.0)]),
-        PlainMemory("beyond", "tree"),
-    ]
-
-    (ranking,) = RecallIndex(stored).rank(ask("lamp", hops=hops))
-
-    assert [entry.name for entry in ranking.entries] == names
-    assert [entry.via for entry in ranking.entries] == [None, "hit", "hit"][: len(names)]
-    shares = [entry.score * 10 // ranking.entries[0].score for entry in ranking.entries]
-    assert shares[1:] == [5, 3][: len(names) - 1], "6/10 and 4/10, rounded down"
-
-
-def test_links_pass_on_the_words_that_a_memory_lacks() -> None:
-    stored = [
-        PlainMemory("hit", "lamp river", links=[("part", 1.0), ("all", 1.0)]),
-        PlainMemory("part", "the river runs and runs through stone"),
-        PlainMemory("all", "a river, and a lamp of old brass on a table by the window"),
-    ]
-
-    (ranking,) = RecallIndex(stored).rank(ask("lamp river"))
-    gifts = {key: find_gift(ranking, key) for key in ("hit", "part", "all")}
-
-    assert ranking.explainer is not None
-    lamp, _ = ranking.explainer.explain("hit").words
-    assert gifts == {
-        "hit": None,
-        "part": Gift("hit", lamp.points * 6 // 10, (0,), (WayLink("part", 1.0, USUAL, False),)),
-        "all": None,
-    }
-
-
-def find_gift(ranking: Ranking, key: str) -> Gift | None:
-    assert ranking.explainer is not None
-    return ranking.explainer.find_gift(key)
-
-
 @given(memories, requests)
 def test_links_lower_no_score_and_carry_nothing_above_the_hit_they_come_from(
     stored: list[PlainMemory], request: RecallRequest
@@ -163,18 +116,6 @@ def test_links_lower_no_score_and_carry_nothing_above_the_hit_they_come_from(
             assert 10 * entry.score <= 6 * by_words[entry.via]
 
 
-def test_a_memory_that_many_hits_are_linked_with_does_not_overtake_the_best_one() -> None:
-    stored = [PlainMemory("best", "lamp lamp river")]
-    stored += [PlainMemory(f"m{n:02}", "lamp stone", links=[("hub", 1.0)]) for n in range(29)]
-    stored += [PlainMemory("hub", "cloud"), *(PlainMemory(f"o{n}", "tree") for n in range(300))]
-
-    (ranking,) = RecallIndex(stored).rank(ask("lamp river"))
-    scores = {entry.name: entry.score for entry in ranking.entries}
-
-    assert [entry.name for entry in ranking.entries][:2] == ["best", "m00"]
-    assert scores["hub"] == scores["m00"] * 6 // 10
-
-
 def test_more_than_64_incoming_links_are_not_followed() -> None:
     hub = [PlainMemory("hub", "lamp")]
 
@@ -182,26 +123,6 @@ def test_more_than_64_incoming_links_are_not_followed() -> None:
         linking = [PlainMemory(f"m{n:02}", "stone", links=[("hub", 0.5)]) for n in range(count)]
         (ranking,) = RecallIndex(hub + linking).rank(ask("lamp"))
         assert len(ranking.entries) == found
-
-
-def test_the_32_memories_that_get_most_lead_one_link_further() -> None:
-    """Of equal ones these are the first by key; hits lead further besides."""
-    stored: list[PlainMemory] = []
-    for number in range(40):
-        weight = 0.5 if number % 10 == 3 else 1.0
-        near, far = f"near {number:02}", f"far {number:02}"
-        if number % 10 == 0:
-            stored.append(PlainMemory(f"hit {number:02}", "lamp"))
-        stored[-1 - number % 10 * 2].links.append((near, weight))
-        stored += [PlainMemory(near, "stone", links=[(far, 1.0)]), PlainMemory(far, "cloud")]
-    stored[0].links[9] = ("hit 10", 1.0)
-
-    (ranking,) = RecallIndex(stored).rank(ask("lamp"))
-    found = {entry.name for entry in ranking.entries if entry.name.startswith("far")}
-
-    unlinked, lighter, last = {9}, {3, 13, 23, 33}, {37, 38, 39}
-    expected = set(range(40)) - unlinked - lighter - last
-    assert found == {f"far {number:02}" for number in expected}
 
 
 @pytest.mark.parametrize("links", [3, 8])
@@ -220,19 +141,6 @@ def test_many_linked_memories_rank_as_a_plain_computation_does(links: int) -> No
     rankings = RecallIndex(stored).rank(request)
 
     assert [as_answers(ranking) for ranking in rankings] == rank_exhaustively(stored, request)
-
-
-def test_a_word_that_nobody_holds_is_unknown_unless_a_note_holds_it() -> None:
-    request = ask("Lamp Comet ADR-008 river")
-    stored = [PlainMemory("1", "lamp, and the ADR-007")]
-
-    (ranking,) = RecallIndex(stored).rank(request)
-    assert ranking.unknown_words == ("Comet", "river")
-
-    note = write_note("MEMORY.md#1", "the river")
-    (ranking,) = RecallIndex(stored).rank(replace(request, notes=(note,)))
-    assert ranking.unknown_words == ("Comet",)
-    assert ("MEMORY.md#1", True) in [(entry.name, entry.is_note) for entry in ranking.entries]
 
 
 def test_ties_are_settled_by_key_among_all_that_tie() -> None:
@@ -258,17 +166,3 @@ def test_filters_that_pass_many_memories_are_applied_to_the_best(
     monkeypatch.setattr("abilities.helpers.search.recall.FEW_MATCHING", 100)
 
     test_filters_apply_before_the_cut()
-
-
-def test_words_that_stand_together_as_in_the_question_come_before_the_same_words_apart() -> None:
-    stored = [
-        PlainMemory("apart", "a lamp is by the river, and the green one is in the hall"),
-        PlainMemory("other way", "by the river, there is a lamp, and it is green; see the hall"),
-        PlainMemory("together", "in the hall is a lamp, and by the river is a green old lamp"),
-    ]
-
-    (ranking,) = RecallIndex(stored).rank(ask("Who made the green lamp?"))
-
-    assert [entry.name for entry in ranking.entries] == ["together", "apart", "other way"]
-    assert ranking.explainer is not None
-    assert ranking.explainer.explain("together").phrases == (1,)

@@ -139,15 +139,6 @@ def test_the_best_of_many_blocks_are_selected(
     assert selected == select_plainly(blocks, idfs, 256, allowed)
 
 
-def test_ties_with_the_last_are_bounded_and_the_lowest_numbers_stay() -> None:
-    docs = pack(dict.fromkeys(range(1_024), 30))
-    blocks = [BlockPostings(block, {0: docs}) for block in range(40)]
-
-    selected = select_best(blocks, [700])
-
-    assert [doc for doc, _ in selected] == list(range(256 + selection.MOST_TIED))
-
-
 def test_a_number_that_damage_repeats_does_no_harm() -> None:
     docs = postings.pack(7, 30) * 3
 
