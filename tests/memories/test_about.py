@@ -11,7 +11,7 @@ from abilities.helpers.store.about import find_named_files
 from tests.memories.calls import find_fault, find_reason, get, open_calls, store
 from tests.support.places import FilePlace
 from tests.support.stores import store_file, tamper
-from tests.support.surfaces import SURFACES, Call
+from tests.support.surfaces import Call, Through
 
 Payload = dict[str, Any]
 
@@ -47,16 +47,17 @@ APP = {"key": "app", "text": "Port 8080."}
 ALL = {"key": "all", "text": "Tabs everywhere."}
 
 
-@pytest.mark.parametrize("surface", SURFACES)
-async def test_a_file_comes_with_what_is_remembered_about_it(surface: str, files: Settings) -> None:
+async def test_a_file_comes_with_what_is_remembered_about_it(
+    files: Settings, through: Through
+) -> None:
     await remember_some(files)
+    call = through(files)
     paths = ["src/app.py", "src/b.py", "notes.md", "src/app.py#L2-", "none.py"]
-    through = SURFACES[surface]
-
-    bulk = await through(files, "file_read_bulk", {"paths": paths, "detail": "full"})
     items = ["src/app.py", {"glob": "src/b*"}, {"search": "one"}]
-    mixed = await through(files, "read", {"items": items, "detail": "full"})
-    without = await through(files, "file_read_bulk", {"paths": paths[:1], "memories": False})
+
+    bulk = await call("file_read_bulk", paths=paths, detail="full")
+    mixed = await call("read", items=items, detail="full")
+    without = await call("file_read_bulk", paths=paths[:1], memories=False)
 
     assert drop_dates(bulk["results"]) == [[APP, ALL], [{"key": "all"}], [], [], []]
     assert drop_dates(mixed["results"]) == [[APP, ALL], [], []]

@@ -1,12 +1,10 @@
 """Links in both directions, as answers show them."""
 
-from typing import Any
-
-import pytest
+from functools import partial
 
 from abilities import Settings
-from tests.memories.calls import Payload, get, list_keys, open_calls, store
-from tests.support.surfaces import SURFACES, Call
+from tests.memories.calls import get, list_keys, open_calls, store
+from tests.support.surfaces import Call, Through
 
 
 async def link_project(call: Call) -> None:
@@ -19,14 +17,11 @@ async def link_project(call: Call) -> None:
     await store(call, "Aurora", "a project", links=[{"key": "x"}])
 
 
-@pytest.mark.parametrize("surface", SURFACES)
 async def test_who_works_on_a_project_is_one_call(
-    surface: str, roots: Settings, call: Call
+    roots: Settings, call: Call, through: Through
 ) -> None:
     await link_project(call)
-
-    async def ask(name: str, **arguments: Any) -> Payload:
-        return await SURFACES[surface](roots, name, {"key": "Aurora", "depth": 1, **arguments})
+    ask = partial(through(roots), key="Aurora", depth=1)
 
     walk = await ask("bulk_read_memory", direction="in")
     assert list_keys(walk) == ["Aurora", "Ada", "Bo", "Cy"]

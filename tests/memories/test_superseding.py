@@ -4,7 +4,6 @@ import random
 from collections.abc import Sequence
 from contextlib import AbstractContextManager
 from datetime import UTC, date, datetime, timedelta
-from typing import Any
 from unittest.mock import patch
 
 import pytest
@@ -14,7 +13,7 @@ from abilities.declarations.refusals import Refused
 from abilities.helpers.memory import helper as helper_module
 from abilities.helpers.store.store import SqlStore
 from tests.memories.calls import Payload, calls_of, find_reason, open_calls, store
-from tests.support.surfaces import SURFACES, Call
+from tests.support.surfaces import Call, Through
 
 DAY = "2026-03-01"
 LATER = "2026-03-05"
@@ -46,13 +45,6 @@ def at_day(day: str) -> AbstractContextManager[object]:
     return patch.object(helper_module, "utc_now", lambda: f"{day}T12:00:00.000Z")
 
 
-def call_through(surface: str, settings: Settings) -> Call:
-    async def call(name: str, **arguments: Any) -> Payload:
-        return await SURFACES[surface](settings, name, arguments)
-
-    return call
-
-
 async def supersede(call: Call, **operation: str) -> Payload:
     answer = await call("remember", operations=[{"op": "supersede", **operation}])
     record: Payload = answer["results"][0]
@@ -77,9 +69,8 @@ async def replace_city(call: Call) -> None:
         await supersede(call, key="ada/city", new_key="ada/city/2", content="Ada lives in Porto.")
 
 
-@pytest.mark.parametrize("surface", SURFACES)
-async def test_a_new_memory_is_told_what_is_similar(surface: str, roots: Settings) -> None:
-    call = call_through(surface, roots)
+async def test_a_new_memory_is_told_what_is_similar(roots: Settings, through: Through) -> None:
+    call = through(roots)
     first = await store(call, "ada/city", "Ada lives in Lisbon. She likes it.")
     second = await store(call, "ada", "Ada lives in Porto. She likes it.")
     other = await store(call, "tea", "Green tea needs two minutes.")
@@ -176,11 +167,10 @@ async def test_a_fact_in_other_words_is_recognized_and_another_fact_is_not(call:
     assert all("similar" not in answer for answer in unrelated)
 
 
-@pytest.mark.parametrize("surface", SURFACES)
 async def test_who_is_asked_gets_the_new_fact_and_on_request_the_old_one(
-    surface: str, roots: Settings
+    roots: Settings, through: Through
 ) -> None:
-    call = call_through(surface, roots)
+    call = through(roots)
     question = "Where does Ada live?"
     async with open_calls(roots) as here:
         await replace_city(here)
