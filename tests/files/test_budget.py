@@ -155,16 +155,6 @@ def test_small_items_come_first_by_height_and_large_ones_by_weight(items: Items,
 
 
 @many
-@given(batches, rooms, st.integers(1, 100_000), st.sets(weights, min_size=2, max_size=2))
-def test_the_heavier_of_two_comes_first(items: Items, room: int, need: int, two: set[int]) -> None:
-    lighter, heavier = len(items), len(items) + 1
-
-    order = rank(*divide([*items, *((need, weight) for weight in sorted(two))], room))
-
-    assert order.index(heavier) < order.index(lighter)
-
-
-@many
 @given(batches, st.integers(0, 200_000), st.integers(2, 9))
 def test_only_the_proportion_of_weights_counts(items: Items, room: int, factor: int) -> None:
     few_weights = [(need, 1 + weight % 2) for need, weight in items]

@@ -326,18 +326,3 @@ async def test_a_mixed_batch_over_the_budget_loses_nothing(roots: Settings) -> N
     assert pieces == texts
     assert failures == [f"missing-{name}: not_found" for name in texts]
     assert len(answers) > 2
-
-
-@pytest.mark.requirement("R5.6.3", "R5.7.4")
-async def test_order_is_the_callers_whatever_it_is(roots: Settings) -> None:
-    files = [f"{n:02}.txt" for n in range(30)]
-    write_files(roots.workspace_dir, files)
-
-    async with Abilities.open(roots) as abilities:
-        for seed in range(10):
-            paths = random.Random(seed).choices([*files, "none", "../x"], k=25)
-            request = {"paths": paths}
-            first, again = [await abilities.call("file_read_bulk", request) for _ in range(2)]
-
-            assert [record["input"] for record in first["results"]] == paths
-            assert first == again
