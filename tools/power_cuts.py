@@ -22,8 +22,9 @@ import pytest
 from abilities.helpers.store.model import StoredMemory
 from abilities.helpers.store.protocol import IntegrityFinding
 from tests.stores.behaviours import NAMESPACE
-from tests.stores.test_stores import fill_store, open_store
+from tests.stores.test_stores import fill_store
 from tests.support.measurements import reached
+from tests.support.places import FilePlace
 
 CUTS = int(os.environ.get("ABILITIES_CUTS", "10"))
 MIN_CUTS = 10
@@ -91,7 +92,7 @@ async def test_power_cuts(synchronous: str, recorder: Path, tmp_path: Path) -> N
     """With FULL, as in the product, no acknowledged change is lost; with NORMAL some are."""
     folder = tmp_path / "store"
     folder.mkdir()
-    await fill_store(folder / "m.db", 1)
+    await fill_store(FilePlace(folder / "m.db"), 1)
     before = read_files(folder)
 
     records = list(record_writer(recorder, folder, synchronous))
@@ -227,7 +228,7 @@ async def inspect(path: Path, acknowledged: set[int]) -> Inspection:
     """Look for the acknowledged changes in a store, and check it."""
     keys = [f"k{n}" for n in sorted(acknowledged)]
 
-    async with open_store(path) as store:
+    async with FilePlace(path).open() as store:
         memories = await store.read(NAMESPACE, keys) if keys else []
         findings = await store.check(lambda _: None, full=True)
 

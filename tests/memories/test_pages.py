@@ -1,7 +1,6 @@
 """Pages of `query_memories`: each memory once in the stated order, while others write too."""
 
 import random
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -9,7 +8,7 @@ import pytest
 from abilities import AbilityError, Settings, render
 from abilities.helpers.store.model import IMPORTANCES
 from tests.memories.calls import Payload, find_fault, follow, open_calls, store
-from tests.support import postgres
+from tests.support.places import StorePlace
 from tests.support.surfaces import Call
 from tests.support.tier import size
 
@@ -23,17 +22,6 @@ FILTERS: tuple[Payload, ...] = (
 )
 MEMORIES = 30
 TRIALS = size("ABILITIES_PAGE_TRIALS", quick=3, full=15)
-
-
-@pytest.fixture(params=["sqlite", "postgresql"])
-def either(request: pytest.FixtureRequest, roots: Settings) -> Iterator[Settings]:
-    """Settings with an empty store of either kind."""
-    if request.param == "sqlite":
-        yield roots
-        return
-
-    with postgres.database(request.getfixturevalue("server")) as url:
-        yield roots.model_copy(update={"store_url": url})
 
 
 async def fill(call: Call) -> dict[str, Payload]:
@@ -82,9 +70,9 @@ async def write_something(call: Call, ids: list[str], chance: random.Random) -> 
     "R3.2.1", "R3.2.2", "R3.2.3", "R3.2.4", "R3.2.5", "R3.2.6", "R3.2.9", "R3.2.10", "R3.2.11"
 )
 async def test_what_stays_as_it_is_comes_once_and_in_order_while_others_write(
-    either: Settings,
+    place: StorePlace, roots: Settings
 ) -> None:
-    async with open_calls(either) as call:
+    async with open_calls(roots.model_copy(update={"store_url": place.url})) as call:
         for trial in range(TRIALS):
             await check_pages(call, random.Random(trial))
 
@@ -128,8 +116,10 @@ def find_place(memory: Payload, sort_by: str) -> Any:
     return IMPORTANCES.index(value) if sort_by == "importance" else value
 
 
-async def test_a_cursor_counts_and_an_offset_beside_it_does_not(either: Settings) -> None:
-    async with open_calls(either) as call:
+async def test_a_cursor_counts_and_an_offset_beside_it_does_not(
+    place: StorePlace, roots: Settings
+) -> None:
+    async with open_calls(roots.model_copy(update={"store_url": place.url})) as call:
         await fill(call)
 
         whole = await call("query_memories", limit=30)

@@ -24,12 +24,19 @@ from abilities.helpers.store.postgres import pool
 from abilities.helpers.store.sqlite import file as sqlite_file
 from abilities.helpers.store.sqlite import store as sqlite_store
 from tests.stores.behaviours.steps import NAMESPACE, plan, put, put_many
-from tests.support import made_up_migration
+from tests.support import made_up_migration, postgres
 from tests.support.forked import Forked
 from tests.support.made_up_migration import NEXT, PRESENT
 from tests.support.measurements import reached
 from tests.support.permissions import as_root, let_others_enter
-from tests.support.places import FilePlace, StorePlace, find_damage, find_reason, list_cases
+from tests.support.places import (
+    DatabasePlace,
+    FilePlace,
+    StorePlace,
+    find_damage,
+    find_reason,
+    list_cases,
+)
 from tests.support.tier import size
 from tests.support.waiting import GIVE_UP_SECONDS, wait_until
 
@@ -72,9 +79,8 @@ VERSION = {
 }
 
 
-@pytest.fixture
-async def filled(place: StorePlace) -> StorePlace:
-    """A store of the current version with some memories."""
+async def fill(place: StorePlace) -> None:
+    """Make a store of the current version with some memories."""
     changes: list[Change] = []
     for number in range(COUNT):
         fields = {"type": "core", "content": "x" * (number % 50 + 1)}
@@ -82,7 +88,34 @@ async def filled(place: StorePlace) -> StorePlace:
     async with place.open() as store:
         await put_many(store, changes)
 
+
+@pytest.fixture(scope="module")
+def filled_file(tmp_path_factory: pytest.TempPathFactory) -> FilePlace:
+    """A store in a file, for tests to copy."""
+    place = FilePlace(tmp_path_factory.mktemp("filled") / "m.db")
+    asyncio.run(fill(place))
     return place
+
+
+@pytest.fixture(scope="module")
+def filled_database(server: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """The URL of a store in a database, for tests to copy."""
+    with postgres.database(server) as url:
+        asyncio.run(fill(DatabasePlace(url, tmp_path_factory.mktemp("filled"))))
+        yield url
+
+
+@pytest.fixture
+def filled(place: StorePlace, request: pytest.FixtureRequest) -> Iterator[StorePlace]:
+    """A store of the current version with some memories."""
+    if isinstance(place, FilePlace):
+        place.copy(request.getfixturevalue("filled_file"))
+        yield place
+        return
+
+    server, template = map(request.getfixturevalue, ("server", "filled_database"))
+    with postgres.database(server, template) as url:
+        yield DatabasePlace(url, place.folder)
 
 
 @pytest.fixture

@@ -15,7 +15,7 @@ from abilities.helpers.store.store import SqlStore
 from examples.store import volatile_store
 from examples.store.volatile_store import VolatileEngine, VolatileStore
 from tests.stores.behaviours import BEHAVIOURS, NAMESPACE, check, put
-from tests.stores.test_stores import find_reason
+from tests.support.places import find_reason
 from tests.support.waiting import GIVE_UP_SECONDS
 
 

@@ -20,7 +20,7 @@ from abilities.helpers.store.postgres import pool, server
 from abilities.helpers.store.postgres.store import PostgresStore
 from abilities.helpers.store.postgres.transaction import lock, translate_postgres_error
 from abilities.helpers.walk import WalkLimits
-from tests.stores.behaviours import NAMESPACE, put
+from tests.stores.behaviours.steps import NAMESPACE, link_to, plan, put, put_many
 from tests.stores.test_stores import KILLS, list_lost, store_graph
 from tests.support import postgres
 from tests.support.measurements import reached
@@ -29,7 +29,7 @@ from tests.support.plugins import TAME, install, read_through_the_context
 from tests.support.postgres import count_trips, note_read_rows
 from tests.support.sources import ROOT
 from tests.support.tier import size
-from tests.support.waiting import GIVE_UP_SECONDS, gather_in_groups, wait_until
+from tests.support.waiting import GIVE_UP_SECONDS, wait_until
 from tests.support.walk_oracles import make_random_graph
 from tests.support.writers import link_once, start, write_for_ever
 
@@ -64,12 +64,11 @@ async def test_a_walk_takes_few_round_trips(
     graph, _ = make_random_graph(11)
     async with database_place.open() as store:
         await store_graph(store, NAMESPACE, graph)
-        chain = [put(store, f"c{n}", links=[(f"c{n + 1}", 0.5)]) for n in range(10)]
-        tree = [
-            put(store, f"t{n}", links=[(f"t{n * 4 + k}", k / 10) for k in range(1, 5)])
-            for n in range(200)
-        ]
-        await gather_in_groups([*chain, *tree], 30)
+        changes = [plan("store", f"c{n}", links=link_to(f"c{n + 1}")) for n in range(10)]
+        for n in range(200):
+            links = [link_to(f"t{n * 4 + k}", weight=k / 10)[0] for k in range(1, 5)]
+            changes.append(plan("store", f"t{n}", links=links))
+        await put_many(store, changes)
         trips = count_trips(monkeypatch)
 
         for key in ("c0", "t0", "t1", "t3"):
@@ -123,9 +122,8 @@ async def test_a_page_of_an_export_takes_two_round_trips(
 ) -> None:
     """One for the memories and one for their links, however many there are."""
     async with database_place.open() as store:
-        await gather_in_groups(
-            put(store, f"m{n}", links=[(f"m{n + 1}", 0.5)] * (n % 3)) for n in range(40)
-        )
+        changes = [plan("store", f"m{n}", links=link_to(f"m{n + 1}") * (n % 3)) for n in range(40)]
+        await put_many(store, changes)
         trips = count_trips(monkeypatch)
 
         page = await store.read_page(("", ""), 100)

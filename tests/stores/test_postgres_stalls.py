@@ -22,7 +22,7 @@ from abilities.helpers.store.postgres.store import PostgresStore
 from abilities.helpers.store.protocol import IntegrityFinding
 from abilities.helpers.walk import WalkLimits
 from tests.stores.behaviours import NAMESPACE, put
-from tests.stores.test_stores import find_reason
+from tests.support.places import find_reason
 from tests.support.stalls import forwarding
 from tests.support.waiting import GIVE_UP_SECONDS, wait_until
 

@@ -4,7 +4,6 @@ import asyncio
 import base64
 import json
 import random
-import shutil
 import signal
 from collections.abc import Sequence
 from pathlib import Path
@@ -320,18 +319,17 @@ def spoil_pages(place: FilePlace, *tables: str) -> None:
 
 
 @pytest.fixture(scope="module")
-def filled_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def filled_file(tmp_path_factory: pytest.TempPathFactory) -> FilePlace:
     """A store of 300 memories, for tests to copy."""
     place = FilePlace(tmp_path_factory.mktemp("filled") / "m.db")
     asyncio.run(fill(place, 300))
-    return place.path
+    return place
 
 
 @pytest.fixture
-def many(filled_file: Path, file_place: FilePlace) -> FilePlace:
+def many(filled_file: FilePlace, file_place: FilePlace) -> FilePlace:
     """A store of 300 memories."""
-    for suffix in ("", "-lock"):
-        shutil.copy(f"{filled_file}{suffix}", f"{file_place.path}{suffix}")
+    file_place.copy(filled_file)
     return file_place
 
 

@@ -13,7 +13,7 @@ import pytest
 from abilities.helpers.store.model import Query
 from abilities.helpers.store.sqlite import file
 from tests.stores.behaviours import NAMESPACE, put
-from tests.stores.test_stores import list_lost, open_store
+from tests.stores.test_stores import list_lost
 from tests.support.forked import Forked
 from tests.support.places import FilePlace, find_damage, find_reason
 from tests.support.tier import size
@@ -64,8 +64,8 @@ class Servant:
 
 
 @contextmanager
-def start_servants(path: Path, count: int) -> Iterator[list[Servant]]:
-    servants = [Servant(path) for _ in range(count)]
+def start_servants(place: FilePlace, count: int) -> Iterator[list[Servant]]:
+    servants = [Servant(place.path) for _ in range(count)]
     try:
         yield servants
     finally:
@@ -73,17 +73,17 @@ def start_servants(path: Path, count: int) -> Iterator[list[Servant]]:
             servant.end("kill")
 
 
-def find_log(path: Path, suffix: str) -> Path:
-    return path.with_name(f"{path.name}{suffix}")
+def find_log(place: FilePlace, suffix: str) -> Path:
+    return Path(f"{place.path}{suffix}")
 
 
 SUFFIXES = pytest.mark.parametrize("suffix", ["-wal", "-shm"])
 ENDS = pytest.mark.parametrize("end", ["close", "kill"])
 
 
-async def find_missing(path: Path, keys: list[str]) -> list[str]:
+async def find_missing(place: FilePlace, keys: list[str]) -> list[str]:
     """Return the keys that a store does not hold, after it was checked as a whole."""
-    async with open_store(path) as store:
+    async with place.open() as store:
         assert await find_damage(store) == []
         return await list_lost(store, keys)
 
@@ -91,13 +91,12 @@ async def find_missing(path: Path, keys: list[str]) -> list[str]:
 @pytest.mark.parametrize("is_replaced", [False, True])
 @SUFFIXES
 async def test_s17_a_log_that_is_gone_while_open_is_noticed_before_the_next_acknowledgement(
-    is_replaced: bool, suffix: str, tmp_path: Path
+    is_replaced: bool, suffix: str, file_place: FilePlace
 ) -> None:
-    path, copy = tmp_path / "m.db", tmp_path / "copy"
-    async with open_store(path) as store:
+    log_file, copy = find_log(file_place, suffix), file_place.folder / "copy"
+    async with file_place.open() as store:
         await put(store, "k")
         await store.read(NAMESPACE, ["k"])
-        log_file = find_log(path, suffix)
         shutil.copy(log_file, copy)
         log_file.unlink()
         if is_replaced:
@@ -107,27 +106,26 @@ async def test_s17_a_log_that_is_gone_while_open_is_noticed_before_the_next_ackn
         assert await find_reason(store.read_linked(NAMESPACE, "k", 0, 1)) == "storage_moved"
 
 
-async def test_s17_a_log_that_was_put_back_serves_again(tmp_path: Path) -> None:
-    path = tmp_path / "m.db"
-    async with open_store(path) as store:
+async def test_s17_a_log_that_was_put_back_serves_again(file_place: FilePlace) -> None:
+    wal = find_log(file_place, "-wal")
+    async with file_place.open() as store:
         await put(store, "k")
-        away = find_log(path, "-wal").rename(tmp_path / "away")
+        away = wal.rename(file_place.folder / "away")
 
         assert await find_reason(put(store, "lost")) == "storage_moved"
 
-        away.rename(find_log(path, "-wal"))
+        away.rename(wal)
 
         assert await find_reason(put(store, "k2")) == "done"
 
-    assert await find_missing(path, ["k", "k2"]) == []
+    assert await find_missing(file_place, ["k", "k2"]) == []
 
 
-async def test_s17_a_log_that_goes_during_the_commit_is_noticed_too(tmp_path: Path) -> None:
-    path = tmp_path / "m.db"
-    async with open_store(path) as store:
+async def test_s17_a_log_that_goes_during_the_commit_is_noticed_too(file_place: FilePlace) -> None:
+    wal = find_log(file_place, "-wal")
+    async with file_place.open() as store:
         await put(store, "k")
         assert store.engine.writer.connection is not None
-        wal = find_log(path, "-wal")
         store.engine.writer.connection.set_trace_callback(
             lambda statement: wal.unlink(missing_ok=True) if statement == "COMMIT" else None
         )
@@ -140,21 +138,21 @@ async def test_s17_a_log_that_goes_during_the_commit_is_noticed_too(tmp_path: Pa
 @pytest.mark.parametrize("count", [1, 2])
 @pytest.mark.sampled(3)
 async def test_s17_nothing_acknowledged_is_lost_with_the_log_of_several_processes(
-    count: int, suffix: str, end: str, tmp_path: Path
+    count: int, suffix: str, end: str, file_place: FilePlace
 ) -> None:
-    path, keys = tmp_path / "m.db", [f"k{n}" for n in range(20)]
-    with start_servants(path, count) as servants:
+    keys = [f"k{n}" for n in range(20)]
+    with start_servants(file_place, count) as servants:
         for n, key in enumerate(keys):
             assert servants[n % count].ask("put", key) == "done"
 
-        find_log(path, suffix).unlink()
+        find_log(file_place, suffix).unlink()
 
         for servant in servants:
             assert servant.ask("put", "lost") == "storage_moved"
         for servant in servants:
             servant.end(end)
 
-    assert await find_missing(path, keys) == []
+    assert await find_missing(file_place, keys) == []
 
 
 @ENDS
@@ -162,14 +160,14 @@ async def test_s17_nothing_acknowledged_is_lost_with_the_log_of_several_processe
 @pytest.mark.parametrize("order", [1, -1])
 @pytest.mark.sampled(2)
 async def test_s17_a_second_process_after_the_removal_does_not_destroy_the_store(
-    order: int, suffix: str, end: str, tmp_path: Path
+    order: int, suffix: str, end: str, file_place: FilePlace
 ) -> None:
-    path, keys = tmp_path / "m.db", [f"k{n}" for n in range(20)]
-    with start_servants(path, 2) as (early, late):
+    keys = [f"k{n}" for n in range(20)]
+    with start_servants(file_place, 2) as (early, late):
         for key in keys:
             assert early.ask("put", key) == "done"
 
-        find_log(path, suffix).unlink()
+        find_log(file_place, suffix).unlink()
 
         for n in range(3):
             assert late.ask("read", "k1") == "storage_moved"
@@ -178,7 +176,7 @@ async def test_s17_a_second_process_after_the_removal_does_not_destroy_the_store
         for servant in (early, late)[::order]:
             servant.end(end)
 
-    assert await find_missing(path, keys) == []
+    assert await find_missing(file_place, keys) == []
 
 
 @SUFFIXES
@@ -186,50 +184,51 @@ def test_s17_nothing_that_looks_at_the_store_begins_another_log(
     suffix: str, file_place: FilePlace, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(file, "IN_USE_SECONDS", 0.2)
-    with start_servants(file_place.path, 1) as (servant,):
+    with start_servants(file_place, 1) as (servant,):
         assert servant.ask("put", "k") == "done"
 
-        find_log(file_place.path, suffix).unlink()
+        find_log(file_place, suffix).unlink()
 
         assert "The store was moved or deleted" in file_place.run("doctor").output
         for command in (["check"], ["backup", file_place.folder / "b.db"], ["export"]):
             assert file_place.run(*command).exit_code == 1, command
 
-        assert not find_log(file_place.path, suffix).exists()
+        assert not find_log(file_place, suffix).exists()
         assert servant.ask("put", "lost") == "storage_moved"
 
 
-async def test_s17_an_idle_process_saves_what_a_removed_log_held(tmp_path: Path) -> None:
-    path, copy = tmp_path / "m.db", FilePlace(tmp_path / "copy.db")
+async def test_s17_an_idle_process_saves_what_a_removed_log_held(file_place: FilePlace) -> None:
+    copy = file_place.beside("copy.db")
 
     def is_saved() -> bool:
         """Return whether the database alone, without its log, holds the memory."""
-        shutil.copy(path, copy.path)
+        shutil.copy(file_place.path, copy.path)
         with suppress(sqlite3.DatabaseError):  # it was just being written
             return copy.fetch("SELECT count(*) FROM memories") == [(1,)]
         return False
 
-    with start_servants(path, 1) as (servant,):
+    with start_servants(file_place, 1) as (servant,):
         assert servant.ask("put", "k") == "done"
 
-        find_log(path, "-wal").unlink()
+        find_log(file_place, "-wal").unlink()
         await wait_until(is_saved)
 
 
-async def test_a_store_without_a_log_that_nobody_has_open_is_opened(tmp_path: Path) -> None:
-    path = tmp_path / "m.db"
+async def test_a_store_without_a_log_that_nobody_has_open_is_opened(file_place: FilePlace) -> None:
     for round_ in range(3):
-        async with open_store(path) as store:
+        async with file_place.open() as store:
             await store.check(lambda _: None, full=True)
             assert await find_reason(put(store, f"k{round_}")) == "done"
             await store.query(NAMESPACE, Query())
 
-        assert not find_log(path, "-wal").exists()
+        assert not find_log(file_place, "-wal").exists()
 
 
-async def test_processes_that_open_a_store_at_once_do_not_refuse_each_other(tmp_path: Path) -> None:
+async def test_processes_that_open_a_store_at_once_do_not_refuse_each_other(
+    file_place: FilePlace,
+) -> None:
     for round_ in range(ROUNDS):
-        with start_servants(tmp_path / "m.db", 4) as servants:
+        with start_servants(file_place, 4) as servants:
             answers = await asyncio.gather(
                 *(asyncio.to_thread(servant.ask, "put", f"k{round_}") for servant in servants)
             )
@@ -241,7 +240,7 @@ async def test_processes_that_open_a_store_at_once_do_not_refuse_each_other(tmp_
 async def test_a_log_that_grew_behind_a_long_read_shrinks_once_the_store_rests(
     file_place: FilePlace,
 ) -> None:
-    wal = find_log(file_place.path, "-wal")
+    wal = find_log(file_place, "-wal")
     async with file_place.open() as store:
         await put(store, "k")
         with file_place.connect() as reader:
@@ -258,4 +257,4 @@ async def test_a_log_that_grew_behind_a_long_read_shrinks_once_the_store_rests(
 
         assert await find_reason(put(store, "after")) == "done"
 
-    assert await find_missing(file_place.path, ["k", "k0", "after"]) == []
+    assert await find_missing(file_place, ["k", "k0", "after"]) == []

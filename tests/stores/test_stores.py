@@ -11,7 +11,6 @@ import sqlite3
 import threading
 import time
 from collections.abc import Awaitable, Callable, Iterable
-from contextlib import AbstractAsyncContextManager
 from pathlib import Path
 from typing import Any, get_args
 from uuid import UUID
@@ -34,8 +33,7 @@ from tests.stores import behaviours
 from tests.stores.behaviours import NAMESPACE, put
 from tests.stores.behaviours.steps import plan
 from tests.support.measurements import reached
-from tests.support.places import FilePlace, StorePlace, find_damage, list_cases
-from tests.support.places import find_reason as find_reason
+from tests.support.places import FilePlace, StorePlace, find_damage, find_reason, list_cases
 from tests.support.tier import size
 from tests.support.waiting import GIVE_UP_SECONDS
 from tests.support.walk_oracles import Graph, describe, expect_by_recursion, make_random_graph
@@ -50,10 +48,6 @@ CHANGES = size("ABILITIES_CHANGES", quick=50, full=300)
 FLIPS = size("ABILITIES_FLIPS", quick=25, full=50)
 
 NOW = "2026-01-01T00:00:00.000Z"
-
-
-def open_store(path: Path) -> AbstractAsyncContextManager[SqliteStore]:
-    return FilePlace(path).open()
 
 
 @pytest.mark.parametrize("behaviour", behaviours.BEHAVIOURS, ids=lambda given: given.__name__)
@@ -80,8 +74,8 @@ async def test_a_search_finds_the_same_whether_an_index_or_a_scan_answers_it(
         await behaviour(store)
 
 
-async def fill_store(path: Path, count: int = 3) -> None:
-    async with open_store(path) as store:
+async def fill_store(place: FilePlace, count: int = 3) -> None:
+    async with place.open() as store:
         for n in range(count):
             await put(store, f"k{n}", links=[(f"k{n + 1}", 0.5)], tags=["t"])
 
@@ -90,7 +84,7 @@ async def test_s7_the_transaction_of_another_program_makes_it_busy_not_wrong(
     file_place: FilePlace, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(file, "BUSY_SECONDS", 0.3)
-    await fill_store(file_place.path)
+    await fill_store(file_place)
     async with file_place.open() as store:
         with file_place.connect() as other:
             other.execute("BEGIN IMMEDIATE")
@@ -134,7 +128,7 @@ async def test_no_more_accesses_are_counted_than_an_import_takes(place: StorePla
 
 
 async def test_a_text_that_is_not_utf8_fails_alone_each_time(file_place: FilePlace) -> None:
-    await fill_store(file_place.path)
+    await fill_store(file_place)
     file_place.tamper("UPDATE memories SET summary = CAST(x'ff' AS TEXT) WHERE key = 'k1'")
 
     async with file_place.open() as store:
@@ -385,15 +379,13 @@ async def test_s12_a_store_that_is_moved_while_open_acknowledges_nothing(
         assert await find_reason(store.read_linked(NAMESPACE, "k", 0, 1)) == "storage_moved"
 
 
-@pytest.mark.parametrize("has_lock", [True, False], ids=["with its lock", "without its lock"])
-async def test_s12_a_store_that_is_gone_is_not_made_anew(
-    has_lock: bool, file_place: FilePlace
+async def test_s12_a_store_that_came_without_its_lock_file_and_is_gone_is_not_made_anew(
+    file_place: FilePlace,
 ) -> None:
-    """Whoever opens a store that came without its lock file leaves a trace too."""
-    await fill_store(file_place.path)
-    if not has_lock:
-        Path(f"{file_place.path}-lock").unlink()
-        await fill_store(file_place.path)
+    """Whoever opens it leaves a trace too."""
+    await fill_store(file_place)
+    Path(f"{file_place.path}-lock").unlink()
+    await fill_store(file_place)
     file_place.path.unlink()
 
     async with file_place.open() as store:
@@ -487,7 +479,7 @@ async def test_a_cancelled_caller_does_not_stop_a_begun_write(file_place: FilePl
 @pytest.mark.parametrize("count", [1, 3])
 async def test_no_acknowledged_write_is_lost_to_kill_9(count: int, file_place: FilePlace) -> None:
     chance, acknowledged = random.Random(count), set[str]()
-    await fill_store(file_place.path, 1)
+    await fill_store(file_place, 1)
 
     for round_ in range(KILLS // 2):
         names = [f"r{round_}w{n}" for n in range(count)]
@@ -532,7 +524,7 @@ async def list_lost(store: ServableStore, keys: Iterable[str]) -> list[str]:
 async def test_several_processes_write_one_memory_without_losing_an_update(
     file_place: FilePlace,
 ) -> None:
-    await fill_store(file_place.path, 1)
+    await fill_store(file_place, 1)
     names = [f"p{n}" for n in range(PROCESSES)]
     processes = [start(link_for_seconds, file_place.url, name, WRITING) for name in names]
     outputs = [json.loads(process.communicate()[0]) for process in processes]

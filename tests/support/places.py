@@ -6,11 +6,11 @@ differs, chooses with `list_cases`.
 
 import asyncio
 import json
+import shutil
 import sqlite3
 from abc import ABC, abstractmethod
 from collections.abc import AsyncGenerator, Awaitable, Iterable, Iterator
 from contextlib import asynccontextmanager, closing, contextmanager
-from functools import partial
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -21,14 +21,13 @@ from typing_extensions import override
 
 from abilities.cli.main import main
 from abilities.declarations.refusals import Refused
-from abilities.helpers.store.changes import call_patiently
+from abilities.helpers.store.changes import Change
 from abilities.helpers.store.opening import open_store, repair_store
 from abilities.helpers.store.postgres.store import PostgresStore
-from abilities.helpers.store.protocol import MemoryStore, ServableStore
+from abilities.helpers.store.protocol import ServableStore
 from abilities.helpers.store.repairing import RepairReport
 from abilities.helpers.store.sqlite.store import SqliteStore
-from tests.stores.behaviours import put
-from tests.support.waiting import gather_in_groups
+from tests.stores.behaviours.steps import TIME, link_to, plan, put_many
 
 ENGINES = ("sqlite", "postgres")
 
@@ -67,21 +66,17 @@ class StorePlace(ABC):
         environment = {"ABILITIES_STORE_URL": self.url, "ABILITIES_WORKSPACE_DIR": str(self.folder)}
         return CliRunner().invoke(main, [str(a) for a in arguments], input=stdin, env=environment)
 
-    def fill(self, count: int, **fields: Any) -> None:
-        """Store memories k0000, k0001, ..., each with a tag and a link to the next one.
-
-        A machine with other work to do may let a write wait until the store refuses it as busy.
-        """
+    def fill(self, count: int, *, now: str = TIME, **fields: Any) -> None:
+        """Store memories k0000, k0001, ..., each with a tag and a link to the next one."""
+        changes: list[Change] = []
+        for number in range(count):
+            key, link = f"k{number:04}", link_to(f"k{number + 1:04}")
+            given = {"type": "core", "content": f"content of {key}", "tags": ["t"], **fields}
+            changes.append(plan("store", key, now=now, fields=given, links=link))
 
         async def store_all() -> None:
             async with self.open() as store:
-                await gather_in_groups(
-                    call_patiently(partial(fill_one, store, n)) for n in range(count)
-                )
-
-        async def fill_one(store: MemoryStore, n: int) -> None:
-            links = [(f"k{n + 1:04}", 0.5)]
-            await put(store, f"k{n:04}", links=links, tags=["t"], **fields)
+                await put_many(store, changes)
 
         asyncio.run(store_all())
 
@@ -127,6 +122,11 @@ class FilePlace(StorePlace):
 
     def beside(self, name: str) -> "FilePlace":
         return FilePlace(self.folder / name)
+
+    def copy(self, other: "FilePlace") -> None:
+        """Make this store of the files of another one."""
+        for suffix in ("", "-lock"):
+            shutil.copy(f"{other.path}{suffix}", f"{self.path}{suffix}")
 
     def check_whole(self) -> None:
         """Check that no transaction is torn, whatever the store's own check says.

@@ -121,13 +121,13 @@ def replicated() -> Iterator[tuple[Node, Node]]:
 
 
 @contextmanager
-def database(url: str) -> Iterator[str]:
-    """Create an empty database, yield its URL, and drop it in the end."""
+def database(url: str, template: str | None = None) -> Iterator[str]:
+    """Create a database, empty or as the one at another URL, yield its URL, and drop it at last."""
     name = f"abilities_{uuid4().hex}"
+    source = "template0" if template is None else urlsplit(template).path[1:]
     with psycopg.connect(url, autocommit=True) as connection:
-        connection.execute(
-            f"CREATE DATABASE \"{name}\" TEMPLATE template0 ENCODING 'UTF8'".encode()
-        )
+        statement = f'CREATE DATABASE "{name}" TEMPLATE "{source}" ENCODING \'UTF8\''
+        connection.execute(statement.encode())
     try:
         yield urlunsplit(urlsplit(url)._replace(path=f"/{name}"))
     finally:

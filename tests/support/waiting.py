@@ -2,8 +2,7 @@
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable, Iterable
-from itertools import islice
+from collections.abc import Callable
 
 GIVE_UP_SECONDS = 120.0
 """Only a test that fails waits as long."""
@@ -17,10 +16,3 @@ async def wait_until(condition: Callable[[], bool]) -> None:
     while not condition():
         assert time.monotonic() < end, "what was waited for did not happen"
         await asyncio.sleep(POLL_SECONDS)
-
-
-async def gather_in_groups(calls: Iterable[Awaitable[object]], group_size: int = 250) -> None:
-    """Wait for calls, a group at a time: what waits for long is refused, and disks may be slow."""
-    remaining = iter(calls)
-    while group := list(islice(remaining, group_size)):
-        await asyncio.gather(*group)

@@ -30,8 +30,9 @@ from abilities.server.app import create_app
 from abilities.server.callers import Callers
 from abilities.server.connections import Acceptor
 from tests.stores.test_postgres_stalls import READS, WAITING, list_processes, locked_tables
-from tests.stores.test_stores import find_reason, read_until
+from tests.stores.test_stores import read_until
 from tests.support import postgres
+from tests.support.places import find_reason
 from tests.support.serving import serving, serving_app, serving_locally
 from tests.support.stores import store_file
 from tests.support.surfaces import python, with_changes
