@@ -5,6 +5,7 @@ import io
 import json
 import warnings
 from collections.abc import Callable
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -179,8 +180,13 @@ DOCUMENTS: dict[str, tuple[Callable[[], bytes], Callable[[Path], str]]] = {
 
 def write_documents(folder: Path) -> None:
     """Write all documents into a folder."""
-    for name, (build, _) in DOCUMENTS.items():
-        (folder / name).write_bytes(build())
+    for name in DOCUMENTS:
+        (folder / name).write_bytes(_build(name))
+
+
+@cache
+def _build(name: str) -> bytes:
+    return DOCUMENTS[name][0]()
 
 
 def read_expected(path: Path) -> str:
