@@ -150,14 +150,15 @@ async def test_an_export_outlasts_a_read_that_was_late(
     ],
 )
 def test_what_is_stopped_says_how_to_go_on(
-    source: Path,
+    tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
     error: BaseException,
     name: str,
     command: list[str],
     said: str,
 ) -> None:
-    monkeypatch.chdir(source.parent)
+    monkeypatch.chdir(tmp_path)
+    Path("memory.jsonl").write_bytes(write_lines(entity("e", "x")))
     assert CliRunner().invoke(main, ["import", "memory.jsonl"]).exit_code == 0
 
     def stop(*arguments: object) -> None:

@@ -162,7 +162,8 @@ async def test_reads_through_a_stalled_network_end_in_time_and_are_answered_afte
 ) -> None:
     """A store can be closed while reads are stuck."""
     async with forwarding(url) as (proxy, proxied):
-        async with open_store(proxied) as store:
+        # Closing waits for connections that are being made.
+        async with open_store(f"{proxied}?connect_timeout=2") as store:
             proxy.stall()
             reads = [find_reason(READS["walk"](store)) for _ in range(3 * pool.MAX_CONNECTIONS)]
             assert set(await asyncio.gather(*reads)) == {"timeout"}

@@ -29,7 +29,7 @@ from abilities.declarations.refusals import Refused
 from tests.stores.behaviours import NAMESPACE, put
 from abilities.helpers.store.sqlite import file
 from abilities.helpers.store.sqlite.store import SqliteStore
-file.IN_USE_SECONDS = 0.5
+file.IN_USE_SECONDS = float(sys.argv[2])
 async def attempt(work):
     try:
         await work
@@ -50,8 +50,8 @@ asyncio.run(main())
 class Servant:
     """Another process that uses a store."""
 
-    def __init__(self, path: Path) -> None:
-        self.process = Forked(SERVANT, path)
+    def __init__(self, path: Path, in_use_seconds: float) -> None:
+        self.process = Forked(SERVANT, path, in_use_seconds)
 
     def ask(self, name: str, key: str) -> str:
         self.process.stdin.write(f"{name} {key}\n".encode())
@@ -64,8 +64,10 @@ class Servant:
 
 
 @contextmanager
-def start_servants(place: FilePlace, count: int) -> Iterator[list[Servant]]:
-    servants = [Servant(place.path) for _ in range(count)]
+def start_servants(
+    place: FilePlace, count: int, in_use_seconds: float = 0.5
+) -> Iterator[list[Servant]]:
+    servants = [Servant(place.path, in_use_seconds) for _ in range(count)]
     try:
         yield servants
     finally:
@@ -163,7 +165,7 @@ async def test_s17_a_second_process_after_the_removal_does_not_destroy_the_store
     order: int, suffix: str, end: str, file_place: FilePlace
 ) -> None:
     keys = [f"k{n}" for n in range(20)]
-    with start_servants(file_place, 2) as (early, late):
+    with start_servants(file_place, 2, in_use_seconds=0.05) as (early, late):
         for key in keys:
             assert early.ask("put", key) == "done"
 
