@@ -4,6 +4,7 @@ from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from typing import Any
 
+import orjson
 import pytest
 
 from abilities import Abilities, AbilityError, Settings
@@ -77,6 +78,20 @@ async def follow(call: Call, name: str, request: Payload, entries: str) -> list[
         request = page.get("next_request", {})
 
     return found
+
+
+async def read_whole(call: Call, name: str, **request: Any) -> str:
+    """Return the content of the first memory that a request reads, followed to its end."""
+    pieces: list[str] = []
+    while request:
+        payload = await call(name, **request)
+        record = payload if name == "memory_get" else payload["results"][0]
+        assert len(orjson.dumps(payload)) <= 64_000
+        assert ("next_request" in payload) is ("truncation" in record)
+        pieces.append(record["data"]["content"])
+        request = payload.get("next_request", {})
+
+    return "".join(pieces)
 
 
 def list_records(answer: Payload) -> list[Payload]:

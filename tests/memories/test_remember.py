@@ -1,6 +1,7 @@
 """`remember`: many writes in one call, each with its own outcome, long contents included."""
 
 import asyncio
+from functools import partial
 from typing import Any
 
 import orjson
@@ -10,7 +11,15 @@ from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 
 from abilities import Abilities, Settings, render
-from tests.memories.calls import Payload, calls_of, find_fault, find_reason, get, open_calls
+from tests.memories.calls import (
+    Payload,
+    calls_of,
+    find_fault,
+    find_reason,
+    get,
+    open_calls,
+    read_whole,
+)
 from tests.support.memory_cases import UNKNOWN
 from tests.support.sample_files import make_roots
 from tests.support.surfaces import SURFACES, Call, CannotCarry
@@ -39,20 +48,6 @@ async def remember(call: Call, *operations: Any, **more: Any) -> list[Payload]:
     assert payload["summary"]["failed"] == failed
     assert payload["summary"]["succeeded"] == len(operations) - failed
     return records
-
-
-async def read_whole(call: Call, key: str) -> str:
-    """Return a long content, read until there is no next request."""
-    request: Payload = {"key": key}
-    pieces: list[str] = []
-
-    while request:
-        payload = await call("memory_get", **request)
-        assert len(orjson.dumps(payload)) <= 64_000
-        pieces.append(payload["data"]["content"])
-        request = payload.get("next_request", {})
-
-    return "".join(pieces)
 
 
 async def list_stored(call: Call) -> list[str]:
@@ -240,8 +235,9 @@ async def test_operations_by_id_and_by_key_on_one_long_content(atomic: bool, cal
     )
 
     assert [record.get("reason") for record in records] == [None] * 7
-    assert await read_whole(call, "book") == "a" * 4_000 + "b" * 8_000 + "c" * 4_000
-    assert await read_whole(call, "other") == "d" * 4_000 + "e" * 9_000
+    read = partial(read_whole, call, "memory_get")
+    assert await read(key="book") == "a" * 4_000 + "b" * 8_000 + "c" * 4_000
+    assert await read(key="other") == "d" * 4_000 + "e" * 9_000
     book = await get(call, "book")
     assert (book["id"], book["importance"], book["summary"]) == (by_id, "high", "A book.")
 
@@ -282,7 +278,7 @@ def test_what_was_written_is_read_back(
             for group in groups:
                 await remember(call, *group, atomic=atomic)
 
-            assert await read_whole(call, "doc") == expected
+            assert await read_whole(call, "memory_get", key="doc") == expected
             assert await list_stored(call) == ["doc"]
 
     asyncio.run(write_and_read())

@@ -12,20 +12,14 @@ from abilities.helpers.search import postings, selection, terms
 from abilities.helpers.search.recall import Filters, RecallRequest
 from abilities.helpers.store import recall_index
 from abilities.helpers.store.changes import Change
-from abilities.helpers.store.model import StoredMemory
 from abilities.helpers.store.protocol import Recalled, ServableStore
 from tests.stores.behaviours import NAMESPACE, put
-from tests.stores.behaviours.steps import link_to, plan, put_many
+from tests.stores.behaviours.steps import link_to, plan, put_many, read_memories
 from tests.support.places import DatabasePlace, FilePlace, StorePlace, find_damage, list_cases
 from tests.support.postgres import count_trips
 
 ENGLISH = terms.Language()
 LARGE_ROOM = 1 << 30
-
-
-async def read_all(store: ServableStore) -> list[StoredMemory]:
-    memories = await store.read_page(("", ""), 10_000)
-    return [memory for memory in memories if isinstance(memory, StoredMemory)]
 
 
 async def recall(store: ServableStore, request: RecallRequest) -> Recalled:
@@ -225,7 +219,7 @@ async def test_a_damaged_index_is_used_and_repaired(statement: str, place: Store
     async with place.open() as store:
         assert await find_damage(store) == []
         recalled = await recall(store, RecallRequest((old,), Filters(archived=True)))
-        assert recalled.memories.keys() == {memory.row.key for memory in await read_all(store)}
+        assert recalled.memories.keys() == {memory.row.key for memory in await read_memories(store)}
 
 
 @pytest.mark.usefixtures("small_blocks")
