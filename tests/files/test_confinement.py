@@ -11,8 +11,6 @@ import os
 import shutil
 import stat
 import struct
-import subprocess
-import sys
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -34,8 +32,8 @@ from abilities.helpers.files.files import Files
 from abilities.helpers.files.reader import ReadingSession, Root, find_ban
 from abilities.helpers.threads.circuit_breaker import CircuitBreaker
 from abilities.helpers.threads.workers import Batch, Worker, WorkerPool
-from tests.support import racer
 from tests.support.file_cases import FILE_ROWS
+from tests.support.forked import Forked
 from tests.support.measurements import reached
 from tests.support.reading import count_descriptors, fail_for, write_files
 from tests.support.tier import size
@@ -50,23 +48,31 @@ MOST_TRIES = TRIES + 1_000_000
 """A race is run on until both sides were seen: the system may let one process rest for a while."""
 
 
+# Both names exist at every moment, and each stands for one thing, then for the other.
+RACER = """
+import ctypes, sys
+AT_FDCWD, RENAME_EXCHANGE = -100, 2
+exchange = ctypes.CDLL(None).renameat2
+names = [name.encode() for name in sys.argv[1:]]
+swap = AT_FDCWD, names[0], AT_FDCWD, names[1], RENAME_EXCHANGE
+assert exchange(*swap) == 0
+print("racing", flush=True)
+while exchange(*swap) == 0:
+    pass
+"""
+
+
 @contextmanager
 def swap_names(name: Path, other: Path) -> Iterator[None]:
-    """Let another process swap two names meanwhile."""
-    process = subprocess.Popen(
-        [sys.executable, racer.__file__, str(name), str(other)], stdout=subprocess.PIPE
-    )
-
-    assert process.stdout is not None
-    assert process.stdout.readline() == b"racing\n"
-
+    """Let another process swap two names meanwhile, as fast as the system can."""
+    process = Forked(RACER, name, other)
     try:
+        assert process.stdout.readline() == b"racing\n"
         yield
         assert process.poll() is None, "the racer died before the race was over"
     finally:
         process.kill()
-        process.wait()
-        process.stdout.close()
+        process.communicate()
 
 
 def build_reader(settings: Settings) -> Files:
