@@ -1,10 +1,9 @@
-"""The architecture: which folder may import which, what is public, and what is documented."""
+"""The architecture: which folder may import which, and what is public."""
 
 import ast
 import builtins
 import re
 import sys
-from collections.abc import Iterator
 from graphlib import TopologicalSorter
 from typing import get_args
 
@@ -12,7 +11,7 @@ import pytest
 
 import abilities
 from abilities.declarations.refusals import FAULTS, Reason
-from tests.support.sources import ROOT, Module, list_modules
+from tests.support.sources import ROOT, list_modules
 
 _TABLE_OF_IMPORTS = """
 declarations:
@@ -210,40 +209,6 @@ def test_every_reason_has_a_fault_and_every_fault_a_reason() -> None:
 
     assert len(reasons) == len(set(reasons))
     assert set(reasons) == FAULTS.keys()
-
-
-def list_undocumented(module: Module) -> Iterator[str]:
-    """Yield the public module, classes, functions and methods that have no docstring.
-
-    A method that overrides another has the docstring of the one that it overrides.
-    """
-    tree = module.parse()
-    if ast.get_docstring(tree) is None:
-        yield module.name
-
-    definitions: list[tuple[str, ast.AST]] = [(module.name, node) for node in tree.body]
-    while definitions:
-        parent, node = definitions.pop()
-        if not isinstance(node, ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
-            continue
-        if node.name.startswith("_"):
-            continue
-
-        name = f"{parent}.{node.name}"
-        # An overload is documented where it is written out.
-        marks = [ast.unparse(mark) for mark in node.decorator_list]
-        overrides = any("override" in mark or mark == "overload" for mark in marks)
-        if not overrides and ast.get_docstring(node) is None:
-            yield name
-
-        if isinstance(node, ast.ClassDef):
-            definitions += [(name, member) for member in node.body]
-
-
-def test_everything_public_is_documented() -> None:
-    undocumented = [name for module in list_modules() for name in list_undocumented(module)]
-
-    assert undocumented == []
 
 
 BUILT_IN_ERRORS = {
