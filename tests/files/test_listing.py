@@ -4,19 +4,18 @@ import fnmatch
 import os
 import random
 from collections.abc import AsyncIterator, Sequence
-from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
 import pytest
 from hypothesis import given, settings, strategies
 
-from abilities import Abilities, AbilityError, Settings, render
-from abilities.declarations.read import FileListAnswer
+from abilities import AbilityError, Settings, render
 from abilities.declarations.refusals import Reason, Refused
 from abilities.helpers.files import file_walk
 from abilities.helpers.files.file_walk import FolderMemory, Kind
 from abilities.helpers.files.globs import Glob
+from tests.memories.calls import open_calls
 from tests.support.file_cases import Row, check_refusal, refused
 from tests.support.permissions import let_others_enter
 from tests.support.reading import count_descriptors, write_files
@@ -104,14 +103,8 @@ async def test_l6_nothing_hostile_is_listed_and_all_that_is_can_be_read(
 @pytest.fixture
 async def call(roots: Settings) -> AsyncIterator[Call]:
     """Call abilities from Python; the roots may be filled later."""
-    async with open_call(roots) as call:
+    async with open_calls(roots) as call:
         yield call
-
-
-@asynccontextmanager
-async def open_call(settings: Settings) -> AsyncIterator[Call]:
-    async with Abilities.open(settings) as abilities:
-        yield lambda name, **arguments: abilities.call(name, arguments)
 
 
 async def list_all(call: Call, **arguments: Any) -> list[dict[str, Any]]:
@@ -120,7 +113,6 @@ async def list_all(call: Call, **arguments: Any) -> list[dict[str, Any]]:
     request: dict[str, Any] | None = arguments
     while request is not None:
         answer = await call("file_list", **request)
-        FileListAnswer.model_validate(answer)
         files += answer["files"]
 
         after, request = request.get("after", ""), answer.get("next_request")
@@ -212,7 +204,7 @@ async def test_folders_of_tools_are_entered_by_name(roots: Settings, call: Call)
 
     (record,) = await read(call, ["node_modules/dist/e.js"])
     assert record["success"]
-    async with open_call(roots.model_copy(update={"skip": ()})) as call_all:
+    async with open_calls(roots.model_copy(update={"skip": ()})) as call_all:
         assert len(await list_all(call_all)) == 9
 
 
@@ -252,11 +244,11 @@ async def test_l10_the_answer_keeps_its_bound_and_goes_on(roots: Settings) -> No
     write_files(roots.workspace_dir, paths)
 
     for limit in range(40_000, 40_800, 50):
-        async with open_call(roots.model_copy(update={"max_response_bytes": limit})) as call:
+        async with open_calls(roots.model_copy(update={"max_response_bytes": limit})) as call:
             answer = await call("file_list", limit=500)
             assert answer["has_more"] and len(render(answer).encode()) <= limit
 
-    async with open_call(roots.model_copy(update={"max_response_bytes": 40_000})) as call:
+    async with open_calls(roots.model_copy(update={"max_response_bytes": 40_000})) as call:
         assert await list_paths(call, limit=500) == paths
 
 

@@ -69,27 +69,27 @@ async def link_up(call: Call, **edges: str) -> None:
         await store(call, key, f"content of {key}", links=links)
 
 
-async def follow(call: Call, name: str, request: Payload, entries: str) -> list[Payload]:
-    """Return what a request and those of the following pages answer."""
-    found: list[Payload] = []
+async def follow_pages(call: Call, name: str, request: Payload) -> AsyncGenerator[Payload]:
+    """Yield what a request and those of the following pages answer."""
     while request:
         page = await call(name, **request)
-        found += page[entries]
+        yield page
         request = page.get("next_request", {})
 
-    return found
+
+async def follow(call: Call, name: str, request: Payload, entries: str) -> list[Payload]:
+    """Return the entries of all pages."""
+    return [entry async for page in follow_pages(call, name, request) for entry in page[entries]]
 
 
 async def read_whole(call: Call, name: str, **request: Any) -> str:
     """Return the content of the first memory that a request reads, followed to its end."""
     pieces: list[str] = []
-    while request:
-        payload = await call(name, **request)
+    async for payload in follow_pages(call, name, request):
         record = payload if name == "memory_get" else payload["results"][0]
         assert len(orjson.dumps(payload)) <= 64_000
         assert ("next_request" in payload) is ("truncation" in record)
         pieces.append(record["data"]["content"])
-        request = payload.get("next_request", {})
 
     return "".join(pieces)
 

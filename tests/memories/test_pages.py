@@ -7,7 +7,7 @@ import pytest
 
 from abilities import AbilityError, Settings, render
 from abilities.helpers.store.model import IMPORTANCES
-from tests.memories.calls import Payload, find_fault, follow, open_calls, store
+from tests.memories.calls import Payload, find_fault, follow, follow_pages, open_calls, store
 from tests.support.places import StorePlace
 from tests.support.surfaces import Call
 from tests.support.tier import size
@@ -91,13 +91,11 @@ async def check_pages(call: Call, chance: random.Random) -> None:
     assert values == sorted(values, reverse=query["sort_order"] == "desc")
 
     seen: list[str] = []
-    request: Payload = {**query, "limit": chance.randint(1, 7)}
-    while request:
-        page = await call("query_memories", **request)
+    request = {**query, "limit": chance.randint(1, 7)}
+    async for page in follow_pages(call, "query_memories", request):
         assert page["offset"] == len(seen)
 
         seen += [memory["id"] for memory in page["memories"]]
-        request = page.get("next_request", {})
         for _ in range(chance.randrange(4)):
             await write_something(call, list(before), chance)
 

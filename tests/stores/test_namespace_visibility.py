@@ -14,7 +14,7 @@ import pytest
 from abilities import Abilities, AbilityError, Settings
 from abilities.explorer.views import VIEWS
 from abilities.prompts import Asked, complete, fill_prompt
-from tests.memories.calls import calls_of
+from tests.memories.calls import calls_of, follow, follow_pages
 from tests.support.places import StorePlace
 from tests.support.tier import size
 
@@ -201,12 +201,10 @@ async def query(world: World, viewer: Viewer) -> None:
 
     offset = world.random.randint(0, len(expected) + 2)
     paged: list[Any] = []
-    following: Any = {**request, "limit": world.random.randint(1, 5), "offset": offset}
-    while following:
-        page = await viewer.call("query_memories", **following)
+    request |= {"limit": world.random.randint(1, 5), "offset": offset}
+    async for page in follow_pages(viewer.call, "query_memories", request):
         assert page["total"] == len(expected)
         paged += page["memories"]
-        following = page.get("next_request")
     assert list(map(viewer.name, paged)) == list(map(viewer.name, whole["memories"][offset:]))
 
 
@@ -218,12 +216,8 @@ async def list_keys(world: World, viewer: Viewer) -> None:
             best = min(expected.get(key, namespace), namespace, key=viewer.readable.index)
             expected[key] = best
 
-    listed: list[Any] = []
-    following: Any = {"prefix": prefix, "limit": world.random.randint(1, 9)}
-    while following:
-        page = await viewer.call("memory_list", **following)
-        listed += page["memories"]
-        following = page.get("next_request")
+    request = {"prefix": prefix, "limit": world.random.randint(1, 9)}
+    listed = await follow(viewer.call, "memory_list", request, "memories")
     assert [viewer.name(line) for line in listed] == [(expected[k], k) for k in sorted(expected)]
 
     asked = Asked("resource", "memory://{key}", "key", prefix)
@@ -234,15 +228,13 @@ async def list_keys(world: World, viewer: Viewer) -> None:
 async def recall(world: World, viewer: Viewer) -> None:
     word = world.choose_word()
     expected = viewer.list_all(word, archived=False)
-    following: Any = {"queries": [word], "hops": 0, "at_least": 0, "max_tokens": 400}
+    request = {"queries": [word], "hops": 0, "at_least": 0, "max_tokens": 400}
     found: list[Any] = []
     record: Any = {}
-    while following:
-        answer = await viewer.call("recall", **following)
+    async for answer in follow_pages(viewer.call, "recall", request):
         (record,) = answer["results"]
         assert record["matched"] == len(expected)
         found += record["memories"]
-        following = answer.get("next_request")
 
     assert sorted(map(viewer.name, found)) == sorted(expected)
     scores = [memory["score"] for memory in found]
@@ -260,13 +252,11 @@ async def count(world: World, viewer: Viewer) -> None:
     assert stats["archived_count"] == sum(held.archived for held in own)
 
     changed: set[tuple[str, str]] = set()
-    following: Any = {"limit": world.random.randint(1, 9)}
     page: Any = {}
-    while following:
-        page = await viewer.call("memory_changes", **following)
+    request = {"limit": world.random.randint(1, 9)}
+    async for page in follow_pages(viewer.call, "memory_changes", request):
         changed |= {viewer.name(entry) for entry in page["changes"]}
         assert set(page.get("next_others", {})) == set(viewer.readable[1:])
-        following = page.get("next_request")
     assert viewer.list_all("common", archived=True) <= changed
 
     arguments = {"since": page["next"], "since_others": page.get("next_others", {})}
