@@ -18,7 +18,7 @@ Payload = dict[str, Any]
 def calls_of(app: Abilities) -> Call:
     """Return a function that calls an application, whose answers must be as their schemas say."""
 
-    async def call(name: str, **arguments: Any) -> Payload:
+    async def call(name: str, /, **arguments: Any) -> Payload:
         payload = await app.call(name, arguments)
         check_schema(name, payload)
         return payload
@@ -44,14 +44,14 @@ async def get(call: Call, key: str, **more: Any) -> Payload:
     return data
 
 
-async def find_fault(call: Call, name: str, **arguments: Any) -> Fault:
+async def find_fault(call: Call, name: str, /, **arguments: Any) -> Fault:
     """Return the fault with which a call is refused."""
     with pytest.raises(AbilityError) as caught:
         await call(name, **arguments)
     return caught.value.fault
 
 
-async def find_reason(call: Call, name: str, **arguments: Any) -> str:
+async def find_reason(call: Call, name: str, /, **arguments: Any) -> str:
     """Return why a call is refused."""
     return (await find_fault(call, name, **arguments)).reason
 

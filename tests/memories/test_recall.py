@@ -10,7 +10,7 @@ import orjson
 import pytest
 from rich.console import Console
 
-from abilities import Abilities, AbilityError, Settings, render
+from abilities import Abilities, Settings, render
 from abilities.cli.printing import print_answer
 from abilities.cli.records import AnsweredCall
 from abilities.helpers.files.files import Files
@@ -18,6 +18,7 @@ from abilities.helpers.memory import targets
 from abilities.helpers.memory.recalling import find_within_days
 from abilities.helpers.search.passages import MAX_PART_CHARS, split_sections
 from abilities.server.telemetry import CallMetrics
+from tests.memories.calls import calls_of, find_fault, find_reason
 from tests.support.detail_cases import check_schema
 from tests.support.read_samples import TODAY, today_is
 from tests.support.stores import tamper
@@ -76,14 +77,6 @@ async def ask(abilities: Abilities, *queries: str, **more: Any) -> list[Payload]
 
 def names(records: list[Payload]) -> list[str]:
     return [record.get("key") or record["filename"] for record in records]
-
-
-async def fail(abilities: Abilities, **arguments: Any) -> Payload:
-    """Return the fault of a call that is refused."""
-    with pytest.raises(AbilityError) as caught:
-        await abilities.call("recall", arguments)
-
-    return caught.value.fault.to_payload()
 
 
 async def test_a_question_finds_memories_and_what_they_link_to(app: Abilities) -> None:
@@ -361,22 +354,23 @@ def test_a_long_section_is_divided_between_lines() -> None:
 
 
 async def test_a_cursor_of_another_state_is_refused(app: Abilities) -> None:
+    call = calls_of(app)
     for number in range(40):
         await store(app, f"long{number}", f"zebra number {number} " + "and more " * 100)
     request = (await app.call("recall", {"queries": ["zebra"]}))["next_request"]
 
     other = {**request, "queries": ["zebras and compilers"]}
-    assert (await fail(app, **other))["reason"] == "changed"
+    assert await find_reason(call, "recall", **other) == "changed"
     assert "next_request" in await app.call("recall", request)
 
     await store(app, "new", "a zebra")
-    fault = await fail(app, **request)
-    assert fault["code"] == "INVALID_INPUT"
-    assert fault["message"] == "The memories or notes changed; ask again without 'after'."
+    fault = await find_fault(call, "recall", **request)
+    assert fault.code == "INVALID_INPUT"
+    assert fault.message == "The memories or notes changed; ask again without 'after'."
 
     fresh = (await app.call("recall", {"queries": ["zebra"]}))["next_request"]
     write_note(app, "MEMORY.md", "zebra\n")
-    assert (await fail(app, **fresh))["reason"] == "changed"
+    assert await find_reason(call, "recall", **fresh) == "changed"
 
 
 @pytest.mark.parametrize("output_format", ["json", "text", "toon", "auto"])
@@ -406,11 +400,11 @@ async def test_max_tokens_must_have_room_for_something(app: Abilities) -> None:
     await store(app, key, "zebra " * 100)
     query = "zebra " + "世" * 900
 
-    fault = await fail(app, queries=[query], max_tokens=400)
-    needed = fault["expected"]["minimum"]
+    fault = await find_fault(calls_of(app), "recall", queries=[query], max_tokens=400)
+    needed = (fault.expected or {})["minimum"]
     payload = await app.call("recall", {"queries": [query], "max_tokens": needed})
 
-    assert fault["field"] == "max_tokens"
+    assert fault.field == "max_tokens"
     assert payload["results"][0]["memories"][0]["content"].startswith("zebra")
     assert len(render(payload).encode()) <= 4 * needed
 
