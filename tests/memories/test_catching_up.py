@@ -1,18 +1,17 @@
 """Catching up: what is shown of any findings keeps the bound, and no content passes for a frame."""
 
 from datetime import date
+from functools import partial
 from typing import Any
 
-from click.testing import CliRunner, Result
 from hypothesis import given
 from hypothesis import strategies as st
 
 from abilities import Abilities, Settings, parse_text
-from abilities.cli.main import main
 from abilities.helpers.memory.overview import MAX_MEMORY_BYTES, Finding, Findings, format_findings
 from abilities.helpers.text import Piece
 from abilities.prompts import write_catch_up
-from tests.support.surfaces import environment
+from tests.support.surfaces import run
 
 OPENING = "What is known."
 END = "000000 end of the data\n"
@@ -101,8 +100,7 @@ def test_whatever_one_section_does_not_need_is_for_the_others(size: int) -> None
 
 
 def test_the_command_prints_what_the_prompt_returns(roots: Settings) -> None:
-    def catch_up(*options: str) -> Result:
-        return CliRunner().invoke(main, ["catch-up", *options], env=environment(roots))
+    catch_up = partial(run, roots, "catch-up")
 
     nothing = catch_up()
     (roots.agent_root.path / "MEMORY.md").write_text("Ada owns the parser.\n" * 1_000)

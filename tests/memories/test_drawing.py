@@ -6,12 +6,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from click.testing import CliRunner, Result
 
 from abilities import Settings
-from abilities.cli.main import main
 from tests.memories.calls import Payload, list_keys, store
-from tests.support.surfaces import Call, environment
+from tests.support.surfaces import Call, run
 
 HOSTILE = '<script>alert("1")</script>&amp;]]>'
 EDGES: dict[str, dict[str, float]] = {
@@ -34,12 +32,8 @@ async def answer(call: Call) -> Payload:
     return await call("bulk_read_memory", key="start", depth=2, breadth=2)
 
 
-def invoke(roots: Settings, *arguments: str) -> Result:
-    return CliRunner().invoke(main, ["graph", *arguments], env=environment(roots))
-
-
 def draw(roots: Settings, *arguments: str) -> str:
-    done = invoke(roots, "start", "--depth", "2", "--breadth", "2", *arguments)
+    done = run(roots, "graph", "start", "--depth", "2", "--breadth", "2", *arguments)
     assert done.exit_code == 0, done.output
     return done.stdout
 
@@ -90,11 +84,11 @@ def test_a_drawing_is_written_to_a_file_and_what_is_wrong_is_said(
     draw(roots, "-o", str(tmp_path / "walk.svg"))
     assert (tmp_path / "walk.svg").read_text() == draw(roots)
 
-    unknown = invoke(roots, "none")
+    unknown = run(roots, "graph", "none")
     assert unknown.exit_code == 1 and "No memory with this key." in unknown.stderr
-    assert invoke(roots, "start", "--depth", "7").exit_code == 2
+    assert run(roots, "graph", "start", "--depth", "7").exit_code == 2
 
     nowhere = tmp_path / "none" / "walk.svg"
-    failed = invoke(roots, "start", "-o", str(nowhere))
+    failed = run(roots, "graph", "start", "-o", str(nowhere))
     assert failed.exit_code == 1
     assert failed.stderr.startswith(f"Error: {nowhere}: No such file or directory; ")

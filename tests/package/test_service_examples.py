@@ -15,14 +15,12 @@ import httpx
 import jsonschema_rs
 import pytest
 import yaml
-from click.testing import CliRunner
 
 from abilities import Abilities, Settings
-from abilities.cli.main import main
 from abilities.helpers.tokens import TokenFile
 from abilities.server.app import create_app
 from tests.support.sources import ROOT
-from tests.support.surfaces import environment
+from tests.support.surfaces import run
 
 SERVICE = ROOT / "examples" / "service"
 SCHEMAS = Path(__file__).parent / "schemas"
@@ -64,8 +62,7 @@ async def test_the_backup_that_the_timer_and_the_compose_file_start_is_made(
     for number, (name, _, *options) in enumerate((started, composed)):
         folder = tmp_path / f"backups-{number}"
         folder.mkdir()
-        arguments = [name, str(folder), *options]
-        done = await asyncio.to_thread(CliRunner().invoke, main, arguments, env=environment(roots))
+        done = await asyncio.to_thread(run, roots, name, str(folder), *options)
         assert done.exit_code == 0, done.output
         assert len(list(folder.glob("memories-*.db"))) == 1
 

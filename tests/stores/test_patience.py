@@ -9,11 +9,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from click.testing import CliRunner
 from typing_extensions import override
 
 from abilities.cli import store as commands
-from abilities.cli.main import main
 from abilities.declarations.refusals import Reason, Refused
 from abilities.helpers.store import changes
 from abilities.helpers.store.changes import Outcome
@@ -23,6 +21,7 @@ from abilities.helpers.store.sqlite.store import SqliteStore
 from abilities.helpers.transfer.exporting import ExportOptions, export
 from tests.support.importing import import_file
 from tests.support.places import FilePlace, find_reason
+from tests.support.surfaces import run
 from tests.transfer.test_imports import entity, write_lines
 
 MEMORIES = 600
@@ -159,7 +158,7 @@ def test_what_is_stopped_says_how_to_go_on(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     Path("memory.jsonl").write_bytes(write_lines(entity("e", "x")))
-    assert CliRunner().invoke(main, ["import", "memory.jsonl"]).exit_code == 0
+    assert run(None, "import", "memory.jsonl").exit_code == 0
 
     def stop(*arguments: object) -> None:
         if isinstance(arguments[-1], Counter):
@@ -167,7 +166,7 @@ def test_what_is_stopped_says_how_to_go_on(
         raise error
 
     monkeypatch.setattr(commands, name, stop)
-    result = CliRunner().invoke(main, command)
+    result = run(None, *command)
 
     assert result.exit_code == 1
     assert said in " ".join(result.stderr.split())

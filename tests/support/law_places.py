@@ -16,10 +16,9 @@ from typing import NamedTuple, Self, get_args
 from unittest.mock import patch
 from uuid import UUID, uuid4
 
-from click.testing import CliRunner, Result
+from click.testing import Result
 
 from abilities import Abilities, Settings
-from abilities.cli.main import main
 from abilities.declarations.refusals import Code
 from abilities.declarations.values import JsonObject
 from abilities.helpers.memory import helper
@@ -27,7 +26,7 @@ from abilities.helpers.store.sqlite import search
 from tests.support import postgres
 from tests.support.forked import Forked
 from tests.support.law_model import Moment
-from tests.support.surfaces import environment
+from tests.support.surfaces import run
 
 
 class Clock:
@@ -195,15 +194,8 @@ class Place:
         return application.call(Wave(calls, together=self.is_file))
 
     def run(self, *words: str | Path, store_url: str | None = None) -> Result:
-        variables = environment(self.settings)
-        if store_url is not None:
-            variables["ABILITIES_STORE_URL"] = store_url
-        result = CliRunner().invoke(main, [str(word) for word in words], env=variables)
-        assert result.exception is None or isinstance(result.exception, SystemExit), (
-            words,
-            result.exception,
-        )
-        return result
+        more = {} if store_url is None else {"ABILITIES_STORE_URL": store_url}
+        return run(self.settings, *map(str, words), **more)
 
 
 CODES = frozenset(get_args(Code)) - {"INTERNAL_ERROR"}

@@ -16,10 +16,9 @@ from typing import Any, ClassVar
 
 import psycopg
 import pytest
-from click.testing import CliRunner, Result
+from click.testing import Result
 from typing_extensions import override
 
-from abilities.cli.main import main
 from abilities.declarations.refusals import Refused
 from abilities.helpers.store.changes import Change
 from abilities.helpers.store.opening import open_store, repair_store
@@ -28,6 +27,7 @@ from abilities.helpers.store.protocol import ServableStore
 from abilities.helpers.store.repairing import RepairReport
 from abilities.helpers.store.sqlite.store import SqliteStore
 from tests.stores.behaviours.steps import TIME, link_to, plan, put_many
+from tests.support.surfaces import run
 
 ENGINES = ("sqlite", "postgres")
 
@@ -63,8 +63,8 @@ class StorePlace(ABC):
             return rows
 
     def run(self, *arguments: str | Path, stdin: bytes | None = None) -> Result:
-        environment = {"ABILITIES_STORE_URL": self.url, "ABILITIES_WORKSPACE_DIR": str(self.folder)}
-        return CliRunner().invoke(main, [str(a) for a in arguments], input=stdin, env=environment)
+        variables = {"ABILITIES_STORE_URL": self.url, "ABILITIES_WORKSPACE_DIR": str(self.folder)}
+        return run(None, *map(str, arguments), stdin=stdin, **variables)
 
     def fill(self, count: int, *, now: str = TIME, **fields: Any) -> None:
         """Store memories k0000, k0001, ..., each with a tag and a link to the next one."""

@@ -171,7 +171,7 @@ def calls_through(name: str) -> Through:
 
 
 def run(
-    settings: Settings | None, *command: str, stdin: str | None = None, **more: str
+    settings: Settings | None, *command: str, stdin: str | bytes | None = None, **more: str
 ) -> click.testing.Result:
     """Run a command in this process, with the settings and more variables in its environment."""
     variables = {**(environment(settings) if settings else {}), **more}
