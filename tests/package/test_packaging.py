@@ -16,6 +16,7 @@ import pytest
 import yaml
 
 from tests.support.catalog import BUILT_IN
+from tests.support.programs import run_code
 from tests.support.sources import ROOT, list_modules, list_sources
 from tools import image
 
@@ -169,14 +170,8 @@ sys.exit(pytest.main(sys.argv[2:]))
 """
     tests = ["tests/package/test_declarations.py", "tests/package/test_settings.py"]
     options = ["-q", "-p", "no:cacheprovider", "-n", "0", "--no-header"]
-    done = subprocess.run(
-        [sys.executable, "-c", code, str(source), *options, *tests],
-        cwd=source,
-        env={**os.environ, "ABILITIES_TESTS": "quick"},
-        capture_output=True,
-        text=True,
-    )
-    assert done.returncode == 0, done.stdout[-3_000:] + done.stderr[-1_000:]
+    variables = {**os.environ, "ABILITIES_TESTS": "quick"}
+    run_code(code, source, *options, *tests, cwd=source, env=variables)
 
 
 @pytest.mark.thorough
@@ -224,11 +219,8 @@ print(json.dumps([__import__("abilities").__file__, helpers.WHOSE, content, len(
 """
     environment = {"PYTHONPATH": str(installed), "PATH": "/usr/bin:/bin", "HOME": str(tmp_path)}
 
-    done = subprocess.run(
-        [sys.executable, "-c", code], cwd=project, env=environment, capture_output=True
-    )
+    done = run_code(code, cwd=project, env=environment)
 
-    assert done.returncode == 0, done.stderr.decode()
     package = str(installed / "abilities" / "__init__.py")
     assert json.loads(done.stdout) == [package, "the user’s helpers", "found", len(BUILT_IN)]
 

@@ -11,14 +11,14 @@ from typing import Any, cast
 
 import pytest
 
-from abilities import Settings
+from abilities import AbilityError, Settings
 from abilities.declarations.refusals import Fault, Reason
 from abilities.helpers.store.sqlite import file
 from tests.stores.behaviours import NAMESPACE, put
 from tests.support.permissions import as_root, let_others_enter
 from tests.support.places import FilePlace, find_reason
 from tests.support.stores import store_file
-from tests.support.surfaces import SURFACES, python
+from tests.support.surfaces import Through, python
 
 NamedCall = tuple[str, dict[str, Any]]
 Ask = Callable[[Settings, NamedCall], Awaitable[str]]
@@ -41,20 +41,19 @@ async def one_memory(roots: Settings) -> Settings:
     return roots.model_copy(update={"require_tokens": False})
 
 
-@pytest.fixture(params=SURFACES)
-def ask(request: pytest.FixtureRequest) -> Ask:
+@pytest.fixture
+def ask(through: Through) -> Ask:
     """Make a call through one surface, which must answer as Python does."""
 
     async def call_surface(settings: Settings, call: NamedCall) -> str:
-        payload = await SURFACES[request.param](settings, *call)
-        assert payload == await python(settings, *call)
-        if "error" not in payload:
-            return "done"
-
-        reason = cast(Reason, payload["error"]["reason"])
-        fixed = {"error": Fault.from_reason(reason).to_payload()}
-        assert payload == fixed, "one fixed sentence, and nothing of the host"
-        return reason
+        name, arguments = call
+        try:
+            await through(settings)(name, **arguments)
+        except AbilityError as error:
+            fixed = Fault.from_reason(cast(Reason, error.fault.reason))
+            assert error.fault == fixed, "one fixed sentence, and nothing of the host"
+            return fixed.reason
+        return "done"
 
     return call_surface
 

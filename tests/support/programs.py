@@ -12,5 +12,5 @@ def run_code(code: str, *arguments: object, **options: Any) -> subprocess.Comple
     command = [sys.executable, "-c", code, *map(str, arguments)]
     options = {"capture_output": True, "text": True, "timeout": GIVE_UP_SECONDS, **options}
     done = subprocess.run(command, **options)
-    assert done.returncode == 0, done.stderr
+    assert done.returncode == 0, (done.stdout, done.stderr)
     return done
