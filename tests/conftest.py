@@ -174,17 +174,6 @@ def server() -> Iterator[str]:
         yield url
 
 
-@pytest.fixture(params=["sqlite", "postgresql"])
-def store_url(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
-    """The URL of a new store, of each kind in turn."""
-    if request.param == "sqlite":
-        yield f"sqlite:///{tmp_path}/memory.db"
-        return
-
-    with postgres.database(request.getfixturevalue("server")) as url:
-        yield url
-
-
 @pytest.fixture
 def served(roots: Settings, tmp_path: Path) -> Iterator[str]:
     """The address of a server for the roots, in a process of its own."""
@@ -278,9 +267,18 @@ def database_place(url: str, tmp_path: Path) -> DatabasePlace:
     return DatabasePlace(url, tmp_path)
 
 
+PLACES = {"sqlite": "file_place", "postgres": "database_place"}
+
+
 @pytest.fixture(params=ENGINES)
 def place(request: pytest.FixtureRequest) -> StorePlace:
     """A place for a store of each engine."""
-    name = "file_place" if request.param == "sqlite" else "database_place"
-    chosen: StorePlace = request.getfixturevalue(name)
+    chosen: StorePlace = request.getfixturevalue(PLACES[request.param])
     return chosen
+
+
+@pytest.fixture(params=ENGINES)
+def store_url(request: pytest.FixtureRequest) -> str:
+    """The URL of a new store of each engine."""
+    chosen: StorePlace = request.getfixturevalue(PLACES[request.param])
+    return chosen.url
