@@ -30,7 +30,7 @@ from abilities.helpers.reply.envelope import (
     HIT,
     FoundItem,
     Item,
-    RecordShape,
+    RecordForm,
     format_item,
 )
 from abilities.helpers.text import WHOLE, Piece, Range, parse_range
@@ -47,6 +47,9 @@ _LINE_BYTES = 100
 
 _PLAIN = FileItem(file="*")
 """The values of an item that is only a path."""
+
+_ALONE = RecordForm({})
+"""The form of the only content of an item, whose record is that of the item itself."""
 
 ResultT = TypeVar("ResultT")
 
@@ -203,19 +206,17 @@ class UnreadFile:
 class Leaf:
     """One content of an item, or the error in its place, or the data of a record without content.
 
-    ``size`` is about how many bytes it takes; for an unread file, those on the disk. ``leading``,
-    ``trailing`` and ``shape`` belong to its record within a group, and ``position`` is its place in
-    the group's cursors. ``continue_at`` takes a resume point and returns the item for the rest; it
-    replaces that of the content. An ``atomic`` leaf is cut only if a reply has no other content,
-    and then the group continues after it. ``remembered`` is what a file's record says of memories.
+    ``size`` is about how many bytes it takes; for an unread file, those on the disk. ``form`` is
+    that of its record within a group, and ``position`` is its place in the group's cursors.
+    ``continue_at`` takes a resume point and returns the item for the rest; it replaces that of the
+    content. An ``atomic`` leaf is cut only if a reply has no other content, and then the group
+    continues after it. ``remembered`` is what a file's record says of memories.
     """
 
     source: FoundItem | UnreadFile | JsonObject | Exception
     size: int
     position: str = ""
-    leading: JsonObject = field(default_factory=dict[str, object])
-    trailing: JsonObject | None = None
-    shape: RecordShape | None = None
+    form: RecordForm = _ALONE
     continue_at: Callable[[str], Item] | None = None
     atomic: bool = False
     remembered: Sequence[JsonObject] = ()
@@ -601,13 +602,8 @@ async def gather_glob(item: AskedItem, sources: BatchSources) -> ItemOffer:
 
 def _build_leaf(path: str, position: str, left: int, source: UnreadFile, size: int) -> Leaf:
     """Return the leaf of a file; ``left`` is the number of files that may follow."""
-    return Leaf(
-        source,
-        size,
-        position=count_down(left, position),
-        leading={"path": path},
-        shape=FOUND_FILE,
-    )
+    form = RecordForm({"path": path}, shape=FOUND_FILE)
+    return Leaf(source, size, count_down(left, position), form)
 
 
 async def gather_search(item: AskedItem, sources: BatchSources) -> ItemOffer:
@@ -669,4 +665,5 @@ def _build_hit_leaf(hit: Hit, left: int) -> Leaf:
     piece = Piece(hit.text, rest=hit.is_cut)
     found = FoundItem(data, piece, hit.path, continue_at, size)
     position = count_down(left, f"{hit.last_line}:{hit.position}")
-    return Leaf(found, size, position, {"path": hit.path}, shape=HIT, atomic=True)
+    form = RecordForm({"path": hit.path}, shape=HIT)
+    return Leaf(found, size, position, form, atomic=True)

@@ -32,7 +32,15 @@ from abilities.helpers.memory.records import (
     to_memory_data,
 )
 from abilities.helpers.memory.targets import MemoryFiles, NotePart, parse_target
-from abilities.helpers.reply.envelope import DAY, LISTED_MEMORY, MEMORY, RECALLED, FoundItem, Item
+from abilities.helpers.reply.envelope import (
+    DAY,
+    LISTED_MEMORY,
+    MEMORY,
+    RECALLED,
+    FoundItem,
+    Item,
+    RecordForm,
+)
 from abilities.helpers.search.ranking import RankedEntry
 from abilities.helpers.store.model import DamagedMemory, StoredMemory
 from abilities.helpers.store.recalling import count_bytes
@@ -208,12 +216,12 @@ def _offer_days(
     versions: list[str] = []
 
     for target, outcome in zip(wanted.targets, outcomes, strict=True):
-        leading: JsonObject = {"date": target["date"]}
+        form = RecordForm({"date": target["date"]}, shape=DAY)
         position = f"{wanted.oldest}:{target['date']}"
         if isinstance(outcome, Refused) and outcome.reason == "memory_file_not_found":
             continue
         if isinstance(outcome, Exception):
-            offer.leaves.append(items.Leaf(outcome, 0, position, leading, shape=DAY))
+            offer.leaves.append(items.Leaf(outcome, 0, position, form))
             continue
 
         # The settings may name one file for all days of a month.
@@ -224,7 +232,7 @@ def _offer_days(
         names.add(filename)
         versions += [filename, str(outcome.version)]
         leaf = _build_content_leaf(item, outcome, position)
-        leaf.leading, leaf.shape = leading, DAY
+        leaf.form = form
         offer.leaves.append(leaf)
 
     offer.version = items.hash_versions(*versions)
@@ -289,7 +297,8 @@ async def gather_list(item: items.AskedItem, sources: items.BatchSources) -> ite
             del source["key"]
 
         position = items.count_down(limit - place, line.key)
-        leaves.append(items.Leaf(source, 0, position, {"key": line.key}, shape=LISTED_MEMORY))
+        form = RecordForm({"key": line.key}, shape=LISTED_MEMORY)
+        leaves.append(items.Leaf(source, 0, position, form))
 
     offer = item.begin_offer(items.hash_versions(*versions))
     offer.leaves = leaves
@@ -343,9 +352,10 @@ async def gather_walk(item: items.AskedItem, sources: items.BatchSources) -> ite
     part = items.parse_place(item.cursor)
     part.check(version)
     for place, (step, memory) in enumerate(entries[part.begin :], part.begin):
-        position, trailing = items.format_place(place, version), describe_step(step, "out")
+        position = items.format_place(place, version)
+        form = RecordForm({"key": step.key}, describe_step(step, "out"), MEMORY)
         error = memory if isinstance(memory, Exception) else None
-        leaf = items.Leaf(error or {}, 0, position, {"key": step.key}, trailing, MEMORY)
+        leaf = items.Leaf(error or {}, 0, position, form)
         if not isinstance(memory, Exception):
             data = to_memory_data(memory, key=False, version=True)
             data["metadata"] = {"memory_score": memory.row.score}
@@ -413,8 +423,9 @@ async def gather_recall(item: items.AskedItem, sources: items.BatchSources) -> i
             offer.leaves.append(_build_note_leaf(source, reasons, position))
             continue
 
+        form = RecordForm({"key": entry.name}, reasons, RECALLED)
         error = source if isinstance(source, Exception) else None
-        leaf = items.Leaf(error or {}, 0, position, {"key": entry.name}, reasons, RECALLED)
+        leaf = items.Leaf(error or {}, 0, position, form)
         if isinstance(source, recall_answers.Passage):
             _add_passage(leaf, item, source)
         offer.leaves.append(leaf)
@@ -484,6 +495,5 @@ def _build_note_leaf(part: NotePart, reasons: JsonObject, position: str) -> item
     piece = Piece(content, total_chars=len(content))
     data: JsonObject = {"content": "", "date": part.day}
     found = FoundItem(data, piece, next_item, continue_at, len(content.encode()))
-    return items.Leaf(
-        found, len(content.encode()), position, leading, reasons, RECALLED, atomic=True
-    )
+    form = RecordForm(leading, reasons, RECALLED)
+    return items.Leaf(found, found.size_bytes, position, form, atomic=True)

@@ -21,7 +21,7 @@ from abilities.helpers.files.confinement import parse_path
 from abilities.helpers.files.reader import ReadingSession
 from abilities.helpers.reply import envelope
 from abilities.helpers.reply.budget import MIN_SHARE, Allocator, Bound, rank
-from abilities.helpers.reply.envelope import RecordShape, shape_record
+from abilities.helpers.reply.envelope import RecordForm, RecordShape
 from abilities.helpers.text import replace_markers
 
 _AMPLE_BYTES = 8192
@@ -88,10 +88,8 @@ class _Sharing:
                 text = offer.text
                 if fault.code == "INVALID_INPUT":
                     text = text[: envelope.INPUT_CHARS]
-                payload = envelope.build_failed(
-                    fault.to_payload(), {"input": text}, None, self._shape
-                )
-                record = envelope.ReplyRecord(payload)
+                form = RecordForm({"input": text}, shape=self._shape)
+                record = envelope.ReplyRecord(form.build_failed(fault.to_payload()))
             elif offer.is_unchanged:
                 record = envelope.ReplyRecord(
                     {"input": offer.text, "success": True, "unchanged": True}
@@ -128,8 +126,8 @@ class _Sharing:
             record = self._settled[index]
             if record is None:
                 waiting.append(index)
-                size = offer.whole_size
-                payload = envelope.build_left_out(size, {"input": offer.text}, None, self._shape)
+                form = RecordForm({"input": offer.text}, shape=self._shape)
+                payload = form.build_left_out(offer.whole_size)
                 record = envelope.ReplyRecord(payload, next_item=offer.item)
             self._records.append(record)
 
@@ -330,11 +328,11 @@ class _Sharing:
     def _draft(self, offer: items.ItemOffer, leaf: items.Leaf) -> envelope.Entry:
         """Return the draft of a content, or the finished record of a leaf without content."""
         # The only content of an item is its record; several are records within it.
-        leading, trailing, shape = leaf.leading, leaf.trailing, leaf.shape
+        form = leaf.form
         if offer.group is None:
-            leading, trailing, shape = {"input": offer.text}, None, self._shape
-        if self._shape is None:
-            shape = None
+            form = RecordForm({"input": offer.text}, shape=self._shape)
+        elif self._shape is None:
+            form = form._replace(shape=None)
 
         source = leaf.source
         if isinstance(source, envelope.FoundItem):
@@ -342,15 +340,13 @@ class _Sharing:
                 source = source._replace(data={**source.data, "remembered": leaf.remembered})
             if leaf.continue_at is not None:
                 source = source._replace(continue_at=leaf.continue_at)
-            return envelope.RecordDraft(source, self._bound, leading, trailing, shape)
+            return envelope.RecordDraft(source, self._bound, form)
 
         if isinstance(source, dict):
-            entry: JsonObject = {**leading, "success": True, "data": source}
-            return envelope.ReplyRecord(shape_record(entry, shape))
+            return envelope.ReplyRecord(form.build(source))
 
         assert isinstance(source, Exception)
-        error = Fault.from_exception(source).to_payload()
-        return envelope.ReplyRecord(envelope.build_failed(error, leading, trailing, shape))
+        return envelope.ReplyRecord(form.build_failed(Fault.from_exception(source).to_payload()))
 
 
 def _find_min_share(offer: items.ItemOffer) -> int:
@@ -380,7 +376,7 @@ class _Group:
 
     def __init__(self, offer: items.ItemOffer, shape: RecordShape | None) -> None:
         self._offer = offer
-        self._shape = shape
+        self._form = RecordForm({"input": offer.text}, shape=shape)
         self._taken: list[_Taken] = []
         self._cursor = offer.unfinished
         self._overhead = self._assemble([], self._cursor, _WIDEST_COUNT).size
@@ -466,12 +462,11 @@ class _Group:
         if offer.version is not None:
             data["version"] = offer.version
 
-        payload: JsonObject = {"input": offer.text, "success": True, "data": data}
         if cursor is None:
-            return envelope.ReplyRecord(shape_record(payload, self._shape), chars)
+            return envelope.ReplyRecord(self._form.build(data), chars)
 
         assert offer.go_on is not None
         next_item = offer.go_on(cursor)
         reason = "time" if cursor is offer.unfinished else "budget"
-        payload["truncation"] = {"reason": reason, "returned_chars": chars, "next": next_item}
-        return envelope.ReplyRecord(shape_record(payload, self._shape), chars, next_item)
+        truncation = {"reason": reason, "returned_chars": chars, "next": next_item}
+        return envelope.ReplyRecord(self._form.build(data, truncation), chars, next_item)

@@ -26,8 +26,8 @@ from abilities.helpers.reply.envelope import (
     FoundItem,
     Item,
     RecordDraft,
+    RecordForm,
     ReplyRecord,
-    build_failed,
     choose_shape,
     finish_records,
     is_cut,
@@ -202,7 +202,8 @@ def draft_memory_record(
 
     size_bytes = len(stored.row.content.encode())
     found = FoundItem({**data, "content": ""}, piece, item, continue_at, size_bytes)
-    return RecordDraft(found, bound, {"key": key}, trailing, choose_shape(MEMORY, detail))
+    form = RecordForm({"key": key}, trailing or {}, choose_shape(MEMORY, detail))
+    return RecordDraft(found, bound, form)
 
 
 def build_memory_answer(
@@ -453,8 +454,8 @@ def _build_entry(
     trailing = describe_step(step, direction)
     if isinstance(memory, Exception):
         fault = Fault.from_exception(memory)
-        shape = choose_shape(MEMORY, detail)
-        return ReplyRecord(build_failed(fault.to_payload(), {"key": step.key}, trailing, shape))
+        form = RecordForm({"key": step.key}, trailing, choose_shape(MEMORY, detail))
+        return ReplyRecord(form.build_failed(fault.to_payload()))
 
     # Many memories share one reply: of their metadata, only the score is worth its bytes.
     data = to_memory_data(memory, key=False, version=detail == "concise")

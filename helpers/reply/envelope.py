@@ -9,7 +9,7 @@ it takes values from it and computes none.
 """
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Literal, NamedTuple
 
 from abilities.declarations.fields import Detail
@@ -353,56 +353,50 @@ class ReplyRecord(NamedTuple):
         return size
 
 
-def build_failed(
-    error: JsonObject,
-    leading: JsonObject,
-    trailing: JsonObject | None = None,
-    shape: RecordShape | None = None,
-) -> JsonObject:
-    """Return the payload of an item without content, given the payload of its fault.
+class RecordForm(NamedTuple):
+    """The parts of a record that do not depend on the outcome of its item.
 
     ``leading`` and ``trailing`` are the first and the last fields of a full record; ``shape`` is
     that of a concise one.
     """
-    record: JsonObject = {**leading, "success": False, "error": error, **(trailing or {})}
-    return shape_record(record, shape)
 
+    leading: JsonObject
+    trailing: Mapping[str, object] = {}
+    shape: RecordShape | None = None
 
-def build_left_out(
-    size_bytes: int,
-    leading: JsonObject,
-    trailing: JsonObject | None = None,
-    shape: RecordShape | None = None,
-) -> JsonObject:
-    """Return the payload of an item that was left out for lack of room, as `build_failed` does."""
-    # A long batch has many of them in each reply, and building a fault for each takes time.
-    error = {**_LEFT_OUT_FAULT, "size_bytes": size_bytes}
-    return build_failed(error, leading, trailing, shape)
+    def build(self, data: JsonObject, truncation: JsonObject | None = None) -> JsonObject:
+        """Return the payload of an item that was found."""
+        record: JsonObject = {**self.leading, "success": True, "data": data, **self.trailing}
+        if truncation is not None:
+            record["truncation"] = truncation
+
+        return shape_record(record, self.shape)
+
+    def build_failed(self, error: JsonObject) -> JsonObject:
+        """Return the payload of an item without content, given the payload of its fault."""
+        record: JsonObject = {**self.leading, "success": False, "error": error, **self.trailing}
+        return shape_record(record, self.shape)
+
+    def build_left_out(self, size_bytes: int) -> JsonObject:
+        """Return the payload of an item that was left out for lack of room."""
+        # A long batch has many of them in each reply, and building a fault for each takes time.
+        return self.build_failed({**_LEFT_OUT_FAULT, "size_bytes": size_bytes})
 
 
 class RecordDraft:
     """The record of an item that was found, until it is known how much of its content fits.
 
-    ``leading``, ``trailing`` and ``shape`` are as in `build_failed`. ``content_size`` is the size
-    of the content, ``overhead`` that of everything else if nothing is cut for lack of room.
+    ``content_size`` is the size of the content, ``overhead`` that of everything else if nothing is
+    cut for lack of room.
     """
 
-    def __init__(
-        self,
-        found: FoundItem,
-        bound: Bound,
-        leading: JsonObject,
-        trailing: JsonObject | None = None,
-        shape: RecordShape | None = None,
-    ) -> None:
+    def __init__(self, found: FoundItem, bound: Bound, form: RecordForm) -> None:
         piece = found.piece
 
         self._found = found
         self._bound = bound
         self._piece = piece
-        self._leading = leading
-        self._trailing = trailing or {}
-        self._shape = shape
+        self._form = form
 
         # Only a piece that keeps its raw bytes can have markers or marks in its text.
         self._content = piece.text if piece.raw is None else replace_markers(piece.text)
@@ -481,12 +475,7 @@ class RecordDraft:
     def _build_payload(
         self, content: str, counts: JsonObject, truncation: JsonObject | None = None
     ) -> JsonObject:
-        data = {**self._found.data, "content": content, **counts}
-        payload: JsonObject = {**self._leading, "success": True, "data": data, **self._trailing}
-        if truncation is not None:
-            payload["truncation"] = truncation
-
-        return shape_record(payload, self._shape)
+        return self._form.build({**self._found.data, "content": content, **counts}, truncation)
 
     def _build_truncation(self, reason: CutReason, chars: int, next_item: Item) -> JsonObject:
         truncation: JsonObject = {"reason": reason, "returned_chars": chars}
@@ -497,8 +486,7 @@ class RecordDraft:
         return truncation
 
     def _leave_out(self) -> ReplyRecord:
-        size = self._found.size_bytes
-        payload = build_left_out(size, self._leading, self._trailing, self._shape)
+        payload = self._form.build_left_out(self._found.size_bytes)
         return ReplyRecord(payload, next_item=self._found.item)
 
 

@@ -20,6 +20,7 @@ from abilities.helpers.reply.budget import MIN_SHARE, Bound, ItemSize, find_leve
 from abilities.helpers.reply.envelope import (
     FoundItem,
     RecordDraft,
+    RecordForm,
 )
 from abilities.helpers.text import Piece
 from tests.support.reading import follow, list_outcomes, noting_reads, write_files
@@ -179,7 +180,7 @@ def test_no_record_of_a_cut_file_takes_more_than_was_foreseen() -> None:
     found = FoundItem(data, piece, "a.txt", lambda point: f"a.txt#{point}", widest)
 
     taken, foreseen = (
-        RecordDraft(item, Bound(64_000), {"input": "a.txt"}).measure().cut_overhead
+        RecordDraft(item, Bound(64_000), RecordForm({"input": "a.txt"})).measure().cut_overhead
         for item in (found, foresee_file("a.txt"))
     )
 
