@@ -20,7 +20,8 @@ from abilities.helpers.files.confinement import Policy, parse_path
 from abilities.helpers.files.file_walk import FileWalk, FolderMemory, FoundFile
 from abilities.helpers.files.globs import Glob
 from abilities.helpers.files.reader import ReadingSession, Root
-from abilities.helpers.text import Encoding, back_off, decode, detect_encoding, replace_markers
+from abilities.helpers.files.window import decode_text
+from abilities.helpers.text import Encoding, back_off, detect_encoding, replace_markers
 from abilities.helpers.threads.workers import Worker
 
 MAX_CHARS = 1_000
@@ -323,13 +324,7 @@ def show_text(raw: bytes, encoding: Encoding, *, redacts: bool) -> ShownText:
 
     Raises Refused: binary_file.
     """
-    if encoding.unit == 1 and b"\0" in raw:
-        raise Refused("binary_file")
-
-    text, has_markers = decode(raw[encoding.bom :], encoding, final=True)
-    if encoding.unit == 2 and "\0" in text:
-        raise Refused("binary_file")
-
+    text, has_markers = decode_text(raw[encoding.bom :], encoding, final=True)
     secrets: list[redaction.Secret] = []
     if redacts:
         secrets = redaction.find_secrets(text)
@@ -340,23 +335,18 @@ def show_text(raw: bytes, encoding: Encoding, *, redacts: bool) -> ShownText:
 
         return ShownText(raw)
 
-    parts: list[str] = []
+    shown, marks = redaction.redact(text, secrets, encoding)
     hidden: list[HiddenLines] = []
     position = line = 0
 
-    for secret in secrets:
-        before = text[position : secret.start]
-        line += before.count("\n")
-        parts += (before, redaction.format_mark(secret.kind))
-
+    for secret, mark in zip(secrets, marks, strict=True):
+        line += shown.count("\n", position, mark.start)
+        position = mark.end
         count = text.count("\n", secret.start, secret.end)
         if count:
             hidden.append(HiddenLines(line, count))
 
-        position = secret.end
-
-    parts.append(text[position:])
-    return ShownText(replace_markers("".join(parts)).encode(), tuple(hidden))
+    return ShownText(replace_markers(shown).encode(), tuple(hidden))
 
 
 class SearchRequest(NamedTuple):

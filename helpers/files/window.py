@@ -485,7 +485,7 @@ def _read_text(file: _OpenFile, window: _Window, max_chars: int) -> _WindowText:
     end = _BEYOND if window.end is None else window.end
     is_complete = window.start >= end or (bool(raw) and window.start + len(raw) == file.size)
     if raw:
-        text, has_markers = _decode_text(raw, file.encoding, final=is_complete)
+        text, has_markers = decode_text(raw, file.encoding, final=is_complete)
 
     while not is_complete and len(text) <= max_chars:
         file.check()
@@ -499,18 +499,19 @@ def _read_text(file: _OpenFile, window: _Window, max_chars: int) -> _WindowText:
 
         is_complete = not more or position + len(more) >= end
         raw += more
-        text, has_markers = _decode_text(raw, file.encoding, final=is_complete)
-
-    # In UTF-16, only the text shows whether it is binary: most characters have a zero byte.
-    if file.encoding.unit == 2 and "\0" in text:
-        raise Refused("binary_file")
+        text, has_markers = decode_text(raw, file.encoding, final=is_complete)
 
     return _WindowText(text, raw, has_markers, is_complete)
 
 
-def _decode_text(raw: bytes, encoding: Encoding, *, final: bool) -> tuple[str, bool]:
-    """Decode the bytes that have been read so far. Raises Refused if they are binary."""
+def decode_text(raw: bytes, encoding: Encoding, *, final: bool) -> tuple[str, bool]:
+    """Decode bytes of a file, as `decode` does. Raises Refused if they are binary."""
     if encoding.unit == 1 and b"\0" in raw:
         raise Refused("binary_file")
 
-    return decode(raw, encoding, final=final)
+    text, has_markers = decode(raw, encoding, final=final)
+    # In UTF-16, only the text shows whether it is binary: most characters have a zero byte.
+    if encoding.unit == 2 and "\0" in text:
+        raise Refused("binary_file")
+
+    return text, has_markers
