@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from datetime import datetime, timedelta
 from posixpath import join, normpath
-from typing import BinaryIO, NamedTuple, Protocol
+from typing import BinaryIO, NamedTuple
 
 from abilities.helpers.documents.reader import Part
 
@@ -29,14 +29,23 @@ _COLUMN = re.compile(r"[A-Z]{1,3}")
 _MAX_COLUMNS = 16_384
 
 
-class _Handler(Protocol):
+class _Handler:
     """Collects what an XML file contains. Names of elements have no namespace."""
 
-    def start(self, name: str, attributes: Attributes) -> None: ...
+    def __init__(self) -> None:
+        self._lines: list[str] = []
+
+    def start(self, name: str, attributes: Attributes) -> None:
+        """Begin an element."""
 
     def end(self, name: str, text: str) -> None:
         """End an element; ``text`` is all that was in text elements since the last `end`."""
-        ...
+
+    def take(self) -> str:
+        """Return the lines since the last call."""
+        text = "".join(f"{line}\n" for line in self._lines)
+        self._lines.clear()
+        return text
 
 
 class _Package:
@@ -131,8 +140,9 @@ class _Package:
         return parts
 
 
-class _Elements:
+class _Elements(_Handler):
     def __init__(self, wanted: Sequence[str]) -> None:
+        super().__init__()
         self._wanted = wanted
         self.found: list[tuple[str, Attributes]] = []
 
@@ -140,26 +150,18 @@ class _Elements:
         if name in self._wanted:
             self.found.append((name, attributes))
 
-    def end(self, name: str, text: str) -> None: ...
 
-
-class _Lines:
+class _Lines(_Handler):
     """Collects paragraphs as lines, and rows of tables as lines with tabs between the cells.
 
     Word and PowerPoint use the same names for their elements.
     """
 
     def __init__(self) -> None:
-        self._lines: list[str] = []
+        super().__init__()
         self._text: list[str] = []
         self._cells: list[str] = []
         self._tables = self._paragraphs = self._runs = 0
-
-    def take(self) -> str:
-        """Return the lines since the last call."""
-        text = "".join(f"{line}\n" for line in self._lines)
-        self._lines.clear()
-        return text
 
     def start(self, name: str, attributes: Attributes) -> None:
         if name == "tbl":
@@ -265,14 +267,13 @@ def _find_date_styles(package: _Package, name: str) -> set[int]:
     return {style for style, number in enumerate(styles) if number in date_formats}
 
 
-class _Strings:
+class _Strings(_Handler):
     """Collects the texts of cells, which are stored once and numbered."""
 
     def __init__(self) -> None:
+        super().__init__()
         self.found: list[str] = []
         self._text: list[str] = []
-
-    def start(self, name: str, attributes: Attributes) -> None: ...
 
     def end(self, name: str, text: str) -> None:
         if name == "t":
@@ -282,22 +283,16 @@ class _Strings:
             self._text.clear()
 
 
-class _Rows:
+class _Rows(_Handler):
     def __init__(self, strings: list[str], dates: set[int], epoch: datetime) -> None:
+        super().__init__()
         self._strings = strings
         self._dates = dates
         self._epoch = epoch
-        self._lines: list[str] = []
         self._number = 0
         self._cells: list[str] = []
         self._cell: Attributes = {}
         self._value: list[str] = []
-
-    def take(self) -> str:
-        """Return the rows since the last call."""
-        text = "".join(f"{line}\n" for line in self._lines)
-        self._lines.clear()
-        return text
 
     def start(self, name: str, attributes: Attributes) -> None:
         if name == "row":
