@@ -507,6 +507,15 @@ class Refused(AbilitiesError):
             fields=several,
         )
 
+    def to_mistake(self) -> Mistake:
+        """Return the mistake of the argument at fault."""
+        return Mistake(
+            field=self.field,
+            reason=self.reason,
+            expected=self.expected,
+            did_you_mean=self.did_you_mean,
+        )
+
     @property
     def message(self) -> str:
         """The sentence that callers see: the broken rule, or the reason if no rule is known."""
@@ -515,13 +524,7 @@ class Refused(AbilitiesError):
         if self.field is None and self.expected is None and self.did_you_mean is None:
             return general
 
-        mistake = Mistake(
-            field=self.field,
-            reason=self.reason,
-            expected=self.expected,
-            did_you_mean=self.did_you_mean,
-        )
-        return describe_mistake(mistake) or general
+        return describe_mistake(self.to_mistake()) or general
 
 
 class Fault(Model):

@@ -194,13 +194,7 @@ def _collect(mistakes: list[Mistake]) -> Generator[None]:
     try:
         yield
     except Refused as error:
-        mistake = Mistake(
-            field=error.field,
-            reason=error.reason,
-            expected=error.expected,
-            did_you_mean=error.did_you_mean,
-        )
-        mistakes.append(mistake)
+        mistakes.append(error.to_mistake())
 
 
 def _list_unknown(kind: TargetType, fields: JsonObject) -> list[Mistake]:
