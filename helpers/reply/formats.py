@@ -261,7 +261,11 @@ def format_text(payload: object) -> str:
         shown: object = list(part.header.values()) if names == former else part.header
         headers.append(orjson.dumps(shown))
     contents = [part.content for part in parts]
-    boundary = choose_boundary(_generate_boundaries(headers, contents), contents)
+
+    def is_free(boundary: str) -> bool:
+        return not any(boundary in content for content in contents)
+
+    boundary = next(filter(is_free, _generate_boundaries(headers, contents)))
 
     pieces = [orjson.dumps(envelope).decode(), "\n"]
     for header, content in zip(headers, contents, strict=True):
@@ -293,15 +297,6 @@ def parse_text(text: str) -> JsonObject:
         raise ValueError(_NOT_TEXT)
 
     return unfold_left_out(cast(JsonObject, payload))
-
-
-def choose_boundary(candidates: Iterable[str], contents: Sequence[str]) -> str:
-    """Return the first candidate that none of the contents contains."""
-    for candidate in candidates:
-        if not any(candidate in content for content in contents):
-            return candidate
-
-    raise ValueError("there are too few candidates")
 
 
 def _generate_boundaries(headers: Sequence[bytes], contents: Sequence[str]) -> Iterator[str]:
