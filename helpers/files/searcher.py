@@ -6,11 +6,12 @@ line end, LF or CR LF.
 
 import re
 import time
+from bisect import bisect_right
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import wait
 from contextlib import ExitStack, closing
 from dataclasses import dataclass, field
-from functools import partial
+from functools import cached_property, partial
 from typing import NamedTuple, Self
 
 from abilities.declarations.refusals import Refused
@@ -183,7 +184,7 @@ def _find_pattern(
             if place == end and text[end - 1 : end] == b"\n":
                 break  # this is the line after the piece
 
-            first = find_line_start(text, place)
+            first = text.rfind(b"\n", 0, place) + 1
             start = find_line_end(text, place)
             line = text[first:start].removesuffix(b"\n").removesuffix(b"\r")
             match_in_line = pattern.search(line[:most])
@@ -191,11 +192,6 @@ def _find_pattern(
                 yield first + match_in_line.span()[0]
 
         start = following
-
-
-def find_line_start(text: bytes, place: int) -> int:
-    """Return the start of the line at a position; a line end belongs to its line."""
-    return text.rfind(b"\n", 0, place) + 1
 
 
 def find_line_end(text: bytes, place: int) -> int:
@@ -207,76 +203,6 @@ def find_line_end(text: bytes, place: int) -> int:
     return line_end + 1
 
 
-@dataclass
-class TextBlock:
-    """Lines of a text from the byte ``start`` to ``end``, with the positions of matches."""
-
-    start: int
-    end: int
-    matches: list[int]
-
-
-def find_blocks(
-    text: bytes, matches: Iterable[int], context: int, start: int
-) -> Iterator[TextBlock]:
-    """Yield blocks of the matching lines, with ``context`` lines before and after each.
-
-    ``matches`` has a position per matching line, in order. No block begins before ``start``. Blocks
-    that would touch are joined, unless the result would be too long to be shown. Then the next
-    block begins after the first, so that a search may continue there and find the same.
-    """
-    block: TextBlock | None = None
-
-    for match in matches:
-        line = first = find_line_start(text, match)
-        for _ in range(context):
-            first = find_line_start(text, max(first - 1, 0))
-        first = max(first, start)
-
-        end = match
-        for _ in range(context + 1):
-            end = find_line_end(text, end)
-
-        if block is not None:
-            touches = first <= block.end
-            if touches and end - block.start <= MAX_BLOCK:
-                block.end = end
-                block.matches.append(match)
-                continue
-
-            block.end = min(block.end, line)
-            yield block
-            first = max(first, block.end)
-
-        block = TextBlock(first, end, [match])
-
-    if block is not None:
-        yield block
-
-
-def cut_block(text: bytes, block: TextBlock) -> tuple[str, bool]:
-    """Return the shown part of a block, and whether it is less than the block.
-
-    If a block is too long, only its first matching line is shown, or a part of it with the match.
-    """
-    shown = text[block.start : block.end].decode()
-    if len(shown) <= MAX_BLOCK:
-        return shown, False
-
-    match = block.matches[0]
-    line = text[find_line_start(text, match) : find_line_end(text, match)].decode()
-    if len(line) <= MAX_BLOCK:
-        return line, True
-
-    chars_before = text[find_line_start(text, match) : match].decode(errors="ignore")
-    start = 0
-    if len(chars_before) > _BEFORE_MATCH:
-        start = back_off(line, len(chars_before) - _BEFORE_MATCH)
-
-    part = line[start : start + MAX_BLOCK + 1]
-    return part[: back_off(part, MAX_BLOCK)], True
-
-
 class HiddenLines(NamedTuple):
     """The number of line ends that marks hide in a shown line; shown lines count from 0."""
 
@@ -284,11 +210,25 @@ class HiddenLines(NamedTuple):
     line_ends: int
 
 
-class ShownText(NamedTuple):
+@dataclass(frozen=True)
+class ShownText:
     """A file's text with marks in place of secrets, and U+FFFD in place of undecodable bytes."""
 
     raw: bytes
     hidden: tuple[HiddenLines, ...] = ()
+
+    @cached_property
+    def starts(self) -> list[int]:
+        """The position of each line, and of the end."""
+        starts = [0, *(match.end() for match in re.finditer(b"\n", self.raw))]
+        if starts[-1] < len(self.raw):
+            starts.append(len(self.raw))
+
+        return starts
+
+    def get_lines(self, first: int, end: int) -> str:
+        """Return the lines from one number to another (exclusive)."""
+        return self.raw[self.starts[first] : self.starts[end]].decode()
 
     def number_line(self, line: int) -> int:
         """Return the number, from 1, of the file's first line in a shown line."""
@@ -299,24 +239,82 @@ class ShownText(NamedTuple):
 
         return number
 
-    def skip_lines(self, number: int) -> tuple[int, int]:
-        """Return the first shown line that begins after a line of the file.
-
-        Returns its byte position, and its number among the shown lines, from 0.
-        """
-        if number == 0:
-            return 0, 0
-
+    def skip_lines(self, number: int) -> int:
+        """Return the first shown line that begins after a line of the file."""
         line = number
         for hidden in self.hidden:
             if self.number_line(hidden.line) <= number:
                 line = max(line - hidden.line_ends, hidden.line + 1)
 
-        skipped = self.raw.split(b"\n", line)
-        if len(skipped) <= line:
-            return len(self.raw), len(skipped)
+        return min(line, len(self.starts) - 1)
 
-        return len(self.raw) - len(skipped[line]), line
+
+@dataclass
+class TextBlock:
+    """Lines of a text, from ``first`` to ``end`` (exclusive).
+
+    ``lines`` are those that match, and ``match`` is the position of the first match.
+    """
+
+    first: int
+    end: int
+    lines: list[int]
+    match: int
+
+
+def find_blocks(
+    text: ShownText, matches: Iterable[int], context: int, start: int
+) -> Iterator[TextBlock]:
+    """Yield blocks of the matching lines, with ``context`` lines before and after each.
+
+    ``matches`` has a position per matching line, in order. No block begins before the line
+    ``start``. Blocks that would touch are joined, unless the result would be too long to be shown.
+    Then the next block begins after the first, so that a search may continue there and find the
+    same.
+    """
+    block: TextBlock | None = None
+
+    for match in matches:
+        count = len(text.starts) - 1
+        line = bisect_right(text.starts, match, hi=count) - 1
+        first = max(line - context, start)
+        end = min(line + context + 1, count)
+
+        if block is not None:
+            size = text.starts[end] - text.starts[block.first]
+            if first <= block.end and size <= MAX_BLOCK:
+                block.end = end
+                block.lines.append(line)
+                continue
+
+            block.end = min(block.end, line)
+            yield block
+            first = max(first, block.end)
+
+        block = TextBlock(first, end, [line], match)
+
+    if block is not None:
+        yield block
+
+
+def cut_block(text: ShownText, block: TextBlock) -> tuple[str, bool]:
+    """Return the shown part of a block, and whether it is less than the block.
+
+    If a block is too long, only its first matching line is shown, or a part of it with the match.
+    """
+    shown = text.get_lines(block.first, block.end)
+    if len(shown) <= MAX_BLOCK:
+        return shown, False
+
+    number = block.lines[0]
+    line = text.get_lines(number, number + 1)
+    if len(line) <= MAX_BLOCK:
+        return line, True
+
+    chars_before = len(text.raw[text.starts[number] : block.match].decode(errors="ignore"))
+    start = back_off(line, max(chars_before - _BEFORE_MATCH, 0))
+    part = line[start : start + MAX_BLOCK + 1]
+    return part[: back_off(part, MAX_BLOCK)], True
 
 
 def show_text(raw: bytes, encoding: Encoding, *, redacts: bool) -> ShownText:
@@ -538,28 +536,15 @@ class SearchSession:
             if time.monotonic() > self._file_deadline:
                 raise _OutOfTime
 
-        # Line numbers count from 0 in the shown text.
-        counted, line = 0, 0
-        if position == request.after[0]:
-            counted, line = text.skip_lines(request.after[1])
+        start = begin = 0
+        if position == request.after[0] and request.after[1]:
+            start = text.skip_lines(request.after[1])
+            begin = text.starts[start]
 
-        matches = matcher.find(text.raw, counted, check)
-        for block in find_blocks(text.raw, matches, request.context, counted):
-            line += text.raw.count(b"\n", counted, block.start)
-            counted = place = block.start
-
-            following = line
-            lines: list[int] = []
-            for match in block.matches:
-                following += text.raw.count(b"\n", place, match)
-                place = match
-                lines.append(text.number_line(following))
-
-            following += text.raw.count(b"\n", place, block.end)
-            if not text.raw.endswith(b"\n", block.start, block.end):
-                following += 1  # the last line of the file, which has no line end
-
-            last_line = text.number_line(following) - 1
-            path = f"{position}#L{text.number_line(line)}-L{last_line}"
-            shown, is_cut = cut_block(text.raw, block)
-            yield Hit(path, position, source, last_line, tuple(lines), shown, is_cut)
+        matches = matcher.find(text.raw, begin, check)
+        for block in find_blocks(text, matches, request.context, start):
+            lines = tuple(map(text.number_line, block.lines))
+            last_line = text.number_line(block.end) - 1
+            path = f"{position}#L{text.number_line(block.first)}-L{last_line}"
+            shown, is_cut = cut_block(text, block)
+            yield Hit(path, position, source, last_line, lines, shown, is_cut)
