@@ -128,6 +128,15 @@ def as_object(value: object) -> JsonObject | None:
     return None
 
 
+def drop_empty(fields: JsonObject) -> JsonObject:
+    """Return the fields that have a value: not None, false, 0, nor anything empty.
+
+    >>> drop_empty({"key": "plan", "summary": "", "archived": False})
+    {'key': 'plan'}
+    """
+    return {name: value for name, value in fields.items() if value}
+
+
 def parse_json(text: str | bytes) -> Any:
     """Return the value of a JSON document.
 

@@ -18,7 +18,7 @@ from abilities.declarations.read import MemoryItem, NoteItem, RecallItem
 from abilities.declarations.recall import RecallInput
 from abilities.declarations.refusals import Reason, Refused
 from abilities.declarations.suggestions import suggest_value
-from abilities.declarations.values import JsonObject, json_bytes
+from abilities.declarations.values import JsonObject, drop_empty, json_bytes
 from abilities.helpers.batch import items
 from abilities.helpers.memory import recall_answers
 from abilities.helpers.memory.answers import describe_line
@@ -343,11 +343,8 @@ async def gather_walk(item: items.AskedItem, sources: items.BatchSources) -> ite
 
     version = items.hash_versions(*versions)
     offer = item.begin_offer(version)
-    offer.group = {}
-    if outcome.cut_by:
-        offer.group["limitsReached"] = list(outcome.cut_by)
-    if outcome.frontier:
-        offer.group["frontier"] = [candidate.key for candidate in outcome.frontier]
+    frontier = [candidate.key for candidate in outcome.frontier]
+    offer.group = drop_empty({"limitsReached": list(outcome.cut_by), "frontier": frontier})
 
     part = items.parse_place(item.cursor)
     part.check(version)
@@ -477,9 +474,7 @@ def _add_passage(leaf: items.Leaf, item: items.AskedItem, passage: recall_answer
 
 def _build_note_leaf(part: NotePart, reasons: JsonObject, position: str) -> items.Leaf:
     """Return the leaf of a part of a note, which continues as the note itself."""
-    leading: JsonObject = {"filename": part.target.filename}
-    if part.heading:
-        leading["heading"] = part.heading
+    leading = drop_empty({"filename": part.target.filename, "heading": part.heading})
 
     # It is cut only if there is room for less than a thousand characters.
     note = "long_term" if part.target.day is None else part.day

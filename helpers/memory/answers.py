@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Literal
 
 from abilities.declarations.memory import Direction
 from abilities.declarations.refusals import Fault, Refused
-from abilities.declarations.values import JsonObject, json_size
+from abilities.declarations.values import JsonObject, drop_empty, json_size
 from abilities.helpers.memory.helper import SHOWN_LINKS, Outcome, Write
 from abilities.helpers.reply.budget import Bound, count_fitting
 from abilities.helpers.store.history import ChangePage, MemoryChange, MemoryHistory, list_changed
@@ -155,19 +155,15 @@ def show_links(stored: StoredMemory, offset: int, direction: Direction) -> Store
 
 def build_history_answer(page: MemoryHistory, given: JsonObject, bound: Bound) -> JsonObject:
     """Return `memory_history`'s answer; its next request repeats the ``given`` arguments."""
-    newest = page.entries[0] if page.entries else None
+    latest = page.row or next(iter(page.entries), None)
     answer: JsonObject = {}
-
+    if latest is not None:
+        answer.update(id=latest.id, key=latest.key)
     if page.row is not None:
-        answer.update(id=page.row.id, key=page.row.key, version=page.row.version)
+        answer["version"] = page.row.version
     else:
-        if newest is not None:
-            answer.update(id=newest.id, key=newest.key)
         answer["deleted"] = True
-    if page.origin:
-        answer["from"] = page.origin
-    if page.earliest:
-        answer["earliest"] = page.earliest
+    answer |= drop_empty({"from": page.origin, "earliest": page.earliest})
 
     entries: list[JsonObject] = []
     for entry in page.entries:
@@ -254,14 +250,15 @@ def _name_next(pages: Sequence[ChangePage]) -> JsonObject:
 
 def describe_change(change: MemoryChange, origin: str = "") -> JsonObject:
     """Return the fields of a change."""
-    data: JsonObject = {"version": change.version, "id": change.id}
-    if change.key:
-        data["key"] = change.key
-    if origin:
-        data["from"] = origin
-
-    data.update(action=change.action, at=change.made_at, by=change.caller)
-    return data
+    names = drop_empty({"key": change.key, "from": origin})
+    return {
+        "version": change.version,
+        "id": change.id,
+        **names,
+        "action": change.action,
+        "at": change.made_at,
+        "by": change.caller,
+    }
 
 
 def build_list_answer(
@@ -284,19 +281,12 @@ def build_list_answer(
 
 def describe_line(line: MemoryLine | DamagedMemory) -> JsonObject:
     """Return the fields of a memory in a list."""
-    data: JsonObject = {"key": line.key}
-    if line.origin:
-        data["from"] = line.origin
+    names: JsonObject = {"key": line.key, **drop_empty({"from": line.origin})}
     if isinstance(line, DamagedMemory):
-        return {**data, "reason": line.reason}
+        return {**names, "reason": line.reason}
 
-    data.update(type=line.type, size=line.size, version=line.version)
-    if line.summary:
-        data["summary"] = line.summary
-    if line.archived:
-        data["archived"] = True
-
-    return data
+    further = drop_empty({"summary": line.summary, "archived": line.archived})
+    return {**names, "type": line.type, "size": line.size, "version": line.version, **further}
 
 
 def _count_fitting(

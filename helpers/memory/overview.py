@@ -15,7 +15,7 @@ from typing import NamedTuple
 from abilities.declarations.limits import TOKEN_BYTES
 from abilities.declarations.recall import RecallInput
 from abilities.declarations.refusals import Fault
-from abilities.declarations.values import JsonObject, json_size
+from abilities.declarations.values import JsonObject, drop_empty, json_size
 from abilities.helpers.memory.helper import MemoryHelper
 from abilities.helpers.memory.recall_answers import format_target
 from abilities.helpers.memory.recalling import RecallResult, build_filters
@@ -207,19 +207,13 @@ def format_findings(findings: Findings, opening: str, max_bytes: int) -> str:
     chosen = choose_findings(findings, room)
     records: list[JsonObject] = []
     for shown in chosen:
-        record: JsonObject = {"success": True, **shown.finding.label}
-        if shown.is_cut:
-            record["truncated"] = True
-        record["content"] = shown.content
-        records.append(record)
+        cut = drop_empty({"truncated": shown.is_cut})
+        label = shown.finding.label
+        records.append({"success": True, **label, **cut, "content": shown.content})
 
-    envelope: JsonObject = {"today": findings.today.isoformat()}
-    if findings.count() > len(chosen):
-        envelope["left_out"] = findings.count() - len(chosen)
-    if findings.failures:
-        envelope["failed"] = findings.failures
-    envelope["results"] = records
-
+    left_out = findings.count() - len(chosen)
+    missing = drop_empty({"left_out": left_out, "failed": findings.failures})
+    envelope = {"today": findings.today.isoformat(), **missing, "results": records}
     return format_data(opening, envelope)
 
 

@@ -16,7 +16,13 @@ from abilities.declarations.limits import MAX_RECALL_TOKENS, TOKEN_BYTES
 from abilities.declarations.memory import USUAL_LINK_TYPE
 from abilities.declarations.recall import RecallInput
 from abilities.declarations.refusals import Fault, Refused
-from abilities.declarations.values import JsonObject, json_bytes, json_size, utc_now
+from abilities.declarations.values import (
+    JsonObject,
+    drop_empty,
+    json_bytes,
+    json_size,
+    utc_now,
+)
 from abilities.helpers.memory.recalling import RecallResult, format_cursor, hash_ranking
 from abilities.helpers.memory.records import describe_replacement, name_target, to_memory_data
 from abilities.helpers.memory.targets import NotePart
@@ -315,13 +321,15 @@ class _Draft:
         matched = len(ranking.entries) + len(ranking.also)
         data: JsonObject = {"memories": own, "matched": matched, **describe_ranking(ranking)}
 
-        if ranking.also:
-            data["also"] = list(ranking.also[:MAX_ALSO])
-        days = self._result.within_days[question : question + 1]
-        if days and days[0] is not None:
-            data["did_you_mean"] = {"within_days": days[0]}
-        if self._result.overview and not question:
-            data["overview"] = list(self._result.overview)
+        days = next(iter(self._result.within_days[question:]), None)
+        overview = () if question else self._result.overview
+        data |= drop_empty(
+            {
+                "also": list(ranking.also[:MAX_ALSO]),
+                "did_you_mean": drop_empty({"within_days": days}),
+                "overview": list(overview),
+            }
+        )
 
         text = self._arguments.queries[question][:INPUT_CHARS]
         if not self._is_full:
@@ -453,10 +461,7 @@ def _build_record(
 
 
 def _build_note(part: NotePart, reasons: JsonObject, is_full: bool, shown: _Shown) -> JsonObject:
-    record: JsonObject = {"filename": part.target.filename}
-    if part.heading:
-        record["heading"] = part.heading
-
+    record = drop_empty({"filename": part.target.filename, "heading": part.heading})
     record |= {"content": shown.content, "date": part.day, **reasons}
     if not shown.is_beginning:
         record["starts_at"] = shown.list_places(part.section.start)
@@ -515,10 +520,7 @@ def explain_entry(ranking: Ranking, entry: RankedEntry, is_full: bool) -> JsonOb
     reasons: JsonObject = {"score": format_score(entry.score)}
     if is_full:
         reasons["own_score"] = format_score(entry.own)
-    if entry.via is not None:
-        reasons["via"] = entry.via
-    if entry.origin:
-        reasons["from"] = entry.origin
+    reasons |= drop_empty({"via": entry.via, "from": entry.origin})
     explainer = ranking.find_explainer(entry)
     if explainer is None:
         return reasons

@@ -13,7 +13,7 @@ from abilities.declarations.fields import Detail
 from abilities.declarations.limits import MAX_CONTENT_CHARS, MAX_ITEMS, MAX_REMEMBERED_BYTES
 from abilities.declarations.memory import USUAL_LINK_TYPE, Direction
 from abilities.declarations.refusals import Fault, Refused
-from abilities.declarations.values import JsonObject, json_size
+from abilities.declarations.values import JsonObject, drop_empty, json_size
 from abilities.helpers.reply.budget import (
     MIN_SHARE,
     Bound,
@@ -72,30 +72,25 @@ def to_memory_data(
     ``key`` its key. The version is shown with the counters, with the links, and with ``version``.
     """
     row = stored.row
-    data: JsonObject = {"id": row.id}
-
-    if key:
-        data["key"] = row.key
-    if stored.origin:
-        data["from"] = stored.origin
-
-    data["type"] = row.type
-    data["content"] = row.content
-
-    if row.summary:
-        data["summary"] = row.summary
-    if row.category:
-        data["category"] = row.category
-    if tags := orjson.loads(row.tags):
-        data["tags"] = tags
-    if about := orjson.loads(row.about):
-        data["about"] = about
-
-    data["importance"] = row.importance
-
-    data |= describe_replacement(stored)
-    data["created_at"] = row.created_at
-    data["updated_at"] = row.updated_at
+    data = drop_empty(
+        {
+            "id": row.id,
+            "key": row.key,
+            "from": stored.origin,
+            "type": row.type,
+            "content": row.content,
+            "summary": row.summary,
+            "category": row.category,
+            "tags": orjson.loads(row.tags),
+            "about": orjson.loads(row.about),
+            "importance": row.importance,
+            **describe_replacement(stored),
+            "created_at": row.created_at,
+            "updated_at": row.updated_at,
+        }
+    )
+    if not key:
+        del data["key"]
 
     # Reads leave the counters out, so that the same request gives the same bytes.
     if counters:
@@ -119,15 +114,10 @@ def to_memory_data(
 
 def describe_replacement(stored: StoredMemory) -> JsonObject:
     """Return whether a memory is archived and what replaced it, or since when it replaces one."""
-    described: JsonObject = {}
-    if stored.row.archived:
-        described["archived"] = True
-    if stored.replaced_by:
-        described["replaced_by"] = stored.replaced_by
-    if stored.since:
-        described["since"] = stored.since
-
-    return described
+    archived = bool(stored.row.archived)
+    return drop_empty(
+        {"archived": archived, "replaced_by": stored.replaced_by, "since": stored.since}
+    )
 
 
 def shape_remembered(memories: Sequence[StoredMemory]) -> list[JsonObject]:
@@ -174,11 +164,7 @@ def shorten_text(text: str, room: int) -> str:
 
 def name_target(stored: StoredMemory) -> JsonObject:
     """Return the target of `memory_read_bulk` that names a memory."""
-    target: JsonObject = {"type": "stored", "key": stored.row.key}
-    if stored.origin:
-        target["from"] = stored.origin
-
-    return target
+    return drop_empty({"type": "stored", "key": stored.row.key, "from": stored.origin})
 
 
 def draft_memory_record(

@@ -12,7 +12,7 @@ from typing import Literal, get_args
 from abilities.declarations.memory import KEY_RULE, TARGET_SCHEMA, is_key, parse_namespace
 from abilities.declarations.refusals import MAX_MISTAKES, Mistake, Refused, explain_unknown
 from abilities.declarations.suggestions import suggest_argument, suggest_value
-from abilities.declarations.values import JsonObject, as_object, unwrap_json
+from abilities.declarations.values import JsonObject, as_object, drop_empty, unwrap_json
 from abilities.helpers.files.confinement import PathRequest
 from abilities.helpers.files.files import Files
 from abilities.helpers.files.reader import FileText, ReadingSession
@@ -110,18 +110,9 @@ class Target:
 
     def to_target(self, resume: str | None = None) -> JsonObject:
         """Return the target that requests the same memory, from a resume point if one is given."""
-        target: JsonObject = {"type": self.type}
-
-        if self.day is not None:
-            target["date"] = self.day.isoformat()
-        if self.key is not None:
-            target["key"] = self.key
-        if self.origin:
-            target["from"] = self.origin
-        if resume is not None:
-            target["resume"] = resume
-
-        return target
+        day = None if self.day is None else self.day.isoformat()
+        names = {"type": self.type, "date": day, "key": self.key, "from": self.origin}
+        return drop_empty({**names, "resume": resume})
 
 
 def parse_target(target: object, files: MemoryFiles, today: date) -> Target:

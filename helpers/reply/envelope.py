@@ -14,7 +14,13 @@ from typing import Literal, NamedTuple
 
 from abilities.declarations.fields import Detail
 from abilities.declarations.refusals import Fault, Refused
-from abilities.declarations.values import JsonObject, as_object, json_bytes, json_size
+from abilities.declarations.values import (
+    JsonObject,
+    as_object,
+    drop_empty,
+    json_bytes,
+    json_size,
+)
 from abilities.helpers.reply.budget import Bound, ItemSize, share_room
 from abilities.helpers.text import Piece, count_replaced, replace_markers, split_suffix
 
@@ -156,12 +162,8 @@ def shape_walk(answer: JsonObject) -> JsonObject:
     The records do not change. A walk that left nothing out has no metadata.
     """
     full: JsonObject = answer["metadata"]
-    metadata: JsonObject = {}
-    if full["limitsReached"]:
-        metadata["limitsReached"] = full["limitsReached"]
-    if full["frontier"]:
-        metadata["frontier"] = [candidate["key"] for candidate in full["frontier"]]
-
+    frontier = [candidate["key"] for candidate in full["frontier"]]
+    metadata = drop_empty({"limitsReached": full["limitsReached"], "frontier": frontier})
     shaped = {**answer, "metadata": metadata}
     if not metadata:
         del shaped["metadata"]
@@ -454,11 +456,8 @@ class RecordDraft:
         if self._piece.raw is None:
             return {}
 
-        counts = {
-            "replaced": count_replaced(self._piece.text[:chars]),
-            "redacted": self._piece.count_marks(chars),
-        }
-        return {name: count for name, count in counts.items() if count}
+        replaced = count_replaced(self._piece.text[:chars])
+        return drop_empty({"replaced": replaced, "redacted": self._piece.count_marks(chars)})
 
     def _measure_overhead(self, *, is_cut: bool) -> int:
         """Return the most bytes that everything but the content can take."""
