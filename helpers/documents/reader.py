@@ -169,7 +169,7 @@ class NotebookReader:
         parts: list[Part] = []
         try:
             for number, cell in enumerate(json.loads(raw)["cells"], start=1):
-                text = _join(cell["source"])
+                text = "".join(cell["source"])
                 outputs = "\n".join(map(_describe_output, cell.get("outputs", ())))
                 if outputs:
                     text += f"\n--- output\n{outputs[:MAX_OUTPUT_CHARS]}"
@@ -187,19 +187,15 @@ class NotebookReader:
 def _describe_output(output: Any) -> str:
     """Return the text of an output, or the types of its contents if it has none."""
     if output["output_type"] == "stream":
-        return _join(output["text"]).rstrip("\n")
+        return "".join(output["text"]).rstrip("\n")
 
     if output["output_type"] == "error":
         return f"{output['ename']}: {output['evalue']}"
 
     if "text/plain" in output["data"]:
-        return _join(output["data"]["text/plain"])
+        return "".join(output["data"]["text/plain"])
 
     return f"({', '.join(output['data'])})"
-
-
-def _join(lines: str | list[str]) -> str:
-    return "".join(lines)
 
 
 PDF = PdfReader()

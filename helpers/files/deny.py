@@ -214,7 +214,35 @@ class NamePatterns:
 
     @cached_property
     def _long_names(self) -> dict[str, str]:
-        return _list_short_names(self._names)  # most processes see no path with a short name
+        """The names in patterns by their short names; most processes see no path with one.
+
+        Patterns of a single name come before those of several, and names that are too long for FAT
+        before names that are short anyway.
+        """
+        long_names: dict[str, str] = {}
+        short_anyway: dict[str, str] = {}
+
+        parts: list[str] = []
+        for pattern in sorted(self._names, key=lambda text: text.count("/")):
+            parts += pattern.split("/")
+
+        for part in parts:
+            choices: list[list[str]] = []
+            for token in _TOKEN.findall(part):
+                choices.append(token[1:-1].split(",") if len(token) > 1 else [token])
+            if math.prod(map(len, choices)) > _MOST_SHORTENED:
+                continue
+
+            for name in map("".join, product(*choices)):
+                if re.fullmatch(r"\*\.[^.*?]{4,}", name):
+                    long_names.setdefault(name[1:5], name[1:])
+                elif not name.startswith("*"):
+                    literal = _WILDCARD.sub("", name)
+                    short = shorten(literal)
+                    names = short_anyway if short == literal else long_names
+                    names.setdefault(short, literal)
+
+        return short_anyway | long_names
 
     def find_keys(self, path: str) -> list[str]:
         """Return the keys of patterns that are in a path; without any, no pattern matches."""
@@ -262,38 +290,6 @@ class NamePatterns:
                     break
 
         return "/".join(names)
-
-
-def _list_short_names(patterns: Sequence[str]) -> dict[str, str]:
-    """Return the names in patterns by their short names.
-
-    Patterns of a single name come before those of several, and names that are too long for FAT
-    before names that are short anyway.
-    """
-    long_names: dict[str, str] = {}
-    short_anyway: dict[str, str] = {}
-
-    parts: list[str] = []
-    for pattern in sorted(patterns, key=lambda text: text.count("/")):
-        parts += pattern.split("/")
-
-    for part in parts:
-        choices: list[list[str]] = []
-        for token in _TOKEN.findall(part):
-            choices.append(token[1:-1].split(",") if len(token) > 1 else [token])
-        if math.prod(map(len, choices)) > _MOST_SHORTENED:
-            continue
-
-        for name in map("".join, product(*choices)):
-            if re.fullmatch(r"\*\.[^.*?]{4,}", name):
-                long_names.setdefault(name[1:5], name[1:])
-            elif not name.startswith("*"):
-                literal = _WILDCARD.sub("", name)
-                short = shorten(literal)
-                names = short_anyway if short == literal else long_names
-                names.setdefault(short, literal)
-
-    return short_anyway | long_names
 
 
 def _translate(pattern: str) -> str:

@@ -182,12 +182,13 @@ def draft_memory_record(
     """
     key = stored.row.key
     item: JsonObject = request or name_target(stored)
-
-    def continue_at(point: str) -> Item:
-        return {**item, "resume": point}
-
-    size_bytes = len(stored.row.content.encode())
-    found = FoundItem({**data, "content": ""}, piece, item, continue_at, size_bytes)
+    found = FoundItem(
+        {**data, "content": ""},
+        piece,
+        item,
+        continue_at=lambda point: {**item, "resume": point},
+        size_bytes=len(stored.row.content.encode()),
+    )
     form = RecordForm({"key": key}, trailing or {}, choose_shape(MEMORY, detail))
     return RecordDraft(found, bound, form)
 

@@ -142,12 +142,6 @@ class _Blockage:
         pause.begin(now)
         return True
 
-    def begin_pauses(self, visit: Visit, now: float) -> None:
-        """Allow no trial for a while in the folders that are blamed for a visit."""
-        blamed = self.find_blamed(visit)
-        for folder in (blamed, _extend(blamed, visit.place.path)):
-            self.pauses.setdefault(folder, _Pause()).begin(now)
-
     def blame_less(self, path: Path) -> None:
         """Stop blaming everything that must work, because work in a path succeeded."""
         for visit in tuple(self.counted):
@@ -230,7 +224,9 @@ class CircuitBreaker:
 
             # While work is refused, only trials begin pauses, because others may be counted late.
             if not blockage.is_refused(visit.place.path, None):
-                blockage.begin_pauses(visit, self._clock())
+                blamed = blockage.find_blamed(visit)
+                for folder in (blamed, _extend(blamed, visit.place.path)):
+                    blockage.pauses.setdefault(folder, _Pause()).begin(self._clock())
 
             blockage.lost.add(visit)
             blockage.counted.add(visit)

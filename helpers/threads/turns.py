@@ -279,10 +279,6 @@ class _OwnSlots:
         self.last_seen = 0.0
         self.last_long = -math.inf
 
-    @property
-    def is_idle(self) -> bool:
-        return not self.held and not len(self.line)
-
 
 class TurnSlots:
     """A limited number of slots for work on one event loop, given to waiting tasks in turn.
@@ -341,7 +337,7 @@ class TurnSlots:
         # Namespaces that are no longer present are forgotten, the longest absent first.
         while self._own:
             namespace, oldest = next(iter(self._own.items()))
-            if oldest.last_seen >= earliest or not oldest.is_idle:
+            if oldest.last_seen >= earliest or oldest.held or len(oldest.line):
                 break
             del self._own[namespace]
 
