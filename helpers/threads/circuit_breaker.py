@@ -58,9 +58,9 @@ class WorkPlace(NamedTuple):
 class Visit:
     """One thread's stay in a place on behalf of a call. It is counted once at most.
 
-    ``ended`` goes from False to True once, on the visitor's thread. ``depth`` only grows, under the
-    breaker's lock. It is the length of the shortest beginning of the path that is not known to
-    work, or 0 if nothing is known.
+    ``ended`` goes from False to True once, and ``depth`` only grows, both under the breaker's lock.
+    ``depth`` is the length of the shortest beginning of the path that is not known to work, or 0 if
+    nothing is known.
     """
 
     place: WorkPlace
@@ -162,11 +162,6 @@ class _Blockage:
             for depth in range(len(path) + 1):
                 self.pauses.pop(path[:depth], None)
 
-    def forget(self, visit: Visit) -> None:
-        """Forget a visit whose thread came back."""
-        self.lost.discard(visit)
-        self.counted.discard(visit)
-
 
 class CircuitBreaker:
     """Remembers the visits that are stuck, and refuses work in places where too many are.
@@ -197,10 +192,6 @@ class CircuitBreaker:
 
     def enter(self, place: WorkPlace, call: object) -> Visit | None:
         """Begin a visit, which the caller ends with `leave`; return None if work is refused."""
-        # Without the lock, as for most visits: the result is as of a moment earlier.
-        if place.root not in self._blockages:
-            return Visit(place, call)
-
         with self._lock:
             blockage = self._blockages.get(place.root)
             if (
@@ -215,13 +206,10 @@ class CircuitBreaker:
     def count_stuck(self, visit: Visit) -> None:
         """Count a visit as stuck until it ends, unless it has ended meanwhile."""
         with self._lock:
-            # In this order: `leave` first sets `ended` and then looks for the blockage, so that
-            # either the blockage is seen there or the end is seen here.
-            blockage = self._blockages.setdefault(visit.place.root, _Blockage())
             if visit.ended:
-                self._forget_empty(visit.place.root)
                 return
 
+            blockage = self._blockages.setdefault(visit.place.root, _Blockage())
             # While work is refused, only trials begin pauses, because others may be counted late.
             if not blockage.is_refused(visit.place.path, None):
                 blamed = blockage.find_blamed(visit)
@@ -233,10 +221,6 @@ class CircuitBreaker:
 
     def confirm(self, visit: Visit) -> None:
         """Blame less for stuck threads, because work in a visit's place succeeded."""
-        # Without the lock: this is called after each item, and hardly ever is a thread stuck.
-        if visit.place.root not in self._blockages:
-            return
-
         with self._lock:
             blockage = self._blockages.get(visit.place.root)
             if blockage is not None:
@@ -244,22 +228,19 @@ class CircuitBreaker:
 
     def leave(self, visit: Visit, *, has_worked: bool = False) -> None:
         """End a visit, which then no longer counts as stuck; confirm it if it has worked."""
-        visit.ended = True
-        if visit.place.root not in self._blockages:
-            return
-
+        root = visit.place.root
         with self._lock:
-            blockage = self._blockages.get(visit.place.root)
-            if blockage is not None:
-                if has_worked:
-                    blockage.blame_less(visit.place.path)
-                blockage.forget(visit)
-                self._forget_empty(visit.place.root)
+            visit.ended = True
+            blockage = self._blockages.get(root)
+            if blockage is None:
+                return
 
-    def _forget_empty(self, root: str) -> None:
-        """Forget the blockage of a root in which no thread is lost. The lock is held."""
-        if not self._blockages[root].lost:
-            del self._blockages[root]
+            if has_worked:
+                blockage.blame_less(visit.place.path)
+            blockage.lost.discard(visit)
+            blockage.counted.discard(visit)
+            if not blockage.lost:
+                del self._blockages[root]
 
 
 def _contains(folder: Path, path: Path) -> bool:
