@@ -103,14 +103,10 @@ _ENCODINGS_BY_BOM = {
     codecs.BOM_UTF16_LE: Encoding("utf-16-le", bom=2, unit=2),
     codecs.BOM_UTF16_BE: Encoding("utf-16-be", bom=2, unit=2),
 }
-_BOMS = tuple(_ENCODINGS_BY_BOM)
 
 
 def detect_encoding(head: bytes) -> Encoding:
     """Return the encoding that a byte order mark indicates, or UTF-8 without one."""
-    if not head.startswith(_BOMS):
-        return UTF_8  # most files, in one comparison
-
     for bom, encoding in _ENCODINGS_BY_BOM.items():
         if head.startswith(bom):
             return encoding

@@ -103,6 +103,9 @@ class Documents:
         unreadable_document, changed, resource_exhausted, io_error.
         """
         lower_name = name.lower()
+        if not lower_name.endswith(self.suffixes):
+            return None  # most files
+
         head = os.pread(fd, HEAD_BYTES, 0)
         for reader, place in self._readers:
             if lower_name.endswith(tuple(reader.suffixes)) and reader.magic in head:

@@ -411,15 +411,12 @@ class ReadingSession:
 
         Raises Converting, Refused("no_such_part") and the refusals of `Documents.find_text`.
         """
-        documents = self._policy.documents
-        # Most files are no documents, and need no further look.
-        may_be_one = file.request.name.lower().endswith(documents.suffixes)
-        if file.is_shown or not may_be_one:
+        if file.is_shown:
             return file
 
         try:
             root, name = str(file.root.path), file.request.name
-            text = documents.find_text(root, name, file.fd, file.stat)
+            text = self._policy.documents.find_text(root, name, file.fd, file.stat)
             if text is None:
                 if file.part is not None:
                     raise Refused("no_such_part")
