@@ -206,8 +206,6 @@ def build_memory_answer(
     If the part of the content does not fit, ``next_request`` reads on, with the arguments of the
     ``request``. Raises Refused: invalid_range, changed.
     """
-    content = stored.row.content
-    piece = slice_text(content, part, len(content))
     is_full = detail == "full"
     data = to_memory_data(stored, links=is_full, key=False, version=True)
 
@@ -217,8 +215,7 @@ def build_memory_answer(
         data["backlinks"] = [link.to_data(incoming=True) for link in backlinks.links]
 
     room = bound.room - json_size(request) - _REQUEST_RESERVE
-    draft = _draft_with_links(stored, data, piece, request, bound, room, detail)
-    (record,) = finish_records([draft], room)
+    record = _finish_with_links(stored, data, part, request, bound, room, detail)
     if record.next_item is None:
         return record.payload
 
@@ -249,10 +246,8 @@ def build_write_answer(
 
     room = bound.max_bytes - json_size(envelope)
     data = to_memory_data(stored, counters=True, links=True)
-    piece = slice_text(stored.row.content, WHOLE, len(stored.row.content))
     target: JsonObject = {"type": "stored", "key": stored.row.key}
-    draft = _draft_with_links(stored, data, piece, target, bound, room, detail)
-    (record,) = finish_records([draft], room)
+    record = _finish_with_links(stored, data, WHOLE, target, bound, room, detail)
 
     answer = {**envelope, "memory": record.payload["data"]}
     if "truncation" in record.payload:
@@ -261,28 +256,29 @@ def build_write_answer(
     return answer
 
 
-def _draft_with_links(
+def _finish_with_links(
     stored: StoredMemory,
     data: JsonObject,
-    piece: Piece,
+    part: Range,
     request: JsonObject,
     bound: Bound,
     room: int,
     detail: Detail,
-) -> RecordDraft:
-    """Return a draft with as many of a memory's links as leave room for some of its content.
+) -> ReplyRecord:
+    """Return a record with as many of a memory's links as leave room for some of its content.
 
-    Links and backlinks end at the same place, so that one offset continues both.
+    Links and backlinks end at the same place, so that one offset continues both. Raises Refused:
+    invalid_range, changed.
     """
+    piece = slice_text(stored.row.content, part, len(stored.row.content))
     shown = dict(data)
     count = max(len(data.get("links", ())), len(data.get("backlinks", ())))
 
     while True:
         draft = draft_memory_record(stored, shown, piece, bound, detail=detail, request=request)
-        if draft.size <= room or not count:
-            return draft
-        if draft.measure().cut_overhead + MIN_SHARE <= room:
-            return draft
+        fits = draft.size <= room or draft.measure().cut_overhead + MIN_SHARE <= room
+        if fits or not count:
+            return finish_records([draft], room)[0]
 
         count -= 1
         for name in ("links", "backlinks"):
