@@ -9,13 +9,6 @@ from typing import Annotated, Any, ClassVar, Literal
 from pydantic import BeforeValidator, Field, WithJsonSchema
 
 from abilities.declarations import fields, limits
-from abilities.declarations.fields import Arguments
-from abilities.declarations.limits import (
-    DEFAULT_READ_CHARS,
-    MAX_ITEMS,
-    MAX_PATH_CHARS,
-    MAX_QUESTION_CHARS,
-)
 from abilities.declarations.memory import (
     Breadth,
     Depth,
@@ -33,7 +26,7 @@ from abilities.declarations.values import UNSAID, JsonObject, Model, optional
 
 Paths = Annotated[
     list[Any],
-    Field(min_length=1, max_length=MAX_ITEMS),
+    Field(min_length=1, max_length=limits.MAX_ITEMS),
     fields.Array,
     fields.items_schema({"type": "string"}),
 ]
@@ -48,7 +41,7 @@ class FileReadBulkInput(fields.Arguments):
         "'#L100-', '#L-50' (last lines), '#p3-p5' (pages), or '#byte=…' from an answer's 'next'."
     )
     max_chars_per_file: fields.MaxChars = optional(
-        "Most characters to return per file.", default=DEFAULT_READ_CHARS
+        "Most characters to return per file.", default=limits.DEFAULT_READ_CHARS
     )
     memories: ShowsMemories = True
     output_format: fields.UnofferedFormat = None
@@ -452,16 +445,16 @@ class ReadAnswer(Model):
     )
 
 
-MAX_ID_CHARS = MAX_PATH_CHARS + 100
+MAX_ID_CHARS = limits.MAX_PATH_CHARS + 100
 """Characters of an id: a path, or a key, which is shorter, with a prefix and a suffix."""
 
 ITEM_ID = "memory:KEY or file:PATH, as search returns it."
 
 
-class SearchInput(Arguments):
+class SearchInput(fields.Arguments):
     """Arguments of `search`."""
 
-    query: Annotated[str, Field(min_length=1, max_length=MAX_QUESTION_CHARS), Text] = Field(
+    query: Annotated[str, Field(min_length=1, max_length=limits.MAX_QUESTION_CHARS), Text] = Field(
         description="A question in plain words."
     )
 
@@ -480,7 +473,7 @@ class SearchAnswer(Model):
     results: list[FoundPage] = Field(description="Best first.")
 
 
-class FetchInput(Arguments):
+class FetchInput(fields.Arguments):
     """Arguments of `fetch`."""
 
     id: Annotated[str, Field(min_length=1, max_length=MAX_ID_CHARS), Text] = Field(
