@@ -60,7 +60,10 @@ _BOUNDARY_CHARS = 6
 
 
 class Finding(NamedTuple):
-    """A note or a memory: its label, the text that was read, and the most bytes to show of it."""
+    """A note or a memory: its label, the text that was read, and the most bytes to show of it.
+
+    ``content`` is the text as it is shown, or its beginning.
+    """
 
     label: JsonObject
     piece: Piece
@@ -77,22 +80,10 @@ class Finding(NamedTuple):
         """The bytes of its record."""
         return self.overhead + min(len(self.content.encode()), self.max_bytes)
 
-
-class Shown(NamedTuple):
-    """A finding with the number of characters of its content that are shown."""
-
-    finding: Finding
-    chars: int
-
-    @property
-    def content(self) -> str:
-        """The text that is shown."""
-        return self.finding.content[: self.chars]
-
     @property
     def is_cut(self) -> bool:
         """Whether a part of the note or memory is missing."""
-        return self.finding.piece.rest or self.chars < len(self.finding.content)
+        return self.piece.rest or len(self.content) < len(self.piece.text)
 
 
 @dataclass(slots=True)
@@ -206,10 +197,9 @@ def format_findings(findings: Findings, opening: str, max_bytes: int) -> str:
 
     chosen = choose_findings(findings, room)
     records: list[JsonObject] = []
-    for shown in chosen:
-        cut = drop_empty({"truncated": shown.is_cut})
-        label = shown.finding.label
-        records.append({"success": True, **label, **cut, "content": shown.content})
+    for finding in chosen:
+        cut = drop_empty({"truncated": finding.is_cut})
+        records.append({"success": True, **finding.label, **cut, "content": finding.content})
 
     left_out = findings.count() - len(chosen)
     missing = drop_empty({"left_out": left_out, "failed": findings.failures})
@@ -228,7 +218,7 @@ def format_data(opening: str, envelope: JsonObject) -> str:
     return f"{opening}\n{text}{boundary} {_END}\n"
 
 
-def choose_findings(findings: Findings, room: int) -> list[Shown]:
+def choose_findings(findings: Findings, room: int) -> list[Finding]:
     """Return the findings to show within ``room`` bytes, a third of it for each kind.
 
     Of each kind they are the first ones, of which the last may be cut.
@@ -237,7 +227,7 @@ def choose_findings(findings: Findings, room: int) -> list[Shown]:
     sizes = [sum(finding.size for finding in section) for section in sections]
     level = find_level(sizes, max(room, 0))
 
-    chosen: list[Shown] = []
+    chosen: list[Finding] = []
     for section in sections:
         left = level
         for finding in section:
@@ -254,14 +244,14 @@ def choose_findings(findings: Findings, room: int) -> list[Shown]:
     return chosen
 
 
-def _cut(finding: Finding, max_bytes: int) -> Shown:
+def _cut(finding: Finding, max_bytes: int) -> Finding:
     """Return a finding with as much of its content as fits into ``max_bytes``."""
     content = finding.content
     if len(content.encode()) <= max_bytes:
-        return Shown(finding, len(content))
+        return finding
 
     fitting = Bound(max_bytes, "text").count_fitting_chars(content, max_bytes)
-    return Shown(finding, finding.piece.find_cut(fitting))
+    return finding._replace(content=content[: finding.piece.find_cut(fitting)])
 
 
 async def build_overview(
@@ -288,27 +278,27 @@ async def build_overview(
     is_full = arguments.detail == "full"
     max_bytes = room = min(max_bytes, OVERVIEW_BYTES)
     while True:
-        records = [_build_line(shown, is_full) for shown in choose_findings(findings, room)]
+        records = [_build_line(finding, is_full) for finding in choose_findings(findings, room)]
         excess = json_size(records) - max_bytes
         if excess <= 0:
             return records
         room -= excess
 
 
-def _build_line(shown: Shown, is_full: bool) -> JsonObject:
-    label = shown.finding.label
+def _build_line(finding: Finding, is_full: bool) -> JsonObject:
+    label = finding.label
     names = ("key", "from", "filename")
     record: JsonObject = {name: label[name] for name in names if name in label}
-    record["content"] = shown.content
+    record["content"] = finding.content
     if "date" in label:
         record["date"] = label["date"]
 
-    if shown.is_cut:
+    if finding.is_cut:
         names = ("type", "key", "from")
         target: JsonObject = {name: label[name] for name in names if name in label}
         if label["type"] == "short_term":
             target["date"] = label["date"]
-        target["resume"] = shown.finding.piece.resume(shown.chars)
+        target["resume"] = finding.piece.resume(len(finding.content))
         record["next"] = format_target(target, is_full)
 
     return record
