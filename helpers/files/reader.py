@@ -401,9 +401,7 @@ class ReadingSession:
                 raise
 
         path, part = split
-        name, _, _ = request.name.rpartition("#")
-        parts = tuple(name.split("/"))
-        document = PathRequest(request.original, path, name, parts, request.range)
+        document = confinement.parse_path(path)._replace(original=request.original)
         return self._open_shared(document, source)._replace(part=part)
 
     def show_text(self, file: OpenFile) -> OpenFile:
