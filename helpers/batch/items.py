@@ -39,6 +39,8 @@ CALL_SECONDS = 10.0
 """Time limit of a call; items not gathered by then fail with a timeout."""
 
 _PLACE = re.compile(r"([0-9]{1,6})\.([^.]+)(?:\.([0-9]{1,6})?)?")
+_COUNTDOWN = re.compile(r"([0-9]{0,3}):(.*)", re.DOTALL)
+_LINE = re.compile(r"([0-9]{1,12}):(.*)", re.DOTALL)
 _VERSION_BYTES = 6
 _WIDEST_NUMBER = 10**12
 
@@ -129,11 +131,11 @@ def parse_countdown(position: str, limit: int) -> tuple[int, str]:
     if not position:
         return limit, ""
 
-    left, colon, rest = position.partition(":")
-    if not colon or (left and not (left.isascii() and left.isdigit() and len(left) <= 3)):
+    match = _COUNTDOWN.fullmatch(position)
+    if match is None:
         raise invalid_cursor()
 
-    return min(int(left or limit), limit), rest
+    return min(int(match[1] or limit), limit), match[2]
 
 
 def format_place(place: int, version: str, end: int | None = None) -> str:
@@ -184,11 +186,11 @@ def split_line(place: str) -> tuple[str, int]:
     if not place:
         return "", 0
 
-    line, colon, path = place.partition(":")
-    if not colon or not (line.isascii() and line.isdigit() and len(line) <= 12):
+    match = _LINE.fullmatch(place)
+    if match is None:
         raise invalid_cursor()
 
-    return path, int(line)
+    return match[2], int(match[1])
 
 
 @dataclass(frozen=True, slots=True)
@@ -228,8 +230,8 @@ class ItemOffer:
 
     ``text`` is the item as its record repeats it. An item with several contents has a ``group``:
     the other fields of its record's data, such as ``more``. ``version`` is that of all contents,
-    whatever part of them was requested; ``is_unchanged`` is whether the caller has it. ``fault`` is
-    the error if the item failed as a whole. ``go_on`` returns the item that continues at a cursor;
+    whatever part of them was requested, and ``known`` the one that the caller has. ``fault`` is the
+    error if the item failed as a whole. ``go_on`` returns the item that continues at a cursor;
     ``unfinished`` is the cursor of an item that ran out of time. ``is_begun`` is whether the item
     itself continues an earlier reply.
     """
@@ -240,11 +242,16 @@ class ItemOffer:
     leaves: list[Leaf] = field(default_factory=list[Leaf])
     group: JsonObject | None = None
     version: str | int | None = None
-    is_unchanged: bool = False
+    known: str | None = None
     fault: Exception | None = None
     go_on: Callable[[Cursor], Item] | None = None
     unfinished: Cursor | None = None
     is_begun: bool = False
+
+    @property
+    def is_unchanged(self) -> bool:
+        """Whether the caller has this version."""
+        return self.version is not None and str(self.version) == self.known
 
     @property
     def size(self) -> int:
@@ -333,13 +340,13 @@ class AskedItem:
         return lambda point: self.go_on(Cursor(position, point))
 
     def begin_offer(self, version: str | int | None = None) -> ItemOffer:
-        """Return an offer without contents, which is unchanged if the caller knows its version."""
+        """Return an offer without contents."""
         return ItemOffer(
             text=self.text,
             item=self.item,
             weight=self.fields.weight,
             version=version,
-            is_unchanged=version is not None and str(version) == self.fields.known,
+            known=self.fields.known,
             go_on=self.go_on,
             is_begun=self.cursor != START,
         )
@@ -590,7 +597,6 @@ async def gather_glob(item: AskedItem, sources: BatchSources) -> ItemOffer:
 
     versions = [f"{file.position} {find_version(file.stat)}" for file in listing.files]
     offer.version = hash_versions(*versions)
-    offer.is_unchanged = offer.version == fields.known
     return offer
 
 

@@ -235,7 +235,6 @@ def _offer_days(
         offer.leaves.append(leaf)
 
     offer.version = items.hash_versions(*versions)
-    offer.is_unchanged = offer.version == item.fields.known
     return offer
 
 
