@@ -24,14 +24,6 @@ from abilities.declarations.values import JsonObject, as_object, format_utc
 from abilities.helpers.transfer import sources
 from abilities.helpers.transfer.adjustment import add_metadata
 from abilities.helpers.transfer.export_lines import UnusableLine
-from abilities.helpers.transfer.sources import (
-    ForeignLink,
-    ForeignMemory,
-    Remarks,
-    Source,
-    SourceItem,
-    list_remarks,
-)
 
 _DERIVED_FIELDS = (
     "last_linked_at",
@@ -92,7 +84,7 @@ class _Memory:
     ``metadata`` collects unusable values, and values that have no other place.
     """
 
-    def __init__(self, meta: object, remarks: Remarks) -> None:
+    def __init__(self, meta: object, remarks: sources.Remarks) -> None:
         self.metadata: JsonObject = {}
         self._remarks = remarks
 
@@ -178,14 +170,14 @@ class _Memory:
         if self._meta:
             self._remarks["memory", "Further fields of meta became metadata."] += 1
 
-    def parse_links(self, value: object) -> list[ForeignLink]:
+    def parse_links(self, value: object) -> list[sources.ForeignLink]:
         """Return the links of a JSON column; links without a key go into the metadata."""
         items = _parse_json(to_text(value))
         if not isinstance(items, list):
             self._keep_unusable("links", value)
             return []
 
-        links: list[ForeignLink] = []
+        links: list[sources.ForeignLink] = []
         others: list[object] = []
         for item in cast(list[object], items):
             fields = as_object(item) or {}
@@ -201,7 +193,9 @@ class _Memory:
 
         return links
 
-    def build_link(self, key: object, type_: object, weight: object, term: object) -> ForeignLink:
+    def build_link(
+        self, key: object, type_: object, weight: object, term: object
+    ) -> sources.ForeignLink:
         """Return a link; its weight, which is also from 0 to 1, may be missing or no number."""
         target = to_text(key)
         number = _DEFAULT_WEIGHT if weight is None else _to_number(weight)
@@ -209,7 +203,7 @@ class _Memory:
             self._keep_unusable("link_weights", {target: _to_json_value(weight)})
             number = _DEFAULT_WEIGHT
 
-        return ForeignLink(target, to_text(type_), number, to_text(term))
+        return sources.ForeignLink(target, to_text(type_), number, to_text(term))
 
     def _parse_time(self, name: str, value: object) -> str | None:
         """Return milliseconds since 1970 as RFC 3339 UTC; None if there are none."""
@@ -279,7 +273,7 @@ class KvMemoryFile:
     def __init__(self, connection: sqlite3.Connection) -> None:
         self._connection = connection
         self._columns, self._link_columns = _recognize(connection)
-        self._remarks = Remarks()
+        self._remarks = sources.Remarks()
 
     @classmethod
     @contextmanager
@@ -302,7 +296,7 @@ class KvMemoryFile:
         with _explain_errors():
             return self._count("SELECT count(*) FROM memories")
 
-    async def read_memories(self) -> Source:
+    async def read_memories(self) -> sources.Source:
         """Yield each memory with its links, then the remarks on everything that is not kept.
 
         Raises UnusableLine if the database is damaged.
@@ -311,7 +305,7 @@ class KvMemoryFile:
         with _explain_errors():
             for row in self._connection.execute("SELECT rowid AS rowid, * FROM memories"):
                 number += 1
-                yield SourceItem(f"memory {number}", number, self._convert_row(dict(row)))
+                yield sources.SourceItem(f"memory {number}", number, self._convert_row(dict(row)))
 
             for name in sorted({*self._link_columns} - _KEPT_LINK_COLUMNS):
                 count = self._count(f"SELECT count({_quote(name)}) FROM memory_links")  # noqa: S608 - quoted
@@ -324,10 +318,10 @@ class KvMemoryFile:
                 count = self._count(f"SELECT count(*) FROM {_quote(name)}")  # noqa: S608 - quoted
                 self._remarks["row", f"The table {name} is not imported."] += count
 
-        for item in list_remarks(self._remarks, number):
+        for item in sources.list_remarks(self._remarks, number):
             yield item
 
-    def _convert_row(self, row: JsonObject) -> ForeignMemory:
+    def _convert_row(self, row: JsonObject) -> sources.ForeignMemory:
         key = to_text(row["key"])
         memory = _Memory(row["meta"], self._remarks)
         score = memory.take_score(row.get("score"))
@@ -341,7 +335,7 @@ class KvMemoryFile:
             if name not in _READ_COLUMNS and row[name] is not None:
                 memory.keep(name, row[name], f"The column {name} became metadata.")
 
-        return ForeignMemory(
+        return sources.ForeignMemory(
             key,
             to_text(row["text"]),
             score=score,
@@ -353,8 +347,8 @@ class KvMemoryFile:
             **times,
         )
 
-    def _read_links(self, row: JsonObject, memory: _Memory) -> list[ForeignLink]:
-        json_links: list[ForeignLink] = []
+    def _read_links(self, row: JsonObject, memory: _Memory) -> list[sources.ForeignLink]:
+        json_links: list[sources.ForeignLink] = []
         if "links" in row:
             json_links = memory.parse_links(row["links"])
         if "term" not in self._link_columns:
@@ -362,7 +356,7 @@ class KvMemoryFile:
 
         # Until version 1.2, the terms were in the JSON links, and were not moved later.
         older = {(link.name, link.type): link for link in json_links}
-        links: list[ForeignLink] = []
+        links: list[sources.ForeignLink] = []
         for columns in self._connection.execute(_LINKS, (row["rowid"],)):
             values = (columns[name] for name in ("to_key", "link_type", "weight", "term"))
             link = memory.build_link(*values)
