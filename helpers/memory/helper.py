@@ -6,7 +6,7 @@ A `Writer` changes stored memories, one or many in one call, by the arguments of
 import logging
 import re
 from calendar import isleap
-from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from datetime import date, datetime, timedelta, tzinfo
@@ -49,7 +49,6 @@ from abilities.helpers.store.protocol import (
     AboutStore,
     Backlinks,
     MemoryStore,
-    Stats,
     WalkResult,
     WriteResult,
 )
@@ -89,8 +88,6 @@ _log = logging.getLogger("abilities")
 
 Outcome = WriteResult | Exception
 """The outcome of one of many changes."""
-
-ReadMemories = Callable[[Sequence[str]], Awaitable[list[StoredMemory | Exception]]]
 
 
 class Write(NamedTuple):
@@ -254,8 +251,8 @@ class MemoryHelper(Writer):
         self._meaning = meaning
 
         # These need only the namespace.
-        self.read_stats: Callable[[], Awaitable[Stats]] = partial(store.read_stats, namespace)
-        self.read_memories: ReadMemories = partial(store.read, namespace)
+        self.read_stats = partial(store.read_stats, namespace)
+        self.read_memories = partial(store.read, namespace)
         self.query = self.reader.query
         self.compare_contents = partial(compare_contents, store, namespace)
         self.find_similar = partial(find_similar, store, namespace)
