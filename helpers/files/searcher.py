@@ -381,6 +381,11 @@ class Hit(NamedTuple):
     text: str
     is_cut: bool
 
+    @property
+    def place(self) -> tuple[str, int]:
+        """The place after it, from which a search continues."""
+        return self.position, self.last_line
+
 
 @dataclass
 class SearchResult:
@@ -447,8 +452,9 @@ class SearchSession:
                     break
             else:
                 if self._walk.stopped_at is not None:
-                    self._stop((self._walk.stopped_at, 0), request)
+                    result.after = (self._walk.stopped_at, 0)
 
+        result.is_over_time = result.after is not None and len(result.hits) < request.limit
         result.skipped += self._walk.skipped
         return result
 
@@ -461,7 +467,7 @@ class SearchSession:
         if self._files == 1:
             self._file_deadline = max(self._deadline, now + FIRST_FILE_SECONDS)
         elif self._bytes + found.stat.st_size > MAX_BYTES or now > self._deadline:
-            self._stop((found.position, 0), request)
+            result.after = (found.position, 0)
             return
 
         count, searched = len(result.hits), result.searched
@@ -473,7 +479,7 @@ class SearchSession:
 
             for hit in self._find_hits(found.position, source, text, matcher, request):
                 if len(result.hits) == request.limit:
-                    self._stop_after_last_hit(request)
+                    result.after = result.hits[-1].place
                     return
 
                 result.hits.append(hit)
@@ -484,20 +490,12 @@ class SearchSession:
                 result.skipped += 1
         except _OutOfTime:
             if len(result.hits) > count:
-                self._stop_after_last_hit(request)
+                result.after = result.hits[-1].place
             elif self._files > 1:
                 result.searched = searched
-                self._stop((found.position, 0), request)
+                result.after = (found.position, 0)
             else:
                 result.skipped += 1  # it takes longer than a call has
-
-    def _stop_after_last_hit(self, request: SearchRequest) -> None:
-        last = self._result.hits[-1]
-        self._stop((last.position, last.last_line), request)
-
-    def _stop(self, after: tuple[str, int], request: SearchRequest) -> None:
-        self._result.after = after
-        self._result.is_over_time = len(self._result.hits) < request.limit
 
     def _read_text(self, found: FoundFile, matcher: Matcher) -> tuple[str, ShownText | None]:
         """Return the root that a file was read from, and its text; None if nothing can match.
