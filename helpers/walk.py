@@ -83,20 +83,6 @@ class LinkRequest(NamedTuple):
     among: frozenset[str] | None = None
 
 
-@dataclass(slots=True)
-class Step:
-    """A retrieved memory: ``link`` leads to it from ``parent``; the target has neither.
-
-    ``kept`` are the best links to other retrieved memories, children or not.
-    """
-
-    key: str
-    depth: int
-    parent: "Step | None" = None
-    link: WalkLink | None = None
-    kept: list["tuple[Step, WalkLink]"] = field(default_factory=list["tuple[Step, WalkLink]"])
-
-
 class Candidate(NamedTuple):
     """A memory that was not retrieved, and the limit that cut it.
 
@@ -109,6 +95,67 @@ class Candidate(NamedTuple):
     weight: float
     cut_by: Cut
     incoming: bool = False
+
+
+T = TypeVar("T")
+
+Conversation = Generator[LinkRequest, Sequence[WalkLink], T]
+"""A generator that yields requests, is sent links, and returns a result."""
+
+
+@dataclass(slots=True)
+class Step:
+    """A retrieved memory: ``link`` leads to it from ``parent``; the target has neither.
+
+    ``kept`` are the best links to other retrieved memories, children or not. The other fields are
+    for the walk itself: ``known`` are the links that the store sent; all of them if
+    ``is_exhausted``. ``targets`` are the best links to each other present memory, best first; all
+    of them if ``has_all_targets``. ``last_place`` is the last index in ``targets`` that was ever
+    taken as a child. The search for candidates has passed the first ``looked_at`` targets.
+    """
+
+    key: str
+    depth: int
+    parent: "Step | None" = None
+    link: WalkLink | None = None
+    kept: list["tuple[Step, WalkLink]"] = field(default_factory=list["tuple[Step, WalkLink]"])
+    children: int = 0
+    known: list[WalkLink] = field(default_factory=list[WalkLink])
+    is_exhausted: bool = False
+    targets: list[WalkLink] = field(default_factory=list[WalkLink])
+    has_all_targets: bool = False
+    last_place: int = -1
+    looked_at: int = 0
+
+    def learn_targets(self, needed: int) -> Conversation[bool]:
+        """Request links until there is another target; return False if there is none."""
+        before = len(self.targets)
+        seen = {self.key, *(link.key for link in self.targets)}
+        while len(self.targets) == before and not self.has_all_targets:
+            links = yield LinkRequest(self.key, len(self.known), needed)
+
+            # A store decides how many links it sends at once. Only an empty answer means the end.
+            self.known.extend(links)
+            self.is_exhausted = self.has_all_targets = not links
+
+            for link in links:
+                if link.state == "absent":
+                    self.has_all_targets = True  # absent ones rank last: no present one follows
+                    break
+                if link.state == "present" and link.key not in seen:
+                    seen.add(link.key)
+                    self.targets.append(link)
+
+        return len(self.targets) > before
+
+    def learn_rest(self, among: frozenset[str]) -> Conversation[Sequence[WalkLink]]:
+        """Return all links to some memories and to absent ones, and any other known links."""
+        if self.is_exhausted:
+            return self.known
+
+        rest = yield LinkRequest(self.key, len(self.known), MAX_SKIPPED, among)
+        named = {(link.key, link.type, link.incoming): link for link in (*self.known, *rest)}
+        return list(named.values())
 
 
 @dataclass(slots=True)
@@ -130,77 +177,13 @@ class WalkOutcome:
     cut_by: list[Cut] = field(default_factory=list[Cut])
 
 
-T = TypeVar("T")
-
-Conversation = Generator[LinkRequest, Sequence[WalkLink], T]
-"""A generator that yields requests, is sent links, and returns a result."""
-
-
-class _Memory:
-    """A retrieved memory during the walk.
-
-    ``known`` are the links that the store sent; all of them if ``is_exhausted``. ``targets`` are
-    the best links to each other present memory, best first; all of them if ``has_all_targets``.
-    ``last_place`` is the last index in ``targets`` that was ever taken as a child. The search for
-    candidates has passed the first ``looked_at`` targets.
-    """
-
-    __slots__ = (
-        "_seen", "children", "depth", "has_all_targets", "is_exhausted", "key", "known",
-        "last_place", "looked_at", "parent", "targets",
-    )  # fmt: skip
-
-    def __init__(self, key: str, depth: int) -> None:
-        self.key = key
-        self.depth = depth
-        self.parent: _Memory | None = None
-        self.children = 0
-        self.last_place = -1
-        self.looked_at = 0
-        self.known: list[WalkLink] = []
-        self.is_exhausted = False
-        self.targets: list[WalkLink] = []
-        self.has_all_targets = False
-        self._seen = {key}
-
-    def learn_targets(self, needed: int) -> Conversation[bool]:
-        """Request links until there is another target; return False if there is none."""
-        before = len(self.targets)
-        while len(self.targets) == before and not self.has_all_targets:
-            links = yield LinkRequest(self.key, len(self.known), needed)
-
-            # A store decides how many links it sends at once. Only an empty answer means the end.
-            self.known.extend(links)
-            self.is_exhausted = self.has_all_targets = not links
-
-            for link in links:
-                if link.state == "absent":
-                    self.has_all_targets = True  # absent ones rank last: no present one follows
-                    break
-                if link.state == "present" and link.key not in self._seen:
-                    self._seen.add(link.key)
-                    self.targets.append(link)
-
-        return len(self.targets) > before
-
-    def learn_rest(self, among: frozenset[str]) -> Conversation[Sequence[WalkLink]]:
-        """Return all links to some memories and to absent ones, and any other known links."""
-        if self.is_exhausted:
-            return self.known
-
-        rest = yield LinkRequest(self.key, len(self.known), MAX_SKIPPED, among)
-        named = {(link.key, link.type, link.incoming): link for link in (*self.known, *rest)}
-        return list(named.values())
-
-
 class Walk:
     """One walk; `run` is the conversation with the store that has the links."""
 
     def __init__(self, target: str, limits: WalkLimits) -> None:
         self._limits = limits
-        self._retrieved = {target: _Memory(target, 0)}
+        self._retrieved = {target: Step(target, 0)}
         self._stopped = False
-        self._steps = {target: Step(target, 0)}
         self._outcome = WalkOutcome([])
 
     def run(self) -> Conversation[WalkOutcome]:
@@ -213,15 +196,14 @@ class Walk:
 
         among = frozenset(self._retrieved)
         for step in self._outcome.steps:
-            memory = self._retrieved[step.key]
             if step.depth == self._limits.depth:
                 continue
 
-            if self._is_full(memory):
-                self._keep_links(step, memory.targets[: memory.last_place + 1])
+            if self._is_full(step):
+                self._keep_links(step, step.targets[: step.last_place + 1])
                 continue
 
-            links = yield from memory.learn_rest(among)
+            links = yield from step.learn_rest(among)
             self._keep_links(step, links)
             for link in links:
                 self._outcome.missing += link.state == "absent"
@@ -231,24 +213,24 @@ class Walk:
         self._outcome.invalid = min(self._outcome.invalid, MAX_SKIPPED)
         return self._outcome
 
-    def _visit(self, memory: _Memory) -> Conversation[None]:
+    def _visit(self, step: Step) -> Conversation[None]:
         """Retrieve the memories that a memory leads to, as far as the limits allow."""
-        if memory.depth == self._limits.depth:
+        if step.depth == self._limits.depth:
             return
 
         place = 0
-        below = memory.depth + 1
+        below = step.depth + 1
 
         # A full memory takes no more children, but its own may now be reached by a shorter path.
-        while memory.children < self._limits.breadth or place <= memory.last_place:
-            if place == len(memory.targets):
-                needed = self._limits.breadth - memory.children
-                if not (yield from memory.learn_targets(needed)):
+        while step.children < self._limits.breadth or place <= step.last_place:
+            if place == len(step.targets):
+                needed = self._limits.breadth - step.children
+                if not (yield from step.learn_targets(needed)):
                     return
 
-            child = self._retrieved.get(memory.targets[place].key)
+            child = self._retrieved.get(step.targets[place].key)
             if child is None or child.depth > below:
-                child = self._take(memory, place, child)
+                child = self._take(step, place, child)
                 if child is not None:
                     child.depth = below
                     yield from self._visit(child)
@@ -257,7 +239,7 @@ class Walk:
 
             place += 1
 
-    def _take(self, parent: _Memory, place: int, child: _Memory | None) -> _Memory | None:
+    def _take(self, parent: Step, place: int, child: Step | None) -> Step | None:
         """Make one of a memory's targets its child; return None if there is no room for it.
 
         ``child`` is the target's memory if it was retrieved before. It leaves its former parent.
@@ -272,7 +254,7 @@ class Walk:
                 self._stopped = True
                 return None
             key = parent.targets[place].key
-            child = self._retrieved[key] = _Memory(key, parent.depth + 1)
+            child = self._retrieved[key] = Step(key, parent.depth + 1)
         elif child.parent is not None:
             child.parent.children -= 1
 
@@ -281,27 +263,26 @@ class Walk:
         parent.last_place = max(parent.last_place, place)
         return child
 
-    def _is_full(self, memory: _Memory) -> bool:
-        return memory.children == self._limits.breadth
+    def _is_full(self, step: Step) -> bool:
+        return step.children == self._limits.breadth
 
-    def _list_steps(self, memory: _Memory) -> None:
+    def _list_steps(self, step: Step) -> None:
         """List a memory and its descendants, depth first and the best children first."""
-        step = self._steps[memory.key]
         self._outcome.steps.append(step)
 
         last_place = -1
-        for place, link in enumerate(memory.targets[: memory.last_place + 1]):
+        for place, link in enumerate(step.targets[: step.last_place + 1]):
             child = self._retrieved.get(link.key)
-            if child is None or child.parent is not memory:
+            if child is None or child.parent is not step:
                 continue
 
             last_place = place
+            child.link = link
             # If the total stopped the walk, a child may still have the depth of a longer path.
-            child.depth = memory.depth + 1
-            self._steps[child.key] = Step(child.key, child.depth, step, link)
+            child.depth = step.depth + 1
             self._list_steps(child)
 
-        memory.last_place = last_place  # other memories may have taken former children
+        step.last_place = last_place  # other memories may have taken former children
 
     def _keep_links(self, step: Step, links: Sequence[WalkLink]) -> None:
         """Keep the best link to each other retrieved memory, and count the duplicates."""
@@ -313,7 +294,7 @@ class Walk:
 
         seen = {step.key}
         for link in links:
-            other = self._steps.get(link.key)
+            other = self._retrieved.get(link.key)
             if link.state != "present" or other is None or link.key in seen:
                 continue
 
@@ -352,18 +333,16 @@ class Walk:
 
     def _find_candidate(self, step: Step) -> Conversation[Candidate | None]:
         """Return the next target of a memory that was not retrieved, if there is one."""
-        memory = self._retrieved[step.key]
-
         # If a memory lost a child to a nearer parent, it is not full, and yet the breadth cut it.
         cut: Cut = "breadth"
-        if memory.depth == self._limits.depth:
+        if step.depth == self._limits.depth:
             cut = "depth"
-        elif len(self._retrieved) == self._limits.total and not self._is_full(memory):
+        elif len(self._retrieved) == self._limits.total and not self._is_full(step):
             cut = "total"
 
-        while memory.looked_at < len(memory.targets) or (yield from memory.learn_targets(1)):
-            link = memory.targets[memory.looked_at]
-            memory.looked_at += 1
+        while step.looked_at < len(step.targets) or (yield from step.learn_targets(1)):
+            link = step.targets[step.looked_at]
+            step.looked_at += 1
             if link.key not in self._retrieved:
                 return Candidate(link.key, step.key, link.rank, link.weight, cut, link.incoming)
 
