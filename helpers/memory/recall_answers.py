@@ -92,6 +92,19 @@ class Passage(NamedTuple):
         """The text of the part."""
         return self.memory.row.content[self.section.start : self.section.end]
 
+    def build_next(self, chars: int) -> JsonObject | None:
+        """Return the target that reads on after ``chars`` characters; None at the memory's end."""
+        whole = self.memory.row.content
+        end = self.section.start + chars
+        # After a whole passage, mere space is not worth a request; after a part of one, it is.
+        if end == self.section.end and not whole[end:].strip():
+            return None
+
+        target = name_target(self.memory)
+        if end:
+            target["resume"] = Piece(whole).resume(end)
+        return target
+
 
 Source = Passage | NotePart | Exception
 """The source of an entry's content, or the error of one that cannot be read."""
@@ -392,28 +405,6 @@ def _split_words(entry: RankedEntry, language: Language) -> Iterator[QuestionWor
         yield from split_question(words, language)
 
 
-class _Shown(NamedTuple):
-    """The parts of a text that are shown, and all of them as one content."""
-
-    content: str
-    parts: Sequence[passages.Span]
-
-    @property
-    def end(self) -> int:
-        """The place to read on: what was cut at its end goes on there, anything else from 0."""
-        return self.parts[0].end if self.is_beginning else 0
-
-    @property
-    def is_beginning(self) -> bool:
-        """Whether only the beginning is shown, or all."""
-        return len(self.parts) == 1 and self.parts[0].start == 0
-
-    def list_places(self, offset: int) -> int | list[int]:
-        """Return the characters before each part, of which ``offset`` are before the text."""
-        places = [offset + start for start, _ in self.parts]
-        return places if len(places) > 1 else places[0]
-
-
 def _build_record(
     item: _Item, is_full: bool, sentences: Sequence[passages.Span] | None = None
 ) -> JsonObject:
@@ -422,53 +413,36 @@ def _build_record(
     reasons = explain_entry(item.ranking, item.entry, is_full)
     if isinstance(source, Exception):
         fault = Fault.from_exception(source)
-        record = {"key": item.entry.name, **reasons}
-        if is_full:
-            return {**record, "error": fault.to_payload()}
-        return {**record, "reason": fault.reason}
+        failure = {"error": fault.to_payload()} if is_full else {"reason": fault.reason}
+        return {"key": item.entry.name, **reasons, **failure}
 
-    text = _get_text(source)
+    text = source.content
     parts = [passages.Span(0, len(text))] if sentences is None else _join_neighbors(text, sentences)
-    shown = _Shown(ELLIPSIS.join(text[start:end] for start, end in parts), parts)
+    content = ELLIPSIS.join(text[start:end] for start, end in parts)
+
+    record: JsonObject
     if isinstance(source, NotePart):
-        return _build_note(source, reasons, is_full, shown)
+        names = drop_empty({"filename": source.target.filename, "heading": source.heading})
+        record = {**names, "content": content, "date": source.day, **reasons}
+    else:
+        row = source.memory.row
+        record = {"key": row.key, "content": content, "date": row.updated_at[:_DAY_CHARS]}
+        record |= {**reasons, **describe_replacement(source.memory)}
 
-    memory, (offset, _, _) = source
-    row = memory.row
-    record = {
-        "key": row.key,
-        "content": shown.content,
-        "date": row.updated_at[:_DAY_CHARS],
-        **reasons,
-        **describe_replacement(memory),
-    }
-    if offset or not shown.is_beginning:
-        record["starts_at"] = shown.list_places(offset)
+    offset = source.section.start
+    is_beginning = len(parts) == 1 and parts[0].start == 0
+    if not is_beginning or (offset and isinstance(source, Passage)):
+        places = [offset + start for start, _ in parts]
+        record["starts_at"] = places if len(places) > 1 else places[0]
 
-    # After a whole passage, mere space is not worth a request; after a part of one, it is.
-    end = offset + shown.end
-    if shown.end < len(text) or row.content[end:].strip():
-        following = name_target(memory)
-        if end:
-            following["resume"] = Piece(row.content).resume(end)
-        record["next"] = format_target(following, is_full)
-
-    if is_full:
-        data = to_memory_data(memory)
-        record |= {name: data[name] for name in _PROPERTIES if name in data}
-
-    return record
-
-
-def _build_note(part: NotePart, reasons: JsonObject, is_full: bool, shown: _Shown) -> JsonObject:
-    record = drop_empty({"filename": part.target.filename, "heading": part.heading})
-    record |= {"content": shown.content, "date": part.day, **reasons}
-    if not shown.is_beginning:
-        record["starts_at"] = shown.list_places(part.section.start)
-
-    following = part.build_next(shown.end)
+    # What was cut at its end goes on there, anything else at its beginning.
+    following = source.build_next(parts[0].end if is_beginning else 0)
     if following is not None:
         record["next"] = format_target(following, is_full)
+
+    if is_full and isinstance(source, Passage):
+        data = to_memory_data(source.memory)
+        record |= {name: data[name] for name in _PROPERTIES if name in data}
 
     return record
 
