@@ -17,10 +17,11 @@ from abilities.helpers.files.reader import format_modified_at
 from abilities.helpers.reply.budget import count_fitting
 from abilities.helpers.reply.envelope import (
     FILE,
+    LISTED_FILE,
     BulkRequest,
     check_items_size,
     choose_shape,
-    shape_listed,
+    shape_record,
 )
 
 READ_DESCRIPTION = """\
@@ -85,6 +86,7 @@ async def file_list(context: Context, arguments: FileListInput) -> JsonObject:
     next_request = {**arguments.explicit_arguments(), "after": widest}
     room = context.max_response_bytes - json_size({**answer, "next_request": next_request})
 
+    shape = choose_shape(LISTED_FILE, arguments.detail or context.detail)
     files: list[JsonObject] = []
     for file in listing.files:
         described: JsonObject = {
@@ -93,9 +95,7 @@ async def file_list(context: Context, arguments: FileListInput) -> JsonObject:
             "size_bytes": file.stat.st_size,
             "modified_at": format_modified_at(file.stat),
         }
-        files.append(described)
-    if (arguments.detail or context.detail) == "concise":
-        files = [shape_listed(file) for file in files]
+        files.append(shape_record(described, shape))
 
     fitting = count_fitting(files, room)
     after = listing.after

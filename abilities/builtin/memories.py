@@ -31,7 +31,7 @@ from abilities.helpers.memory.answers import (
 )
 from abilities.helpers.memory.records import build_write_answer
 from abilities.helpers.memory.targets import require_name
-from abilities.helpers.reply.envelope import shape_written
+from abilities.helpers.reply.envelope import WRITTEN, shape_record
 from abilities.helpers.store.changes import Kind
 from abilities.helpers.store.model import Position, Query, split_search
 
@@ -175,7 +175,7 @@ async def delete_memory(context: Context, arguments: DeleteMemoryInput) -> JsonO
     if result.stored is not None:
         memory = records.to_memory_data(result.stored, version=True)
         memory.pop("archived", None)  # the action shows it
-    return shape_written(memory, answer)
+    return shape_record({**memory, **answer}, WRITTEN)
 
 
 STATS_DESCRIPTION = """\

@@ -21,7 +21,9 @@ from abilities.helpers.reply.budget import (
     measure_escaped,
 )
 from abilities.helpers.reply.envelope import (
+    FOUND_MEMORY,
     MEMORY,
+    WRITTEN,
     Entry,
     FoundItem,
     Item,
@@ -32,9 +34,7 @@ from abilities.helpers.reply.envelope import (
     finish_records,
     is_cut,
     is_failed,
-    shape_found,
-    shape_walk,
-    shape_written,
+    shape_record,
 )
 from abilities.helpers.search.passages import split_sentences
 from abilities.helpers.store.model import Position, StoredMemory
@@ -242,7 +242,7 @@ def build_write_answer(
 
     envelope = {**envelope, **describe_mending(result)}
     if detail == "concise":
-        return shape_written(to_memory_data(stored, version=True), envelope)
+        return shape_record({**to_memory_data(stored, version=True), **envelope}, WRITTEN)
 
     room = bound.max_bytes - json_size(envelope)
     data = to_memory_data(stored, counters=True, links=True)
@@ -358,7 +358,9 @@ def fit_page(
                 "next": target,
             }
         if detail == "concise":
-            data = shape_found(data)
+            data["date"] = memory.row.updated_at[:_DAY_CHARS]
+            data["score"] = data["metadata"]["memory_score"]
+            data = shape_record(data, FOUND_MEMORY)
 
         room -= json_size({**data, "content": ""}) + 1
         room -= bound.measure_content(data["content"])
@@ -386,7 +388,12 @@ def build_walk_answer(
     metadata = _describe_walk(result.outcome, limits)
     envelope: JsonObject = {"targetMemory": {}, "associatedMemories": [], "metadata": metadata}
     if detail == "concise":
-        envelope = shape_walk(envelope)
+        frontier = [candidate["key"] for candidate in metadata["frontier"]]
+        limits_reached = metadata["limitsReached"]
+        short = drop_empty({"limitsReached": limits_reached, "frontier": frontier})
+        envelope["metadata"] = short
+        if not short:
+            del envelope["metadata"]
 
     steps = result.outcome.steps
     entries: list[Entry] = []

@@ -24,8 +24,6 @@ from abilities.declarations.values import (
 from abilities.helpers.reply.budget import Bound, ItemSize, share_room
 from abilities.helpers.text import Piece, count_replaced, replace_markers, split_suffix
 
-_DAY_CHARS = len("YYYY-MM-DD")
-
 _EXPLAINED = ("reader_missing", "no_such_part")
 """Reasons whose message says what to do."""
 
@@ -42,7 +40,7 @@ class RecordShape(NamedTuple):
     failed: tuple[str, ...]
 
 
-def _parse_shape(found: str, failed: str) -> RecordShape:
+def _parse_shape(found: str, failed: str = "") -> RecordShape:
     return RecordShape(tuple(found.split()), tuple(failed.split()))
 
 
@@ -94,11 +92,14 @@ RECALLED = _parse_shape(
 )
 """A memory, or a part of a note, that answers a question."""
 
-_FOUND = ("key", "from", "content", "archived", "replaced_by", "date", "score", "next")
-_WRITTEN = (
-    *("id", "key", "action", "archived", "version", "created", "replaced", "similar", "mended"),
-)
-_LISTED = ("path", "source", "size_bytes")
+FOUND_MEMORY = _parse_shape("key from content archived replaced_by date score next")
+"""A memory that a query finds."""
+
+WRITTEN = _parse_shape("id key action archived version created replaced similar mended")
+"""A memory that was changed, with the fields of the full answer."""
+
+LISTED_FILE = _parse_shape("path source size_bytes")
+"""A file of a list."""
 
 
 def choose_shape(shape: RecordShape, detail: Detail) -> RecordShape | None:
@@ -122,53 +123,22 @@ def shape_record(record: JsonObject, shape: RecordShape | None) -> JsonObject:
     if "truncation" in record:
         values["next"] = _flatten_item(record["truncation"]["next"])
 
-    if "error" not in record:
-        return _choose(values, shape.found)
+    names = shape.found
+    if "error" in record:
+        names = shape.failed
+        fault: JsonObject = record["error"]
+        values["reason"] = fault["reason"]
+        # Most reasons say enough. Only the message says how to correct a malformed item.
+        if "field" in fault or "expected" in fault or fault["reason"] in _EXPLAINED:
+            values["message"] = fault["message"]
+        if fault.get("did_you_mean", "") not in values.get("message", ""):
+            values["did_you_mean"] = fault["did_you_mean"]
 
-    fault: JsonObject = record["error"]
-    values["reason"] = fault["reason"]
-    # Most reasons say enough. Only the message says how to correct a malformed item.
-    if "field" in fault or "expected" in fault or fault["reason"] in _EXPLAINED:
-        values["message"] = fault["message"]
-    if fault.get("did_you_mean", "") not in values.get("message", ""):
-        values["did_you_mean"] = fault["did_you_mean"]
+    # Most files are in the workspace.
+    if values.get("source") == "workspace":
+        del values["source"]
 
-    return _choose(values, shape.failed)
-
-
-def shape_found(memory: JsonObject) -> JsonObject:
-    """Return a memory found by a query, given its fields; ``date`` is its last change, in UTC."""
-    day = memory["updated_at"][:_DAY_CHARS]
-    values = {**memory, "date": day, "score": memory["metadata"]["memory_score"]}
-    if "truncation" in memory:
-        values["next"] = _flatten_item(memory["truncation"]["next"])
-
-    return _choose(values, _FOUND)
-
-
-def shape_written(memory: JsonObject, envelope: JsonObject) -> JsonObject:
-    """Return the answer to a write, given the memory's fields and those of the full answer."""
-    return _choose({**memory, **envelope}, _WRITTEN)
-
-
-def shape_listed(file: JsonObject) -> JsonObject:
-    """Return a file of a list."""
-    return _choose(file, _LISTED)
-
-
-def shape_walk(answer: JsonObject) -> JsonObject:
-    """Return a walk whose metadata has only the limits reached and the keys left out.
-
-    The records do not change. A walk that left nothing out has no metadata.
-    """
-    full: JsonObject = answer["metadata"]
-    frontier = [candidate["key"] for candidate in full["frontier"]]
-    metadata = drop_empty({"limitsReached": full["limitsReached"], "frontier": frontier})
-    shaped = {**answer, "metadata": metadata}
-    if not metadata:
-        del shaped["metadata"]
-
-    return shaped
+    return {name: values[name] for name in names if name in values}
 
 
 def is_failed(record: JsonObject) -> bool:
@@ -183,16 +153,6 @@ def is_cut(record: JsonObject) -> bool:
 
     # In a concise record, `next` is the only trace of a truncation.
     return "next" in record and ("content" in record or "items" in record)
-
-
-def _choose(values: JsonObject, names: tuple[str, ...]) -> JsonObject:
-    chosen = {name: values[name] for name in names if name in values}
-
-    # Most files are in the workspace.
-    if chosen.get("source") == "workspace":
-        del chosen["source"]
-
-    return chosen
 
 
 def _flatten_item(item: object) -> object:
