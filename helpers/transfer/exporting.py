@@ -170,12 +170,15 @@ class ExportOptions(NamedTuple):
     history: bool = True
 
 
-class ExportResult(NamedTuple):
+@dataclass
+class ExportResult:
     """The numbers of written memories and history entries, and a list of the unreadable ones."""
 
-    memories: int
-    entries: int
-    damaged: list[DamagedMemory | DamagedEntry]
+    memories: int = 0
+    entries: int = 0
+    damaged: list[DamagedMemory | DamagedEntry] = field(
+        default_factory=list[DamagedMemory | DamagedEntry]
+    )
 
 
 async def export(
@@ -229,11 +232,7 @@ class _Export:
     progress: Progress
     pasts: ExportedPasts
     write: _Write
-    memories: int = 0
-    entries: int = 0
-    damaged: list[DamagedMemory | DamagedEntry] = field(
-        default_factory=list[DamagedMemory | DamagedEntry]
-    )
+    result: ExportResult = field(default_factory=ExportResult)
 
     async def run(self, place: ExportPlace) -> ExportResult:
         """Write everything after a place."""
@@ -249,7 +248,7 @@ class _Export:
             if memory is not None:
                 await self._write_lines([memory])
 
-        return ExportResult(self.memories, self.entries, self.damaged)
+        return self.result
 
     async def _write_history(self, after: tuple[str, str, int]) -> None:
         while page := await call_patiently(partial(self.store.read_entries, after, PAGE)):
@@ -258,10 +257,10 @@ class _Export:
             entries = [entry for entry in page if self._is_asked(entry.namespace)]
 
             sound = [entry for entry in entries if isinstance(entry, Entry)]
-            self.damaged += [entry for entry in entries if isinstance(entry, DamagedEntry)]
+            self.result.damaged += [item for item in entries if isinstance(item, DamagedEntry)]
             await self.write(b"".join(map(export_lines.format_entry, sound)))
             self.pasts.add(sound)
-            self.entries += len(sound)
+            self.result.entries += len(sound)
 
             if len(entries) < len(page):
                 break  # namespaces are in order, so none of its entries follow
@@ -274,7 +273,7 @@ class _Export:
             sound: list[StoredMemory] = []
             for item in memories:
                 if isinstance(item, DamagedMemory):
-                    self.damaged.append(item)
+                    self.result.damaged.append(item)
                 else:
                     matching = partial(match_past, self.store, item, self.pasts)
                     sound.append(await call_patiently(matching))
@@ -288,7 +287,7 @@ class _Export:
 
     async def _write_lines(self, memories: Sequence[StoredMemory]) -> None:
         await self.write(b"".join(map(export_lines.format_line, memories)))
-        self.memories += len(memories)
+        self.result.memories += len(memories)
         self.progress(len(memories))
 
 
