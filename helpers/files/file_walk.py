@@ -252,11 +252,6 @@ class FileWalk:
     def __exit__(self, *_: object) -> None:
         self._closing.close()
 
-    @property
-    def is_over_time(self) -> bool:
-        """Whether the time of the walk is over."""
-        return time.monotonic() > self._deadline
-
     def find_files(self, glob: Glob, start: str) -> Generator[FoundFile]:
         """Yield the files that match, from the position ``start`` on, in their order.
 
@@ -303,7 +298,7 @@ class FileWalk:
                 self._skip_folder(position)
                 continue
 
-            if not contains_start and self.is_over_time:
+            if not contains_start and time.monotonic() > self._deadline:
                 self.stopped_at = position
                 return
 
