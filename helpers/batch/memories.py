@@ -31,7 +31,7 @@ from abilities.helpers.memory.records import (
     find_rank,
     to_memory_data,
 )
-from abilities.helpers.memory.targets import MemoryFiles, NotePart, parse_target
+from abilities.helpers.memory.targets import MemoryFiles, NotePart, parse_day, parse_target
 from abilities.helpers.reply.envelope import (
     DAY,
     LISTED_MEMORY,
@@ -134,7 +134,7 @@ def _name_targets(item: items.AskedItem, today: date) -> _Wanted:
     if days is not None:
         return _name_days(item, today, int(days[1]))
 
-    if fields.note not in ("today", "yesterday") and _parse_day(fields.note) is None:
+    if fields.note not in ("today", "yesterday") and parse_day(fields.note) is None:
         rule = {"format": NOTE_FORM}
         meant = _suggest_note(fields.note)
         raise Refused("invalid_format", "note", expected=rule, did_you_mean=meant)
@@ -178,7 +178,7 @@ def _name_days(item: items.AskedItem, today: date, count: int) -> _Wanted:
     skipped = 0
     if position:
         first, _, last = position.partition(":")
-        begin, end = _parse_day(first), _parse_day(last)
+        begin, end = parse_day(first), parse_day(last)
         if begin is None or end is None:
             raise items.invalid_cursor()
 
@@ -193,16 +193,6 @@ def _name_days(item: items.AskedItem, today: date, count: int) -> _Wanted:
         targets[0]["resume"] = resume
 
     return _Wanted(targets, oldest)
-
-
-def _parse_day(text: str) -> date | None:
-    try:
-        day = date.fromisoformat(text)
-    except ValueError:
-        return None
-
-    # Python accepts other forms too, such as 20240229.
-    return day if day.isoformat() == text else None
 
 
 def _offer_days(

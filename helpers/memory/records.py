@@ -246,8 +246,8 @@ def build_write_answer(
 
     room = bound.max_bytes - json_size(envelope)
     data = to_memory_data(stored, counters=True, links=True)
-    target: JsonObject = {"type": "stored", "key": stored.row.key}
-    record = _finish_with_links(stored, data, WHOLE, target, bound, room, detail)
+    request = name_target(stored)
+    record = _finish_with_links(stored, data, WHOLE, request, bound, room, detail)
 
     answer = {**envelope, "memory": record.payload["data"]}
     if "truncation" in record.payload:

@@ -32,8 +32,6 @@ _OWN_FIELDS: dict[TargetType, tuple[str, ...]] = {
 }
 """The fields of each type besides ``resume``, which every type has."""
 
-_DAY = re.compile(r"\d{4}-\d{2}-\d{2}", re.ASCII)
-
 _DIRECTIVE = re.compile(r"%.", re.DOTALL)
 
 RECENT_DAYS = 30
@@ -144,7 +142,7 @@ def parse_target(target: object, files: MemoryFiles, today: date) -> Target:
             mistakes.append(Mistake(field="date", reason="date_not_allowed"))
     elif kind == "short_term":
         with _collect(mistakes):
-            day = _parse_day(fields.get("date", "today"), today)
+            day = _parse_date(fields.get("date", "today"), today)
             filename = files.name_day(day)
     elif "key" not in fields:
         key_rule: JsonObject = {"type": "string", **KEY_RULE}
@@ -215,22 +213,29 @@ def _parse_origin(origin: object) -> str:
         raise Refused("invalid_format", "from", expected=rule) from None
 
 
-def _parse_day(day: object, today: date) -> date:
+def _parse_date(day: object, today: date) -> date:
     if day == "today":
         return today
 
     if day == "yesterday":
         return today - timedelta(days=1)
 
-    # `fromisoformat` also accepts other forms, such as 20240229.
-    refusal = Refused("invalid_date", "date", expected={"format": "YYYY-MM-DD"})
-    if not isinstance(day, str) or not _DAY.fullmatch(day):
-        raise refusal
+    parsed = parse_day(day) if isinstance(day, str) else None
+    if parsed is None:
+        raise Refused("invalid_date", "date", expected={"format": "YYYY-MM-DD"})
 
+    return parsed
+
+
+def parse_day(text: str) -> date | None:
+    """Return the day of a text such as "2027-01-31"; None for any other text."""
     try:
-        return date.fromisoformat(day)
+        day = date.fromisoformat(text)
     except ValueError:
-        raise refusal from None
+        return None
+
+    # Python accepts other forms too, such as 20240229.
+    return day if day.isoformat() == text else None
 
 
 def parse_resume(resume: object) -> Range:
