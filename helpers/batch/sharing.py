@@ -152,9 +152,7 @@ class _Sharing:
                 self._records[index] = draft
                 continue
 
-            share: int | None = draft.content_size
-            if not allocator.allocate_whole(draft.size, left_out):
-                share = allocator.allocate(draft.measure(left_out), _find_min_share(offer))
+            share = allocator.allocate(draft.measure(left_out), _find_min_share(offer))
             if share is not None:
                 self._records[index] = draft.finish(share)
 

@@ -102,19 +102,6 @@ class Allocator:
         self.has_content: bool = False
         self.is_used_up: bool = False
 
-    def allocate_whole(self, size: int, left_out: int) -> bool:
-        """Allocate the size of a whole item, which takes ``left_out`` if it is left out.
-
-        Return whether there was room; if not, nothing has changed.
-        """
-        room = self.room + left_out
-        if self.is_used_up or size > room:
-            return False
-
-        self.has_content = True
-        self.room = room - size
-        return True
-
     def allocate(self, size: ItemSize, min_share: int = MIN_SHARE) -> int | None:
         """Return the share of the next item; None leaves it out.
 
@@ -122,15 +109,19 @@ class Allocator:
         out, no other gets a share. The first item is cut rather than left out, to ``min_share``
         bytes or more, so that every reply makes progress.
         """
-        if self.allocate_whole(size.overhead + size.content, size.left_out):
-            return size.content
-
         if self.is_used_up:
             return None
 
         # The room counts the item as left out, so the bytes of that record are free again.
+        room = self.room + size.left_out
+        whole = size.overhead + size.content
+        if whole <= room:
+            self.has_content = True
+            self.room = room - whole
+            return size.content
+
         self.is_used_up = True
-        share = self.room + size.left_out - size.cut_overhead
+        share = room - size.cut_overhead
         if not self.has_content:
             return max(share, min_share)
 
