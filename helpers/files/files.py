@@ -80,11 +80,7 @@ class Files:
 
     async def read_one(self, path: object, max_chars: int = MAX_READ_CHARS) -> FileText:
         """Read one path, up to ``max_chars`` characters. Raises Refused."""
-        (outcome,) = await self.read([path], max_chars)
-        if isinstance(outcome, Exception):
-            raise outcome
-
-        return outcome
+        return _take_only(await self.read([path], max_chars))
 
     async def map(
         self,
@@ -127,11 +123,7 @@ class Files:
         Raises Refused: timeout, root_unavailable, access_denied, resource_exhausted.
         """
         open_walk = partial(FileWalk, self._roots, self._policy, self._memory)
-        (outcome,) = await self._workers.map(open_walk, list_files, [request])
-        if isinstance(outcome, Exception):
-            raise outcome
-
-        return outcome
+        return _take_only(await self._workers.map(open_walk, list_files, [request]))
 
     async def search(self, request: SearchRequest) -> SearchResult:
         """Search the files, as far as the limit and the time allow.
@@ -140,11 +132,7 @@ class Files:
         root_unavailable, access_denied, resource_exhausted.
         """
         open_session = partial(SearchSession, self._roots, self._policy)
-        (outcome,) = await self._workers.map(open_session, SearchSession.search, [request])
-        if isinstance(outcome, Exception):
-            raise outcome
-
-        return outcome
+        return _take_only(await self._workers.map(open_session, SearchSession.search, [request]))
 
     async def suggest_paths(
         self,
@@ -183,6 +171,15 @@ class Files:
                 )
 
         return suggestions
+
+
+def _take_only(outcomes: Sequence[ResultT | Exception]) -> ResultT:
+    """Return the only outcome, or raise it if it is an exception."""
+    (outcome,) = outcomes
+    if isinstance(outcome, Exception):
+        raise outcome
+
+    return outcome
 
 
 async def _wait_for_any(texts: Sequence[Text], seconds: float) -> bool:
