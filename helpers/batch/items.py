@@ -287,13 +287,11 @@ def hash_versions(*parts: str) -> str:
 
 def describe_file(file: FileText) -> FoundItem:
     """Return the item of a file that was read."""
-    return FoundItem(
-        file.to_data(),
-        file.piece,
-        file.original,
-        continue_at=lambda point: f"{file.path}#{point}",
-        size_bytes=file.stat.st_size,
-    )
+
+    def continue_at(point: str) -> Item:
+        return f"{file.path}#{point}"
+
+    return FoundItem(file.to_data(), file.piece, file.original, continue_at, file.stat.st_size)
 
 
 def foresee_file(path: str) -> FoundItem:
@@ -309,7 +307,11 @@ def foresee_file(path: str) -> FoundItem:
         "lines": _WIDEST_NUMBER,
     }
     piece = Piece("", start=_WIDEST_NUMBER, total_chars=_WIDEST_NUMBER)
-    return FoundItem(data, piece, path, lambda point: f"{name}#{point}", _WIDEST_NUMBER)
+
+    def continue_at(point: str) -> Item:
+        return f"{name}#{point}"
+
+    return FoundItem(data, piece, path, continue_at, _WIDEST_NUMBER)
 
 
 @dataclass(frozen=True, slots=True)
@@ -655,11 +657,15 @@ async def gather_search(item: AskedItem, sources: BatchSources) -> ItemOffer:
 
 def _build_hit_leaf(hit: Hit, left: int) -> Leaf:
     """Return the leaf of a hit; ``left`` is the number of hits that may follow."""
+
+    # The path of a hit names the lines that it shows.
+    def continue_at(point: str) -> Item:
+        return hit.path
+
     size = len(hit.text.encode())
     data: JsonObject = {"source": hit.source, "content": "", "lines": list(hit.lines)}
     piece = Piece(hit.text, rest=hit.is_cut)
-    # The path of a hit names the lines that it shows.
-    found = FoundItem(data, piece, hit.path, lambda _: hit.path, size)
+    found = FoundItem(data, piece, hit.path, continue_at, size)
     position = count_down(left, f"{hit.last_line}:{hit.position}")
     form = RecordForm({"path": hit.path}, shape=HIT)
     return Leaf(found, size, position, form, atomic=True)

@@ -38,6 +38,7 @@ from abilities.helpers.reply.envelope import (
     MEMORY,
     RECALLED,
     FoundItem,
+    Item,
     RecordForm,
 )
 from abilities.helpers.search.ranking import RankedEntry
@@ -471,9 +472,12 @@ def _build_note_leaf(part: NotePart, reasons: JsonObject, position: str) -> item
     if part.section.start:
         next_item["after"] = items.Cursor("", resume).format()
 
+    def continue_at(point: str) -> Item:
+        return next_item
+
     content = part.content
     piece = Piece(content, total_chars=len(content))
     data: JsonObject = {"content": "", "date": part.day}
-    found = FoundItem(data, piece, next_item, lambda _: next_item, len(content.encode()))
+    found = FoundItem(data, piece, next_item, continue_at, len(content.encode()))
     form = RecordForm(leading, reasons, RECALLED)
     return items.Leaf(found, found.size_bytes, position, form, atomic=True)

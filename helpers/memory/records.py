@@ -182,13 +182,12 @@ def draft_memory_record(
     """
     key = stored.row.key
     item: JsonObject = request or name_target(stored)
-    found = FoundItem(
-        {**data, "content": ""},
-        piece,
-        item,
-        continue_at=lambda point: {**item, "resume": point},
-        size_bytes=len(stored.row.content.encode()),
-    )
+
+    def continue_at(point: str) -> Item:
+        return {**item, "resume": point}
+
+    size_bytes = len(stored.row.content.encode())
+    found = FoundItem({**data, "content": ""}, piece, item, continue_at, size_bytes)
     form = RecordForm({"key": key}, trailing or {}, choose_shape(MEMORY, detail))
     return RecordDraft(found, bound, form)
 
