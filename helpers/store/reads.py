@@ -45,11 +45,16 @@ _REPLACED = f"""
 SELECT {LINK_COLUMNS} FROM links AS l INDEXED BY links_name
 WHERE l.namespace = ? AND l.source = ANY (?) AND l.type = '{model.REPLACED_BY}'
 """
-# Links from archived memories have the back_rank -1, so that only these are read.
+# Links from archived memories have the back_rank -1, or it is stale, so that only these are read.
 _REPLACING = f"""
 SELECT {LINK_COLUMNS} FROM links AS l INDEXED BY links_incoming
 JOIN memories AS m ON m.namespace = l.namespace AND m.key = l.source AND m.archived = 1
 WHERE l.namespace = ? AND l.target = ANY (?) AND l.back_rank = -1 AND l.type = '{model.REPLACED_BY}'
+UNION SELECT {LINK_COLUMNS}
+FROM stale_ranks AS r CROSS JOIN links AS l INDEXED BY links_name CROSS JOIN memories AS m
+WHERE r.namespace = ? AND r.side = 'source' AND l.namespace = r.namespace AND l.source = r.key
+    AND l.target = ANY (?) AND l.type = '{model.REPLACED_BY}'
+    AND m.namespace = l.namespace AND m.key = l.source AND m.archived = 1
 """
 DUE = """
 SELECT expires_at, id FROM memories INDEXED BY memories_due
@@ -78,7 +83,7 @@ async def read(
     names = list(dict.fromkeys(keys))
     statements: list[Statement] = [(_BY_KEY, namespace, names)]
     if dated:
-        statements.append((_REPLACING, namespace, names))
+        statements.append((_REPLACING, namespace, names, namespace, names))
     rows, *replacing = await transaction.fetch_each(*statements)
     memories = await _build_memories(transaction, "key", rows)
 

@@ -10,6 +10,7 @@ import pytest
 
 from abilities.helpers.store import ranking
 from abilities.helpers.store.engine import Columns, Reached
+from abilities.helpers.store.model import StoredMemory
 from abilities.helpers.store.protocol import ServableStore
 from abilities.helpers.walk import WalkLimits
 from tests.stores.behaviours import NAMESPACE, put
@@ -67,6 +68,24 @@ async def test_a_change_updates_few_ranks_and_marks_many(links: int, place: Stor
     assert count_ranks(place, "hub") == {True: {-1: links}, False: {100_000: links}}[is_marked]
     assert first[0].target == "hub"
     assert [step.link.rank for step in walk.outcome.steps if step.link] == [100_000]
+
+
+async def test_the_day_of_a_replacement_is_known_though_the_ranks_of_its_links_are_stale(
+    place: StorePlace,
+) -> None:
+    targets = [(f"t{number}", 0.5) for number in range(3)]
+    async with place.open() as store:
+        await put(store, "old", links=targets)
+        written = await put(store, "old", kind="supersede", content="c")
+        await put(store, "old")
+        with bounds(2, 100, 1):
+            await put(store, "old", kind="archive")
+        assert ("source", "old") in list_marks(place)
+
+        (new,) = await store.read(NAMESPACE, [written.id], dated=True)
+
+    assert isinstance(new, StoredMemory)
+    assert new.since == new.row.created_at[:10]
 
 
 async def link_to_hub(store: ServableStore, hub: str, count: int) -> None:

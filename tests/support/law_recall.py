@@ -280,7 +280,7 @@ def _check_record(
         record.pop("starts_at", None)
         del record["next"]
 
-    assert record == expected
+    assert record == expected, f"{record} instead of {expected}"
 
 
 def _check_places(content: str, shown: str, places: int | list[int]) -> None:
