@@ -16,7 +16,7 @@ demo: .venv/demo  ## Show an agent's first minute: find, read, recall, walk, and
 	@$(BIN)/abilities demo
 	@echo && echo "It ran in the environment .venv. To use it yourself: source .venv/bin/activate"
 
-test: .venv/dev  ## Show every behavior once (five minutes on two idle cores)
+test: .venv/dev  ## Show every behavior once (three minutes on two idle cores)
 	@ABILITIES_TESTS=quick $(PYTEST)
 
 test-all: .venv/dev  ## Run every test at length (fifteen minutes on two idle cores)
