@@ -267,18 +267,15 @@ def database_place(url: str, tmp_path: Path) -> DatabasePlace:
     return DatabasePlace(url, tmp_path)
 
 
-PLACES = {"sqlite": "file_place", "postgres": "database_place"}
-
-
 @pytest.fixture(params=ENGINES)
 def place(request: pytest.FixtureRequest) -> StorePlace:
     """A place for a store of each engine."""
-    chosen: StorePlace = request.getfixturevalue(PLACES[request.param])
+    name = "file_place" if request.param == "sqlite" else "database_place"
+    chosen: StorePlace = request.getfixturevalue(name)
     return chosen
 
 
-@pytest.fixture(params=ENGINES)
-def store_url(request: pytest.FixtureRequest) -> str:
+@pytest.fixture
+def store_url(place: StorePlace) -> str:
     """The URL of a new store of each engine."""
-    chosen: StorePlace = request.getfixturevalue(PLACES[request.param])
-    return chosen.url
+    return place.url

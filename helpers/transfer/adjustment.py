@@ -111,21 +111,24 @@ def adjust(foreign: ForeignMemory, namespace: str, now: str) -> AdjustedMemory:
 
     created_at = foreign.created_at or now
     fields: JsonObject = {
-        **vars(foreign),
         "namespace": namespace,
         "key": key,
         "id": make_id(namespace, key),
+        "type": foreign.type,
         "content": content,
         "summary": summary,
         "category": category,
         "tags": tags,
         "about": [],
+        "importance": foreign.importance,
+        "archived": foreign.archived,
         "memory_score": foreign.score,
         "metadata": metadata,
         "created_at": created_at,
         "updated_at": foreign.updated_at or created_at,
         "accessed_at": foreign.accessed_at or created_at,
         "expires_at": "",
+        "access_count": foreign.access_count,
     }
     # If it is imported again, times from `now` must not replace the stored ones.
     is_provisional = foreign.created_at is None
