@@ -267,15 +267,18 @@ def database_place(url: str, tmp_path: Path) -> DatabasePlace:
     return DatabasePlace(url, tmp_path)
 
 
+PLACES = {"sqlite": "file_place", "postgres": "database_place"}
+
+
 @pytest.fixture(params=ENGINES)
 def place(request: pytest.FixtureRequest) -> StorePlace:
     """A place for a store of each engine."""
-    name = "file_place" if request.param == "sqlite" else "database_place"
-    chosen: StorePlace = request.getfixturevalue(name)
+    chosen: StorePlace = request.getfixturevalue(PLACES[request.param])
     return chosen
 
 
-@pytest.fixture
-def store_url(place: StorePlace) -> str:
+@pytest.fixture(params=ENGINES)
+def store_url(request: pytest.FixtureRequest) -> str:
     """The URL of a new store of each engine."""
-    return place.url
+    chosen: StorePlace = request.getfixturevalue(PLACES[request.param])
+    return chosen.url
